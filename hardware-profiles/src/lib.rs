@@ -1,0 +1,22 @@
+//! What training runs on: GPUs, links, instances, prices, software stacks, and machines that were measured.
+//!
+//! Every number of a catalog stands in a TOML file with a unit and a source beside it. Nothing here knows what a model
+//! or a plan is, or how long anything takes: `sim` turns these facts into seconds.
+
+mod catalog;
+mod cluster;
+mod gpu;
+mod instance;
+mod measured;
+mod price;
+mod sourced;
+mod stack;
+
+pub use catalog::{Catalog, CatalogError, catalog};
+pub use cluster::{Cluster, Device, DevicePosition, Fabric};
+pub use gpu::{Achieved, Gpu, Rate};
+pub use instance::{Instance, Interconnect, Network, Transport};
+pub use measured::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA};
+pub use price::{Price, PriceQuery, Purchase, Service};
+pub use sourced::Sourced;
+pub use stack::Stack;

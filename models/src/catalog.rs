@@ -1,0 +1,67 @@
+//! The models that come with the program: one TOML file each.
+
+use crate::model::Model;
+use crate::spec::{ModelError, ModelSpec};
+use rust_embed::RustEmbed;
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+#[derive(RustEmbed)]
+#[folder = "catalog"]
+struct Files;
+
+/// A model of the catalog.
+#[derive(Clone, Debug)]
+pub struct CatalogEntry {
+    /// Where its dimensions were published.
+    pub source: String,
+    /// The model.
+    pub model: Model,
+}
+
+/// A catalog file as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CatalogFile {
+    source: String,
+    model: ModelSpec,
+}
+
+/// All models of the catalog, in the order of their file names.
+///
+/// # Panics
+///
+/// When a file of the catalog is not a model: the build is broken, and a test says so first.
+pub fn catalog() -> &'static [CatalogEntry] {
+    static CATALOG: OnceLock<Vec<CatalogEntry>> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let mut paths: Vec<_> = Files::iter().collect();
+        paths.sort_unstable();
+        paths.iter().map(|path| read(path)).collect()
+    })
+}
+
+fn read(path: &str) -> CatalogEntry {
+    let file = Files::get(path).expect("an embedded file that was listed can be read");
+    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
+    let file: CatalogFile = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
+    let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
+    CatalogEntry { source: file.source, model }
+}
+
+/// The catalog entry of this name.
+///
+/// # Errors
+///
+/// [`ModelError::Unknown`] with the most similar name, if one is close.
+pub fn find(name: &str) -> Result<&'static CatalogEntry, ModelError> {
+    catalog().iter().find(|entry| entry.model.name() == name).ok_or_else(|| ModelError::Unknown {
+        name: name.into(),
+        similar: catalog()
+            .iter()
+            .map(|entry| (strsim::jaro_winkler(name, entry.model.name()), entry.model.name()))
+            .filter(|(score, _)| *score > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, name)| name.into()),
+    })
+}

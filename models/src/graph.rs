@@ -1,0 +1,258 @@
+//! Operator graphs: layers in the order in which a sample goes through them.
+
+use crate::model::{Gpt, Mlp};
+use crate::operator::{Operator, OperatorKind, Pass, Split, Storage};
+use trainyard_units::Flops;
+
+/// What a layer is to the cutting of a model into stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LayerRole {
+    /// Turns input into activations; always in the first stage.
+    Input,
+    /// One of the repeated layers.
+    Block,
+    /// Turns activations into the loss; always in the last stage.
+    Output,
+}
+
+/// A layer: the unit that is assigned to pipeline stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// `embedding`, `block`, `head`, …
+    pub name: &'static str,
+    /// Where it may stand.
+    pub role: LayerRole,
+    /// What it computes for one sample, in order.
+    pub operators: Vec<Operator>,
+    /// Elements per sample handed to the next layer.
+    pub output_elements: u64,
+    /// Under tensor parallelism: all-reduces of `output_elements` in each direction.
+    pub tensor_reductions: u32,
+}
+
+impl Layer {
+    /// Trainable values on one of `tensor` ranks.
+    pub fn parameters(&self, tensor: u64) -> u64 {
+        self.operators.iter().map(|operator| operator.on_rank(1, tensor).parameters()).sum()
+    }
+
+    /// Trainable tensors.
+    pub fn parameter_tensors(&self) -> u32 {
+        self.operators.iter().map(|operator| operator.kind.parameter_tensors()).sum()
+    }
+
+    /// Arithmetic of one pass over one sample, unsplit.
+    pub fn flops(&self, pass: Pass) -> Flops {
+        self.operators.iter().map(|operator| operator.kind.flops(pass)).sum()
+    }
+
+    /// Activations kept from forward to backward for `samples` samples on one of `tensor` ranks.
+    pub fn stored(&self, samples: u64, tensor: u64) -> Storage {
+        self.operators
+            .iter()
+            .map(|operator| operator.on_rank(samples, tensor).stored())
+            .fold(Storage::default(), std::ops::Add::add)
+    }
+}
+
+/// All layers of a model. Equal layers are held once: `order` refers to `distinct`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorGraph {
+    distinct: Vec<Layer>,
+    order: Vec<usize>,
+    /// Parameters of the first layer that the last layer also uses; their gradients are summed over both.
+    shared_parameters: u64,
+}
+
+impl OperatorGraph {
+    /// The layers in order.
+    pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
+        self.order.iter().map(|index| &self.distinct[*index])
+    }
+
+    /// How many layers there are, input and output layers included.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Never true: a model has layers.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The layers that differ from one another.
+    pub fn distinct(&self) -> &[Layer] {
+        &self.distinct
+    }
+
+    /// Per layer, which of [`Self::distinct`] it is.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Trainable values of the whole model.
+    pub fn parameters(&self) -> u64 {
+        self.layers().map(|layer| layer.parameters(1)).sum()
+    }
+
+    /// Parameters that the first and the last layer share (a tied embedding), counted once in [`Self::parameters`].
+    pub fn shared_parameters(&self) -> u64 {
+        self.shared_parameters
+    }
+
+    /// Arithmetic of one pass over one sample.
+    pub fn flops(&self, pass: Pass) -> Flops {
+        self.layers().map(|layer| layer.flops(pass)).sum()
+    }
+
+    /// Arithmetic that a training step needs per sample, without recomputation: the numerator of MFU.
+    pub fn training_flops(&self) -> Flops {
+        self.flops(Pass::Forward) + self.flops(Pass::Backward)
+    }
+
+    pub(crate) fn of_gpt(gpt: &Gpt) -> Self {
+        let block = gpt_block(gpt);
+        let mut order = vec![0];
+        order.extend(std::iter::repeat_n(1, gpt.layers as usize));
+        order.push(2);
+        Self {
+            distinct: vec![gpt_embedding(gpt), block, gpt_head(gpt)],
+            order,
+            shared_parameters: gpt.vocab * gpt.hidden,
+        }
+    }
+
+    pub(crate) fn of_mlp(mlp: &Mlp) -> Self {
+        let first = mlp_layer("input", LayerRole::Input, mlp.inputs, mlp.hidden);
+        let block = mlp_layer("hidden", LayerRole::Block, mlp.hidden, mlp.hidden);
+        let mut last = mlp_layer("output", LayerRole::Output, mlp.hidden, mlp.outputs);
+        last.operators[1] = replicated(OperatorKind::CrossEntropy { rows: 1, vocab: mlp.outputs });
+        let mut order = vec![0];
+        order.extend(std::iter::repeat_n(1, mlp.layers as usize - 1));
+        order.push(2);
+        Self { distinct: vec![first, block, last], order, shared_parameters: 0 }
+    }
+}
+
+fn replicated(kind: OperatorKind) -> Operator {
+    Operator { kind, split: Split::Replicated }
+}
+
+fn gpt_embedding(gpt: &Gpt) -> Layer {
+    let kind =
+        OperatorKind::Embedding { rows: gpt.seq_len, vocab: gpt.vocab, positions: gpt.seq_len, width: gpt.hidden };
+    Layer {
+        name: "embedding",
+        role: LayerRole::Input,
+        operators: vec![Operator { kind, split: Split::Width }],
+        output_elements: gpt.seq_len * gpt.hidden,
+        tensor_reductions: 1,
+    }
+}
+
+/// Pre-normalisation block: attention, then the feed-forward part, each ending in a row-split product that tensor
+/// parallelism reduces (Shoeybi et al., arXiv:1909.08053, section 3).
+fn gpt_block(gpt: &Gpt) -> Layer {
+    let (rows, hidden, ffn) = (gpt.seq_len, gpt.hidden, gpt.ffn);
+    let linear = |inputs, outputs, split| Operator {
+        kind: OperatorKind::Linear { rows, inputs, outputs, bias: true },
+        split,
+    };
+    let norm = replicated(OperatorKind::LayerNorm { rows, width: hidden });
+    let residual = replicated(OperatorKind::Residual { rows, width: hidden });
+    let attention = OperatorKind::Attention {
+        samples: 1,
+        heads: gpt.heads,
+        sequence: gpt.seq_len,
+        head_width: hidden / gpt.heads,
+        kernel: gpt.attention,
+    };
+    Layer {
+        name: "block",
+        role: LayerRole::Block,
+        operators: vec![
+            norm,
+            linear(hidden, 3 * hidden, Split::Columns),
+            Operator { kind: attention, split: Split::Width },
+            linear(hidden, hidden, Split::Rows),
+            residual,
+            norm,
+            linear(hidden, ffn, Split::Columns),
+            Operator { kind: OperatorKind::Activation { rows, width: ffn }, split: Split::Width },
+            linear(ffn, hidden, Split::Rows),
+            residual,
+        ],
+        output_elements: rows * hidden,
+        tensor_reductions: 2,
+    }
+}
+
+fn gpt_head(gpt: &Gpt) -> Layer {
+    let (rows, width, vocab) = (gpt.seq_len, gpt.hidden, gpt.vocab);
+    Layer {
+        name: "head",
+        role: LayerRole::Output,
+        operators: vec![
+            replicated(OperatorKind::LayerNorm { rows, width }),
+            Operator { kind: OperatorKind::TiedHead { rows, width, vocab }, split: Split::Width },
+            Operator { kind: OperatorKind::CrossEntropy { rows, vocab }, split: Split::Width },
+        ],
+        output_elements: rows,
+        tensor_reductions: 1,
+    }
+}
+
+fn mlp_layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> Layer {
+    Layer {
+        name,
+        role,
+        operators: vec![
+            replicated(OperatorKind::Linear { rows: 1, inputs, outputs, bias: true }),
+            replicated(OperatorKind::Activation { rows: 1, width: outputs }),
+        ],
+        output_elements: outputs,
+        tensor_reductions: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::AttentionKernel;
+
+    fn gpt(layers: u32, hidden: u64, heads: u64) -> Gpt {
+        Gpt {
+            name: "test".into(),
+            layers,
+            hidden,
+            heads,
+            ffn: 4 * hidden,
+            vocab: 50257,
+            seq_len: 1024,
+            attention: AttentionKernel::Unfused,
+        }
+    }
+
+    #[test]
+    fn a_block_sums_to_the_published_activation_bytes() {
+        // Korthikanti et al., equation 1: s·b·h·(34 + 5·a·s/h) bytes in half precision.
+        let model = gpt(1, 768, 12);
+        let graph = OperatorGraph::of_gpt(&model);
+        let (s, b, h, a) = (1024, 3, 768, 12);
+        assert_eq!(graph.distinct()[1].stored(b, 1).bytes(2).0, s * b * h * 34 + 5 * a * s * s * b);
+    }
+
+    #[test]
+    fn a_block_sums_to_the_documented_traffic_and_kernels() {
+        let model = gpt(1, 768, 12);
+        let graph = OperatorGraph::of_gpt(&model);
+        let sum = |pass| -> (u64, u32) {
+            graph.distinct()[1].operators.iter().fold((0, 0), |(bytes, kernels), operator| {
+                (bytes + operator.kind.traffic(pass).bytes(2).0, kernels + operator.kind.kernels(pass))
+            })
+        };
+        let (t, h, f, scores) = (1024, 768, 3072, 12 * 1024 * 1024);
+        assert_eq!(sum(Pass::Forward), (30 * t * h + 4 * t * f + 9 * scores, 24));
+        assert_eq!(sum(Pass::Backward), (44 * t * h + 8 * t * f + 11 * scores, 40));
+    }
+}

@@ -1,0 +1,278 @@
+//! Documents that are written to files and to standard output. Durations are seconds, sizes bytes, money USD; the
+//! suffix of a field says so.
+
+use crate::job::JobSpec;
+use crate::spec::PlanSpec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of plan documents that this version reads and writes.
+pub const PLAN_SCHEMA: &str = "trainyard.plan/1";
+/// The schema of comparison documents that this version writes.
+pub const COMPARISON_SCHEMA: &str = "trainyard.comparison/1";
+
+/// A plan with what is predicted of it and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanDocument {
+    /// `trainyard.plan/1`.
+    pub schema: String,
+    /// What was asked for.
+    pub job: JobSpec,
+    /// What is recommended.
+    pub plan: PlanSpec,
+    /// What is expected of it.
+    pub prediction: Prediction,
+    /// Why this plan.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// What to be careful about.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// The runners-up, best first.
+    #[serde(default)]
+    pub alternatives: Vec<Alternative>,
+    /// Plans that no other beats in both time and cost, fastest first.
+    #[serde(default)]
+    pub pareto: Vec<Alternative>,
+    /// What was not possible, and how often.
+    #[serde(default)]
+    pub rejected: Vec<Rejected>,
+    /// How the search went.
+    pub search: Search,
+}
+
+/// What is expected of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prediction {
+    /// Seconds of one optimizer step.
+    pub step_time_s: f64,
+    /// The interval that should hold 90 % of measurements.
+    pub interval_s: [f64; 2],
+    /// Samples per second, all replicas together.
+    pub samples_per_s: f64,
+    /// Tokens per second, for models that read tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+    /// Model FLOPs over peak FLOPs; absent where no peak is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mfu: Option<f64>,
+    /// Idle time of the pipeline over its ideal time.
+    pub bubble: f64,
+    /// What communication adds to the step.
+    pub exposed_communication_s: f64,
+    /// Where the step goes, on the busiest stage.
+    pub phases: Phases,
+    /// Per stage, how much of the step its device computes.
+    pub utilisation: Vec<f64>,
+    /// Memory of one rank of each stage.
+    pub memory_bytes: Memory,
+    /// Optimizer steps of the whole training.
+    pub steps: u64,
+    /// Seconds of the whole training.
+    pub time_s: f64,
+    /// Price of the whole training; absent for machines that are not rented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// The interval of the price that follows from that of the step time and from the range of the price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_interval_usd: Option<[f64; 2]>,
+    /// The price that was used, with its date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
+}
+
+/// A price and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceUsed {
+    /// USD per hour of one instance.
+    pub usd_per_hour: f64,
+    /// Region.
+    pub region: String,
+    /// ec2 or sagemaker.
+    pub service: String,
+    /// When it was seen.
+    pub date: String,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// Where a step goes, in seconds of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// Forward passes.
+    pub forward_s: f64,
+    /// Backward passes.
+    pub backward_s: f64,
+    /// Waiting for other ranks and moving bytes.
+    pub communication_s: f64,
+    /// The optimizer's update.
+    pub optimizer_s: f64,
+}
+
+/// Memory of the ranks, by stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// What one device has.
+    pub limit: u64,
+    /// What one rank of each stage needs.
+    pub stages: Vec<StageMemory>,
+}
+
+/// What one rank of a stage needs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageMemory {
+    /// Weights that compute uses.
+    pub parameters: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// Moments and master weights.
+    pub optimizer_state: u64,
+    /// Activations at the schedule's peak.
+    pub activations: u64,
+    /// Buffers inside one layer.
+    pub workspace: u64,
+    /// Driver, framework, and what the allocator holds without use.
+    pub software: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+impl Memory {
+    /// What the fullest rank needs.
+    pub fn peak(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
+    }
+}
+
+/// Another plan that was considered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// The plan.
+    pub plan: PlanSpec,
+    /// Seconds of one optimizer step.
+    pub step_time_s: f64,
+    /// Seconds of the whole training.
+    pub time_s: f64,
+    /// Price of the whole training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// What the fullest rank needs, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// Plans that were not possible, for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rejected {
+    /// What was tried.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+    /// How many plans.
+    pub count: u64,
+}
+
+/// How a search went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// Plans in the space.
+    pub candidates: u64,
+    /// Plans that were simulated; the others were proved worse or did not fit.
+    pub simulated: u64,
+    /// How much better than the recommended plan another could still be, as a fraction. Zero: it is proved best.
+    pub gap: f64,
+}
+
+/// Predicted against measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComparisonDocument {
+    /// `trainyard.comparison/1`.
+    pub schema: String,
+    /// The plan that ran.
+    pub plan: PlanSpec,
+    /// What it ran on.
+    pub device: String,
+    /// Optimizer steps that were run.
+    pub steps: u64,
+    /// Written down before the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Figures>,
+    /// What the run took.
+    pub measured: Figures,
+    /// Predicted over measured, minus one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Errors>,
+    /// What was learnt.
+    pub loss: Loss,
+    /// Where things were written.
+    pub files: Files,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// Seconds of one optimizer step: predicted, or the median of the measured ones.
+    pub step_time_s: f64,
+    /// The interval that should hold, or held, 90 % of steps.
+    pub interval_s: [f64; 2],
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes that training takes, all ranks together; absent where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Where the step goes.
+    pub phases: Phases,
+}
+
+/// Predicted over measured, minus one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// Of the step time.
+    pub step_time: f64,
+    /// Of the throughput.
+    pub samples_per_s: f64,
+    /// Of the memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+}
+
+/// What was learnt: mean cross-entropy in nats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// Of the first step's global batch.
+    pub first: f64,
+    /// Of the last step's global batch.
+    pub last: f64,
+    /// Of the data kept from training, after the last step; absent if none was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+}
+
+/// Where things were written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// The plan document, with the prediction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// The measurement file.
+    pub measurement: String,
+    /// Simulated and measured step, for Perfetto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// The checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}

@@ -1,0 +1,267 @@
+//! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
+
+use crate::spec::{Optimizer, Precision, Pricing};
+use schemars::JsonSchema;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use trainyard_models::{AttentionKernel, Family};
+
+/// A training job as a TOML file or the flags of the command line describe it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// What is trained.
+    #[serde(default)]
+    pub model: ModelChoice,
+    /// On what.
+    #[serde(default)]
+    pub data: DataSpec,
+    /// How.
+    #[serde(default)]
+    pub training: TrainingSpec,
+    /// Where.
+    #[serde(default)]
+    pub cluster: ClusterChoice,
+    /// To what end.
+    #[serde(default)]
+    pub goal: GoalSpec,
+}
+
+/// The model: a `name` of the catalog, a `file`, or a `family` with dimensions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelChoice {
+    /// Catalog id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A TOML file as in the catalog, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The architecture of a model given by its dimensions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// Blocks, or hidden layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<u32>,
+    /// Width.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<u64>,
+    /// Attention heads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heads: Option<u64>,
+    /// Width inside the feed-forward part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ffn: Option<u64>,
+    /// Vocabulary size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab: Option<u64>,
+    /// Tokens of a sample; also overrides that of a catalog model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq_len: Option<u64>,
+    /// How attention is computed; also overrides that of a catalog model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<AttentionKernel>,
+    /// Input features of an MLP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<u64>,
+    /// Output features of an MLP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<u64>,
+}
+
+/// The data: how much there is and, for a run, where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataSpec {
+    /// Samples in the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Tokens in the data set; written with an exponent if that is easier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    /// Files or folders for a run, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<String>>,
+    /// Share of the data kept from training and evaluated, 0.05 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+}
+
+/// Samples of an optimizer step: one number, or a range that convergence allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
+pub enum GlobalBatch {
+    /// This many.
+    Exactly(u64),
+    /// From the first to the second.
+    Between {
+        /// At least.
+        min: u64,
+        /// At most.
+        max: u64,
+    },
+}
+
+/// How it is trained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingSpec {
+    /// Samples of an optimizer step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch: Option<GlobalBatch>,
+    /// Passes over the data set; 1 if neither this nor `steps` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<f64>,
+    /// Optimizer steps, instead of `epochs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// The optimizer; adamw if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
+    /// Peak learning rate of a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// Number formats that may be chosen; all that the hardware has if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Vec<Precision>>,
+}
+
+/// Which machines may be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterChoice {
+    /// Instance types, `*` standing for any text; the four families G4dn, P3, P3dn and P4d if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Vec<String>>,
+    /// The most instances that may be rented; 16 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_instances: Option<u32>,
+    /// AWS region; us-east-1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Terms; on-demand if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
+    /// ec2 or sagemaker; ec2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Training framework of the catalog of stacks; pytorch if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+    /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+}
+
+/// What is sought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The shortest training.
+    Time,
+    /// The cheapest training.
+    #[default]
+    Cost,
+}
+
+/// To what end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GoalSpec {
+    /// What is sought; cost if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Objective>,
+    /// The longest training accepted, `3 d`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// The most money accepted, in USD.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+}
+
+/// How much work the data and the training make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Volume {
+    /// Samples of one epoch.
+    pub samples: u64,
+    /// Passes over them.
+    pub epochs: f64,
+}
+
+impl Volume {
+    /// Optimizer steps at this global batch; the last, incomplete batch of an epoch is a step.
+    pub fn steps(&self, global_batch: u64) -> u64 {
+        let per_epoch = self.samples.div_ceil(global_batch);
+        (per_epoch as f64 * self.epochs).ceil() as u64
+    }
+}
+
+impl Serialize for GlobalBatch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        match self {
+            Self::Exactly(samples) => serializer.serialize_u64(*samples),
+            Self::Between { min, max } => {
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("min", min)?;
+                map.serialize_entry("max", max)?;
+                map.end()
+            }
+        }
+    }
+}
+
+// By hand, because serde's untagged enums answer a wrong value with "did not match any variant".
+impl<'de> Deserialize<'de> for GlobalBatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = GlobalBatch;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of samples, or { min = 256, max = 4096 }")
+            }
+
+            fn visit_u64<E: Error>(self, samples: u64) -> Result<GlobalBatch, E> {
+                Ok(GlobalBatch::Exactly(samples))
+            }
+
+            fn visit_i64<E: Error>(self, samples: i64) -> Result<GlobalBatch, E> {
+                u64::try_from(samples)
+                    .map(GlobalBatch::Exactly)
+                    .map_err(|_| E::custom(format!("`global_batch` is {samples}, but it must be at least 1")))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GlobalBatch, A::Error> {
+                let (mut min, mut max) = (None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "min" => min = Some(map.next_value()?),
+                        "max" => max = Some(map.next_value()?),
+                        _ => return Err(A::Error::unknown_field(&key, &["min", "max"])),
+                    }
+                }
+                let min = min.ok_or_else(|| A::Error::missing_field("min"))?;
+                let max = max.ok_or_else(|| A::Error::missing_field("max"))?;
+                Ok(GlobalBatch::Between { min, max })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_batch_of_an_epoch_is_a_step() {
+        // Seeds of this field: 640 samples at global batch 64 are 10 steps; 5 000 at 500 are 10.
+        assert_eq!(Volume { samples: 640, epochs: 1.0 }.steps(64), 10);
+        assert_eq!(Volume { samples: 5000, epochs: 1.0 }.steps(500), 10);
+        assert_eq!(Volume { samples: 641, epochs: 2.0 }.steps(64), 22);
+    }
+}

@@ -1,0 +1,17 @@
+//! Quantities of training and their text forms.
+//!
+//! Every quantity is a newtype with only the operations that make sense: bytes add to bytes, bytes divided by a
+//! bandwidth are seconds, and nothing else compiles. Work that is still to be priced is a count ([`Bytes`],
+//! [`Flops`]), a price is [`Seconds`], and simulated time is an integer [`Instant`], so that two equal sums of
+//! durations are equal whatever their order.
+//!
+//! Every quantity reads and prints as text with its unit (`80 GiB`, `450 GB/s`, `989 TFLOP/s`, `5 us`, `3 d`);
+//! the two round-trip.
+
+mod instant;
+mod quantity;
+mod text;
+
+pub use instant::{Instant, Span};
+pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
+pub use text::{ParseQuantityError, human_bytes, human_duration};

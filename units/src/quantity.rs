@@ -1,0 +1,158 @@
+//! The newtypes and their arithmetic.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+        pub struct $name(pub $inner);
+
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                self.0 += other.0;
+            }
+        }
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+                items.fold(Self::default(), Add::add)
+            }
+        }
+        impl Mul<$inner> for $name {
+            type Output = Self;
+            fn mul(self, count: $inner) -> Self {
+                Self(self.0 * count)
+            }
+        }
+    };
+}
+
+quantity! {
+    /// An amount of memory or of data.
+    ///
+    /// ```compile_fail
+    /// # use trainyard_units::{Bytes, Flops};
+    /// let nonsense = Bytes(1) + Flops(1.0);
+    /// ```
+    Bytes(u64)
+}
+quantity! {
+    /// Floating-point operations: work, not a rate. One multiply-add counts as two.
+    Flops(f64)
+}
+quantity! {
+    /// A duration as a cost function computes it; it becomes simulated time in [`Instant::after`](crate::Instant::after).
+    ///
+    /// ```compile_fail
+    /// # use trainyard_units::Seconds;
+    /// let nonsense = Seconds(1.0) * Seconds(1.0);
+    /// ```
+    Seconds(f64)
+}
+quantity! {
+    /// A data rate. Decimal prefixes: 1 GB/s is 10⁹ bytes a second.
+    BytesPerSecond(f64)
+}
+quantity! {
+    /// An arithmetic rate.
+    ///
+    /// ```compile_fail
+    /// # use trainyard_units::{Bytes, FlopsPerSecond};
+    /// let nonsense = Bytes(1) / FlopsPerSecond(1.0);
+    /// ```
+    FlopsPerSecond(f64)
+}
+quantity! {
+    /// Money, in United States dollars.
+    Usd(f64)
+}
+quantity! {
+    /// A rental price.
+    UsdPerHour(f64)
+}
+
+impl Eq for Bytes {}
+impl Ord for Bytes {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl Bytes {
+    /// The number of bytes as a float, for formulas.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// What is left of `self` after `other`, or nothing.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Seconds {
+    /// No time.
+    pub const ZERO: Self = Self(0.0);
+
+    /// The longer of two durations.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+}
+
+impl Sub for Seconds {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Div<BytesPerSecond> for Bytes {
+    type Output = Seconds;
+    fn div(self, rate: BytesPerSecond) -> Seconds {
+        Seconds(self.as_f64() / rate.0)
+    }
+}
+
+impl Div<FlopsPerSecond> for Flops {
+    type Output = Seconds;
+    fn div(self, rate: FlopsPerSecond) -> Seconds {
+        Seconds(self.0 / rate.0)
+    }
+}
+
+impl Div<Seconds> for Flops {
+    type Output = FlopsPerSecond;
+    fn div(self, time: Seconds) -> FlopsPerSecond {
+        FlopsPerSecond(self.0 / time.0)
+    }
+}
+
+impl Mul<Seconds> for UsdPerHour {
+    type Output = Usd;
+    fn mul(self, time: Seconds) -> Usd {
+        Usd(self.0 * time.0 / 3600.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "the operands are exact powers of two")]
+    fn dividing_work_by_a_rate_gives_seconds() {
+        assert_eq!((Bytes(1 << 30) / BytesPerSecond(f64::from(1 << 20))).0, 1024.0);
+        assert_eq!((Flops(8.0) / FlopsPerSecond(2.0)).0, 4.0);
+        assert_eq!((UsdPerHour(3.0) * Seconds(7200.0)).0, 6.0);
+    }
+}

@@ -1,0 +1,319 @@
+//! Text forms: `<number> <unit>`, read and printed. A bare number is refused, because a unit that is guessed is wrong.
+
+use crate::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a text is not a quantity.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ParseQuantityError {
+    /// The text has no number at its start.
+    #[error("`{text}` does not start with a number; write a number and a unit: {units}")]
+    NoNumber {
+        /// What was read.
+        text: String,
+        /// The accepted units.
+        units: String,
+    },
+    /// The number stands alone.
+    #[error("`{text}` has no unit; use one of {units}")]
+    NoUnit {
+        /// What was read.
+        text: String,
+        /// The accepted units.
+        units: String,
+    },
+    /// The unit is not known for this quantity.
+    #[error("`{unit}` in `{text}` is not a unit of {quantity}; use one of {units}")]
+    UnknownUnit {
+        /// What was read.
+        text: String,
+        /// The unit found.
+        unit: String,
+        /// What the field holds.
+        quantity: &'static str,
+        /// The accepted units.
+        units: String,
+    },
+    /// The number is negative, infinite, not a number, or too large for the quantity.
+    #[error("`{text}` is out of range for {quantity}: it must be at least 0 and finite")]
+    OutOfRange {
+        /// What was read.
+        text: String,
+        /// What the field holds.
+        quantity: &'static str,
+    },
+}
+
+/// The units of one quantity: names with their factors; printing uses those marked as printable, largest first.
+struct UnitTable {
+    quantity: &'static str,
+    units: &'static [(&'static str, f64)],
+    /// Units to print with, ascending.
+    print: &'static [&'static str],
+}
+
+impl UnitTable {
+    fn names(&self) -> String {
+        self.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    fn factor(&self, unit: &str) -> Option<f64> {
+        self.units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
+    }
+
+    fn parse(&self, text: &str) -> Result<f64, ParseQuantityError> {
+        let trimmed = text.trim();
+        let (digits, unit) = split_number(trimmed);
+        let number: f64 = digits
+            .replace('_', "")
+            .parse()
+            .map_err(|_| ParseQuantityError::NoNumber { text: text.into(), units: self.names() })?;
+        if unit.is_empty() {
+            return Err(ParseQuantityError::NoUnit { text: text.into(), units: self.names() });
+        }
+        let factor = self.factor(unit).ok_or_else(|| ParseQuantityError::UnknownUnit {
+            text: text.into(),
+            unit: unit.into(),
+            quantity: self.quantity,
+            units: self.names(),
+        })?;
+        let value = number * factor;
+        if value.is_finite() && value >= 0.0 {
+            Ok(value)
+        } else {
+            Err(ParseQuantityError::OutOfRange { text: text.into(), quantity: self.quantity })
+        }
+    }
+
+    /// Prints in the largest unit that leaves a number of at least one, with all digits needed to read the value back.
+    fn print(&self, value: f64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chosen = self.print[0];
+        for unit in self.print {
+            if value >= self.factor(unit).expect("printable units are in the table") {
+                chosen = unit;
+            }
+        }
+        let factor = self.factor(chosen).expect("printable units are in the table");
+        let scaled = value / factor;
+        // A division that does not read back exactly is printed in the base unit instead.
+        if scaled * factor == value {
+            write!(formatter, "{scaled} {chosen}")
+        } else {
+            write!(formatter, "{value} {}", self.print[0])
+        }
+    }
+}
+
+fn split_number(text: &str) -> (&str, &str) {
+    let bytes = text.as_bytes();
+    let mut end = 0;
+    while end < bytes.len() {
+        let c = bytes[end];
+        let exponent_sign = (c == b'-' || c == b'+') && end > 0 && matches!(bytes[end - 1], b'e' | b'E');
+        let exponent = matches!(c, b'e' | b'E')
+            && end > 0
+            && bytes[end - 1].is_ascii_digit()
+            && bytes.get(end + 1).is_some_and(|n| n.is_ascii_digit() || *n == b'-' || *n == b'+');
+        let sign = end == 0 && (c == b'-' || c == b'+');
+        if c.is_ascii_digit() || c == b'.' || c == b'_' || exponent || exponent_sign || sign {
+            end += 1;
+        } else {
+            break;
+        }
+    }
+    (&text[..end], text[end..].trim())
+}
+
+const BYTES: UnitTable = UnitTable {
+    quantity: "an amount of data",
+    units: &[
+        ("B", 1.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+        ("PB", 1e15),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("TiB", 1_099_511_627_776.0),
+    ],
+    print: &["B", "KiB", "MiB", "GiB", "TiB"],
+};
+const BANDWIDTH: UnitTable = UnitTable {
+    quantity: "a data rate",
+    units: &[
+        ("B/s", 1.0),
+        ("kB/s", 1e3),
+        ("MB/s", 1e6),
+        ("GB/s", 1e9),
+        ("TB/s", 1e12),
+        ("Mbit/s", 1.25e5),
+        ("Gbit/s", 1.25e8),
+        ("MiB/s", 1_048_576.0),
+        ("GiB/s", 1_073_741_824.0),
+    ],
+    print: &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"],
+};
+const FLOPS: UnitTable = UnitTable {
+    quantity: "an amount of arithmetic",
+    units: &[
+        ("FLOP", 1.0),
+        ("MFLOP", 1e6),
+        ("GFLOP", 1e9),
+        ("TFLOP", 1e12),
+        ("PFLOP", 1e15),
+        ("EFLOP", 1e18),
+    ],
+    print: &["FLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"],
+};
+const FLOP_RATE: UnitTable = UnitTable {
+    quantity: "an arithmetic rate",
+    units: &[("FLOP/s", 1.0), ("MFLOP/s", 1e6), ("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("PFLOP/s", 1e15)],
+    print: &["FLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"],
+};
+const DURATION: UnitTable = UnitTable {
+    quantity: "a duration",
+    units: &[
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("min", 60.0),
+        ("h", 3600.0),
+        ("d", 86400.0),
+        ("w", 604_800.0),
+    ],
+    print: &["s", "min", "h", "d"],
+};
+const MONEY: UnitTable = UnitTable { quantity: "money", units: &[("USD", 1.0)], print: &["USD"] };
+const PRICE: UnitTable = UnitTable { quantity: "a rental price", units: &[("USD/h", 1.0)], print: &["USD/h"] };
+
+macro_rules! text_form {
+    ($name:ident, $table:ident, $to:expr, $from:expr) => {
+        impl FromStr for $name {
+            type Err = ParseQuantityError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                $table.parse(text).and_then(|value| {
+                    $from(value)
+                        .map($name)
+                        .ok_or_else(|| ParseQuantityError::OutOfRange { text: text.into(), quantity: $table.quantity })
+                })
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $table.print($to(self.0), formatter)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// Bytes above 2⁵³ would not survive the float in between.
+const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
+
+fn whole(value: f64) -> Option<u64> {
+    (value <= EXACT_LIMIT).then(|| value.round() as u64)
+}
+
+text_form!(Bytes, BYTES, |v: u64| v as f64, whole);
+text_form!(BytesPerSecond, BANDWIDTH, |v: f64| v, Some);
+text_form!(Flops, FLOPS, |v: f64| v, Some);
+text_form!(FlopsPerSecond, FLOP_RATE, |v: f64| v, Some);
+text_form!(Seconds, DURATION, |v: f64| v, Some);
+text_form!(Usd, MONEY, |v: f64| v, Some);
+text_form!(UsdPerHour, PRICE, |v: f64| v, Some);
+
+/// A size for a reader: three digits and a binary unit, `13.2 GiB`. Not meant to be read back.
+pub fn human_bytes(bytes: Bytes) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes.as_f64();
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value} B") } else { format!("{} {}", three_digits(value), units[unit]) }
+}
+
+/// A duration for a reader: `3.21 ms`, `2 h 05 min`, `4 d 3 h`. Not meant to be read back.
+pub fn human_duration(duration: Seconds) -> String {
+    let s = duration.0;
+    let whole_minutes = (s / 60.0).round() as u64;
+    let whole_hours = (s / 3600.0).round() as u64;
+    match s {
+        s if s < 1e-3 => format!("{} us", three_digits(s * 1e6)),
+        s if s < 0.9995 => format!("{} ms", three_digits(s * 1e3)),
+        s if s < 119.5 => format!("{} s", three_digits(s)),
+        s if s < 7170.0 => format!("{whole_minutes} min"),
+        s if s < 172_770.0 => format!("{} h {:02} min", whole_minutes / 60, whole_minutes % 60),
+        _ => format!("{} d {} h", whole_hours / 24, whole_hours % 24),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_forms_read_what_people_write() {
+        assert_eq!("80 GiB".parse(), Ok(Bytes(80 << 30)));
+        assert_eq!("450 GB/s".parse(), Ok(BytesPerSecond(450e9)));
+        assert_eq!("25Gbit/s".parse(), Ok(BytesPerSecond(3.125e9)));
+        assert_eq!("989 TFLOP/s".parse(), Ok(FlopsPerSecond(989e12)));
+        assert_eq!("3d".parse(), Ok(Seconds(259_200.0)));
+        assert_eq!("1.5e-6 s".parse(), Ok(Seconds(1.5e-6)));
+    }
+
+    #[test]
+    fn a_bare_number_and_a_foreign_unit_name_the_accepted_units() {
+        let bare = "80".parse::<Bytes>().expect_err("no unit").to_string();
+        assert!(bare.contains("has no unit") && bare.contains("GiB"), "{bare}");
+        let foreign = "80 GB/s".parse::<Bytes>().expect_err("a rate").to_string();
+        assert!(foreign.contains("`GB/s`") && foreign.contains("GiB"), "{foreign}");
+        assert!("-3 s".parse::<Seconds>().is_err());
+        assert!("NaN s".parse::<Seconds>().is_err());
+        assert!("1e400 s".parse::<Seconds>().is_err());
+        assert!("9e18 B".parse::<Bytes>().is_err());
+    }
+
+    #[test]
+    fn durations_for_readers_carry_over_at_the_edges() {
+        assert_eq!(human_duration(Seconds(0.9996)), "1.00 s");
+        assert_eq!(human_duration(Seconds(7199.0)), "2 h 00 min");
+        assert_eq!(human_duration(Seconds(86400.0 * 4.0 + 3.0 * 3600.0)), "4 d 3 h");
+        assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");
+    }
+
+    proptest! {
+        #[test]
+        fn text_forms_round_trip(bytes in 0u64..1 << 53, value in 0.0f64..1e18) {
+            prop_assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+            prop_assert_eq!(BytesPerSecond(value).to_string().parse(), Ok(BytesPerSecond(value)));
+            prop_assert_eq!(Seconds(value).to_string().parse(), Ok(Seconds(value)));
+            prop_assert_eq!(FlopsPerSecond(value).to_string().parse(), Ok(FlopsPerSecond(value)));
+            prop_assert_eq!(UsdPerHour(value).to_string().parse(), Ok(UsdPerHour(value)));
+        }
+    }
+}
