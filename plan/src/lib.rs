@@ -23,7 +23,7 @@ pub use mesh::{Coordinates, Mesh, Rank};
 pub use partition::{StageId, Stages};
 pub use schedule::{Slot, peak_in_flight, program};
 pub use spec::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName, StageSpec,
+    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName, StageSpec,
     UnknownName,
 };
 pub use task::{Activity, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work};
@@ -32,5 +32,5 @@ pub use valid::{Plan, PlanError};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {
-    pub use trainyard_models::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Storage};
+    pub use trainyard_models::{AttentionKernel, Gemm, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Storage};
 }

@@ -5,7 +5,7 @@ use crate::partition::StageId;
 use crate::schedule::peak_in_flight;
 use crate::spec::{Optimizer, Precision, Recompute};
 use crate::valid::Plan;
-use trainyard_models::Layer;
+use trainyard_models::{Layer, LayerRole};
 use trainyard_units::Bytes;
 
 /// What a rank of one stage holds, by purpose.
@@ -69,10 +69,17 @@ fn activations<'a>(plan: &Plan, stage: StageId, layers: impl Iterator<Item = &'a
     let whole = |layer: &Layer| layer.stored(micro, tensor).bytes(element).0;
     match plan.recompute() {
         Recompute::None => Bytes(layers.map(whole).sum::<u64>() * held),
-        // Each layer keeps its input, one element for each of its output's; one layer at a time is whole again.
+        // Blocks keep their input, one element for each of their output's, and one at a time is whole again.
         Recompute::Full => {
-            let inputs: u64 = layers.clone().map(|layer| layer.output_elements * micro * element).sum();
-            Bytes(inputs * held + layers.map(whole).max().unwrap_or(0))
+            let kept: u64 = layers
+                .clone()
+                .map(|layer| match layer.role {
+                    LayerRole::Block => layer.output_elements * micro * element,
+                    LayerRole::Input | LayerRole::Output => whole(layer),
+                })
+                .sum();
+            let again = layers.filter(|layer| layer.role == LayerRole::Block).map(whole).max();
+            Bytes(kept * held + again.unwrap_or(0))
         }
     }
 }

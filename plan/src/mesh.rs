@@ -26,11 +26,13 @@ pub struct Mesh {
     pipeline: u32,
 }
 
-impl Mesh {
-    pub(crate) fn new(parallel: ParallelSpec) -> Self {
+impl From<ParallelSpec> for Mesh {
+    fn from(parallel: ParallelSpec) -> Self {
         Self { data: parallel.data, tensor: parallel.tensor, pipeline: parallel.pipeline }
     }
+}
 
+impl Mesh {
     /// Replicas.
     pub fn data(self) -> u32 {
         self.data
@@ -92,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn ranks_and_coordinates_are_a_bijection(data in 1u32..9, tensor in 1u32..9, pipeline in 1u32..9) {
-            let mesh = Mesh::new(ParallelSpec { data, tensor, pipeline });
+            let mesh = Mesh::from(ParallelSpec { data, tensor, pipeline });
             for rank in (0..mesh.ranks()).map(Rank) {
                 prop_assert_eq!(mesh.rank(mesh.coordinates(rank)), rank);
                 prop_assert!(mesh.data_group(rank).contains(&rank));

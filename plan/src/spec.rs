@@ -24,6 +24,8 @@ pub struct PlanSpec {
     pub precision: Precision,
     /// What is computed again in backward instead of being kept.
     pub recompute: Recompute,
+    /// How gradients are summed over replicas.
+    pub collectives: Collectives,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// How the machines are paid.
@@ -149,6 +151,16 @@ named! {
         None = "none",
         /// Every layer from its input (Chen et al., arXiv:1604.06174).
         Full = "full",
+    }
+}
+
+named! {
+    /// How gradients are summed over replicas.
+    Collectives {
+        /// Rings or trees over all ranks, whichever is faster, as NCCL does.
+        Nccl = "nccl",
+        /// Inside each machine first, then between machines (Jia et al., arXiv:1807.11205, section 3.3).
+        Hierarchical = "hierarchical",
     }
 }
 

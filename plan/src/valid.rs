@@ -3,7 +3,7 @@
 use crate::mesh::Mesh;
 use crate::partition::Stages;
 use crate::spec::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName,
+    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName,
 };
 use trainyard_models::{Model, ModelError, OperatorGraph};
 
@@ -24,6 +24,7 @@ pub struct Plan {
     stages: Stages,
     precision: Precision,
     recompute: Recompute,
+    collectives: Collectives,
     optimizer: Optimizer,
     pricing: Pricing,
 }
@@ -166,6 +167,11 @@ impl Plan {
         self.recompute
     }
 
+    /// How gradients are summed over replicas.
+    pub fn collectives(&self) -> Collectives {
+        self.collectives
+    }
+
     /// The optimizer.
     pub fn optimizer(&self) -> Optimizer {
         self.optimizer
@@ -201,6 +207,7 @@ impl Plan {
             stages: self.stages.specs(),
             precision: self.precision,
             recompute: self.recompute,
+            collectives: self.collectives,
             optimizer: self.optimizer,
             pricing: self.pricing,
         }
@@ -221,12 +228,13 @@ impl TryFrom<PlanSpec> for Plan {
             model,
             graph,
             cluster: spec.cluster,
-            mesh: Mesh::new(spec.parallel),
+            mesh: Mesh::from(spec.parallel),
             batch: spec.batch,
             schedule: spec.schedule,
             stages,
             precision: spec.precision,
             recompute: spec.recompute,
+            collectives: spec.collectives,
             optimizer: spec.optimizer,
             pricing: spec.pricing,
         })

@@ -1,0 +1,168 @@
+//! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
+
+use super::gemm;
+use trainyard_hardware_profiles::{Gpu, Rate, Stack};
+use trainyard_plan::operators::{AttentionKernel, Layer, OperatorKind, Pass};
+use trainyard_plan::{Optimizer, Precision};
+use trainyard_units::{Bytes, Seconds};
+
+/// How sharply the slower of device and host decides: a soft maximum, because some kernels of a host-bound layer are
+/// still longer than their launch. Fitted; see docs/physics.md.
+const HOST_EXPONENT: f64 = 3.6;
+
+/// Extra speed of traffic that stays inside the second-level cache, relative to memory. Fitted; see docs/physics.md.
+const CACHE_GAIN: f64 = 0.9;
+
+/// Kernels that tensor parallelism adds to a layer in each direction: two collectives and their glue.
+const TENSOR_KERNELS: u32 = 4;
+
+/// Part of the peak that a fused attention kernel reaches forward, on the causal half of the arithmetic.
+/// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
+const FLASH_FORWARD: f64 = 0.35;
+
+/// Fused attention backward, relative to forward: 2.5 times the arithmetic (scores are computed again).
+const FLASH_BACKWARD_WORK: f64 = 2.5;
+
+/// And at this share of forward's rate.
+const FLASH_BACKWARD: f64 = 0.8;
+
+/// A GPU as a stack uses it in one precision.
+#[derive(Clone, Copy)]
+pub(crate) struct GpuPricing<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) stack: &'a Stack,
+    pub(crate) precision: Precision,
+}
+
+impl GpuPricing<'_> {
+    /// One pass of a layer over `samples` samples on one of `tensor` ranks, without its reductions.
+    pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, tensor: u64) -> Seconds {
+        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, tensor));
+        let device: Seconds = operators().map(|operator| self.operator(operator, pass)).sum();
+        let reductions = if tensor > 1 && layer.tensor_reductions > 0 { TENSOR_KERNELS } else { 0 };
+        let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + reductions;
+        let host = self.stack.launch.value * f64::from(kernels);
+        soft_maximum(device, host)
+    }
+
+    /// One pass of one operator, on the device alone.
+    fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let element = self.precision.element_bytes();
+        let products: Seconds = operator
+            .gemms(pass)
+            .into_iter()
+            .map(|product| gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value))
+            .sum();
+        products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
+    }
+
+    fn rate(&self) -> Rate {
+        match self.precision {
+            Precision::Fp32 => Rate::Fp32,
+            Precision::Fp16Mixed => Rate::Fp16,
+        }
+    }
+
+    fn fused_attention(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        if !matches!(operator, OperatorKind::Attention { kernel: AttentionKernel::Flash, .. }) {
+            return Seconds::ZERO;
+        }
+        let causal = operator.flops(Pass::Forward) * 0.5;
+        let forward = self.gpu.peak(self.rate()) * FLASH_FORWARD;
+        match pass {
+            Pass::Forward => causal / forward,
+            Pass::Backward => causal * FLASH_BACKWARD_WORK / (forward * FLASH_BACKWARD),
+        }
+    }
+
+    /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
+    fn traffic(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let bytes = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64() * self.stack.traffic.value;
+        if bytes == 0.0 {
+            return Seconds::ZERO;
+        }
+        let products = operator.gemms(pass).len() as u32;
+        let kernels = f64::from(operator.kernels(pass).saturating_sub(products).max(1));
+        let per_kernel = bytes / kernels / self.gpu.cache.value.as_f64();
+        let speed_up = 1.0 + CACHE_GAIN / (1.0 + per_kernel * per_kernel);
+        Seconds(bytes / (self.memory_rate() * speed_up)) + self.gpu.achieved.kernel_floor.value * kernels
+    }
+
+    fn memory_rate(&self) -> f64 {
+        self.gpu.memory_bandwidth.value.0 * self.gpu.achieved.memory.value
+    }
+
+    /// Adding one micro-batch's weight gradients to the sum: the sum read and written in the gradients' precision,
+    /// the new ones read in compute precision, half of which the product's own epilogue hides.
+    pub(crate) fn accumulate(&self, parameters: u64) -> Seconds {
+        let bytes = Bytes(parameters * (8 + self.precision.element_bytes()) / 2);
+        Seconds(bytes.as_f64() / self.memory_rate())
+    }
+
+    /// The optimizer's update: everything it keeps is read and written once.
+    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
+        let moments = match optimizer {
+            Optimizer::AdamW => 16,
+            Optimizer::Sgd => 0,
+        };
+        let half_copy = match self.precision {
+            Precision::Fp32 => 0,
+            Precision::Fp16Mixed => 2,
+        };
+        // Gradient read, weight read and written.
+        let bytes = Bytes(parameters * (12 + moments + half_copy));
+        Seconds(bytes.as_f64() / self.memory_rate())
+    }
+}
+
+fn soft_maximum(device: Seconds, host: Seconds) -> Seconds {
+    let longer = device.max(host).0;
+    if longer == 0.0 {
+        return Seconds::ZERO;
+    }
+    let sum = (device.0 / longer).powf(HOST_EXPONENT) + (host.0 / longer).powf(HOST_EXPONENT);
+    Seconds(longer * sum.powf(1.0 / HOST_EXPONENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    /// A transformer block of hidden width 1024 with 1024 tokens a sample.
+    fn block() -> Layer {
+        let graph = trainyard_models::find("gpt2-medium").expect("in the catalog").model.graph();
+        graph.distinct()[1].clone()
+    }
+
+    fn pricing(precision: Precision) -> GpuPricing<'static> {
+        GpuPricing {
+            gpu: catalog().gpu("a100-sxm4-40gb").expect("in the catalog"),
+            stack: catalog().stack("megatron").expect("in the catalog"),
+            precision,
+        }
+    }
+
+    #[test]
+    fn little_work_is_launch_bound() {
+        // 64 kernels of a block at 35 us are 2.24 ms, whatever the device does in less.
+        let pricing = pricing(Precision::Fp16Mixed);
+        let both = pricing.layer(&block(), Pass::Forward, 1, 8) + pricing.layer(&block(), Pass::Backward, 1, 8);
+        let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS);
+        assert!((1.0..1.25).contains(&(both.0 / host)), "{} against {host}", both.0);
+    }
+
+    #[test]
+    fn much_work_takes_as_long_as_its_arithmetic() {
+        let pricing = pricing(Precision::Fp16Mixed);
+        let once = pricing.layer(&block(), Pass::Forward, 32, 1).0;
+        let twice = pricing.layer(&block(), Pass::Forward, 64, 1).0;
+        assert!((1.85..2.15).contains(&(twice / once)), "{once} {twice}");
+    }
+
+    #[test]
+    fn single_precision_is_slower_than_half() {
+        let time = |precision| pricing(precision).layer(&block(), Pass::Forward, 32, 1).0;
+        assert!(time(Precision::Fp32) > 3.0 * time(Precision::Fp16Mixed));
+    }
+}

@@ -1,0 +1,139 @@
+//! Operators on a measured machine: what calibration timed, carried over to other shapes.
+
+use crate::machine::MachineError;
+use trainyard_hardware_profiles::{MeasuredMachine, OperatorClass, OperatorSample};
+use trainyard_plan::Optimizer;
+use trainyard_plan::operators::{Layer, OperatorKind, Pass};
+use trainyard_units::Seconds;
+
+/// A measured machine with this many ranks at work at the same time.
+#[derive(Clone, Copy)]
+pub(crate) struct MeasuredPricing<'a> {
+    pub(crate) machine: &'a MeasuredMachine,
+    pub(crate) ranks: u32,
+}
+
+impl MeasuredPricing<'_> {
+    /// One pass of a layer over `samples` samples.
+    pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64) -> Result<Seconds, MachineError> {
+        let mut total = Seconds::ZERO;
+        for operator in &layer.operators {
+            total += self.operator(operator.on_rank(samples, 1), pass)?;
+        }
+        Ok(total)
+    }
+
+    fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
+        let (class, shape) = class_and_shape(operator);
+        self.price(class, &shape, |sample| match pass {
+            Pass::Forward => sample.forward_s,
+            Pass::Backward => sample.backward_s,
+        })
+    }
+
+    /// Adding one micro-batch's gradients to the sum.
+    pub(crate) fn accumulate(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+        self.price(OperatorClass::Accumulate, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+    }
+
+    /// Copying gradients into one flat buffer and back.
+    pub(crate) fn flatten(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+        self.price(OperatorClass::Flatten, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+    }
+
+    /// The optimizer's update.
+    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+        let class = match optimizer {
+            Optimizer::AdamW => OperatorClass::AdamW,
+            Optimizer::Sgd => OperatorClass::Sgd,
+        };
+        self.price(class, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+    }
+
+    /// The time of an operator at a shape that was probably not measured: seconds over work, interpolated in the
+    /// logarithm of work between the measured shapes.
+    fn price(
+        &self,
+        class: OperatorClass,
+        shape: &[u64],
+        time: impl Fn(&OperatorSample) -> f64,
+    ) -> Result<Seconds, MachineError> {
+        let mut points: Vec<(f64, f64)> = self
+            .machine
+            .operators
+            .iter()
+            .filter(|sample| sample.operator == class && sample.ranks == self.ranks)
+            .map(|sample| (work(class, &sample.shape), time(sample)))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        interpolate(&points, work(class, shape)).map(Seconds).ok_or_else(|| MachineError::Unmeasured {
+            machine: self.machine.name.clone(),
+            operator: format!("{class:?}"),
+            ranks: self.ranks,
+        })
+    }
+}
+
+/// What makes an operator's time grow: arithmetic for products, elements for the rest.
+fn work(class: OperatorClass, shape: &[u64]) -> f64 {
+    let product = |dimensions: &[u64]| dimensions.iter().map(|size| *size as f64).product::<f64>();
+    match (class, shape) {
+        (OperatorClass::Attention, [samples, heads, sequence, head_width]) => {
+            product(&[*samples, *heads, *sequence, *sequence, *head_width])
+        }
+        (OperatorClass::Embedding, [rows, _, _, width]) => product(&[*rows, *width]),
+        (
+            OperatorClass::AdamW | OperatorClass::Sgd | OperatorClass::Accumulate | OperatorClass::Flatten,
+            [parameters, _],
+        ) => *parameters as f64,
+        _ => product(shape),
+    }
+}
+
+fn class_and_shape(operator: OperatorKind) -> (OperatorClass, Vec<u64>) {
+    match operator {
+        OperatorKind::Linear { rows, inputs, outputs, .. } => (OperatorClass::Linear, vec![rows, inputs, outputs]),
+        OperatorKind::Attention { samples, heads, sequence, head_width, .. } => {
+            (OperatorClass::Attention, vec![samples, heads, sequence, head_width])
+        }
+        OperatorKind::LayerNorm { rows, width } => (OperatorClass::LayerNorm, vec![rows, width]),
+        OperatorKind::Activation { rows, width } => (OperatorClass::Activation, vec![rows, width]),
+        OperatorKind::Residual { rows, width } => (OperatorClass::Residual, vec![rows, width]),
+        OperatorKind::Embedding { rows, vocab, positions, width } => {
+            (OperatorClass::Embedding, vec![rows, vocab, positions, width])
+        }
+        OperatorKind::TiedHead { rows, width, vocab } => (OperatorClass::TiedHead, vec![rows, width, vocab]),
+        OperatorKind::CrossEntropy { rows, vocab } => (OperatorClass::CrossEntropy, vec![rows, vocab]),
+    }
+}
+
+/// A straight line between the two nearest of some points in order of x; beyond the ends, the end's ratio of y to x
+/// upward, and the end's y downward. Nothing without points.
+pub(crate) fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let (first, last) = (points.first()?, points.last()?);
+    if x <= first.0 {
+        return Some(first.1);
+    }
+    if x >= last.0 {
+        return Some(last.1 * x / last.0);
+    }
+    let above = points.iter().position(|point| point.0 >= x)?;
+    let ((x0, y0), (x1, y1)) = (points[above - 1], points[above]);
+    let share = if x1 > x0 { (x - x0) / (x1 - x0) } else { 1.0 };
+    Some(y0 + share * (y1 - y0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "the numbers are exact in binary")]
+    fn between_measurements_is_a_line_and_beyond_them_a_ratio() {
+        let points = [(2.0, 1.0), (4.0, 3.0)];
+        assert_eq!(interpolate(&points, 1.0), Some(1.0));
+        assert_eq!(interpolate(&points, 3.0), Some(2.0));
+        assert_eq!(interpolate(&points, 8.0), Some(6.0));
+        assert_eq!(interpolate(&[], 8.0), None);
+    }
+}

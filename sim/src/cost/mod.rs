@@ -1,0 +1,208 @@
+//! Pure cost functions: work and a machine in, seconds out.
+
+mod collective;
+mod gemm;
+mod gpu;
+mod measured;
+
+use crate::machine::{Machine, MachineError};
+use crate::placement::Family;
+use gpu::GpuPricing;
+use measured::MeasuredPricing;
+use trainyard_hardware_profiles::Device;
+
+use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass};
+use trainyard_plan::{Collectives, Mesh, Plan, Precision, Segment, StageId, TaskGraph, Work};
+use trainyard_units::{Bytes, Seconds};
+
+/// Seconds of one layer for one micro-batch on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerPrice {
+    /// Kernels forward.
+    pub forward: Seconds,
+    /// Kernels backward, without recomputation.
+    pub backward: Seconds,
+    /// The reductions that tensor parallelism puts into each direction.
+    pub reductions: Seconds,
+    /// Adding the gradients to those of earlier micro-batches.
+    pub accumulate: Seconds,
+    /// Whether full recomputation computes this layer again.
+    pub recomputed: bool,
+}
+
+/// Prices of all layers of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerPrices {
+    distinct: Vec<LayerPrice>,
+    order: Vec<usize>,
+}
+
+impl LayerPrices {
+    /// The price of a layer.
+    pub fn layer(&self, index: usize) -> LayerPrice {
+        self.distinct[self.order[index]]
+    }
+
+    /// Per layer, forward and backward together: what a cut into stages should balance.
+    pub fn weights(&self, recompute: bool) -> Vec<f64> {
+        (0..self.order.len())
+            .map(|index| self.layer(index))
+            .map(|price| (price.pass(Pass::Forward, false) + price.pass(Pass::Backward, recompute)).0)
+            .collect()
+    }
+}
+
+impl LayerPrice {
+    /// One pass, with its reductions and, backward, what is computed again.
+    pub fn pass(&self, pass: Pass, recompute: bool) -> Seconds {
+        match pass {
+            Pass::Forward => self.forward + self.reductions,
+            Pass::Backward if recompute && self.recomputed => {
+                self.backward + self.reductions + self.forward + self.reductions
+            }
+            Pass::Backward => self.backward + self.reductions,
+        }
+    }
+}
+
+/// Prices of the layers of `graph` for micro-batches of `micro` samples.
+///
+/// # Errors
+///
+/// When a measured machine was not measured for this.
+pub fn layer_prices(
+    graph: &OperatorGraph,
+    micro: u64,
+    mesh: Mesh,
+    precision: Precision,
+    machine: &Machine,
+) -> Result<LayerPrices, MachineError> {
+    let reduction = |layer: &Layer| -> Result<Seconds, MachineError> {
+        if mesh.tensor() == 1 || layer.tensor_reductions == 0 {
+            return Ok(Seconds::ZERO);
+        }
+        let bytes = Bytes(layer.output_elements * micro * precision.element_bytes());
+        let mut slowest = Seconds::ZERO;
+        for stage in (0..mesh.pipeline()).map(StageId) {
+            let family = Family::tensor(mesh, &machine.cluster, stage);
+            slowest = slowest.max(collective::all_reduce(&machine.cluster, Collectives::Nccl, &family, bytes)?);
+        }
+        Ok(slowest * f64::from(layer.tensor_reductions))
+    };
+    let distinct = graph
+        .distinct()
+        .iter()
+        .map(|layer| {
+            let parameters = layer.parameters(u64::from(mesh.tensor()));
+            let (forward, backward, accumulate) = match &machine.cluster.device {
+                Device::Gpu(gpu) => {
+                    let pricing = GpuPricing { gpu, stack: &machine.stack, precision };
+                    let pass = |pass| pricing.layer(layer, pass, micro, u64::from(mesh.tensor()));
+                    (pass(Pass::Forward), pass(Pass::Backward), pricing.accumulate(parameters))
+                }
+                Device::Measured(measured) => {
+                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks() };
+                    let pass = |pass| pricing.layer(layer, pass, micro);
+                    let accumulate = pricing.accumulate(parameters, layer.parameter_tensors())?;
+                    (pass(Pass::Forward)?, pass(Pass::Backward)?, accumulate)
+                }
+            };
+            let recomputed = layer.role == LayerRole::Block;
+            Ok(LayerPrice { forward, backward, reductions: reduction(layer)?, accumulate, recomputed })
+        })
+        .collect::<Result<_, MachineError>>()?;
+    Ok(LayerPrices { distinct, order: graph.order().to_vec() })
+}
+
+/// Seconds of everything a plan does in a step.
+#[derive(Clone, Debug)]
+pub struct Prices<'a> {
+    plan: &'a Plan,
+    machine: &'a Machine,
+    layers: LayerPrices,
+}
+
+impl<'a> Prices<'a> {
+    /// Prices of `plan` on `machine`.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not admit the plan or was not measured for it.
+    pub fn new(plan: &'a Plan, machine: &'a Machine) -> Result<Self, MachineError> {
+        machine.admits(plan)?;
+        let layers = layer_prices(plan.graph(), plan.batch().micro, plan.mesh(), plan.precision(), machine)?;
+        Ok(Self { plan, machine, layers })
+    }
+
+    /// Seconds of a run of layers.
+    pub fn segment(&self, segment: &Segment) -> Seconds {
+        segment
+            .layers
+            .clone()
+            .map(|index| self.layers.layer(index))
+            .map(|price| {
+                let accumulate = if segment.accumulate { price.accumulate } else { Seconds::ZERO };
+                price.pass(segment.pass, segment.recompute) + accumulate
+            })
+            .sum()
+    }
+
+    /// Seconds of a piece of work of `graph`.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn work(&self, graph: &TaskGraph, work: Work) -> Result<Seconds, MachineError> {
+        match work {
+            Work::Compute(segment) => Ok(self.segment(&graph.segments()[segment.0 as usize])),
+            Work::Transfer { from, to, bytes } => self.transfer(from, to, bytes),
+            Work::ReduceGradients { stage, bytes, tensors } => self.reduce_gradients(stage, bytes, tensors),
+            Work::ReduceShared { bytes } => self.reduce_shared(bytes),
+            Work::Update { parameters, tensors, .. } => self.update(parameters, tensors),
+        }
+    }
+
+    /// Seconds in which a stage hands one micro-batch to a neighbour.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn transfer(&self, from: StageId, to: StageId, bytes: Bytes) -> Result<Seconds, MachineError> {
+        let pairs = Family::pairs(self.plan.mesh(), &self.machine.cluster, from, to);
+        collective::transfer(&self.machine.cluster, &pairs, bytes)
+    }
+
+    fn reduce_gradients(&self, stage: StageId, bytes: Bytes, tensors: u32) -> Result<Seconds, MachineError> {
+        let family = Family::data(self.plan.mesh(), &self.machine.cluster, stage);
+        let reduction = collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &family, bytes)?;
+        let copies = match &self.machine.cluster.device {
+            Device::Gpu(_) => Seconds::ZERO,
+            Device::Measured(machine) => {
+                let pricing = MeasuredPricing { machine, ranks: self.plan.mesh().ranks() };
+                pricing.flatten(bytes.0 / 4, tensors)?
+            }
+        };
+        Ok(reduction + copies)
+    }
+
+    fn reduce_shared(&self, bytes: Bytes) -> Result<Seconds, MachineError> {
+        let mesh = self.plan.mesh();
+        let ends = Family::pairs(mesh, &self.machine.cluster, StageId(0), StageId(mesh.pipeline() - 1));
+        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &ends, bytes)
+    }
+
+    fn update(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+        let update = match &self.machine.cluster.device {
+            Device::Gpu(gpu) => {
+                let pricing = GpuPricing { gpu, stack: &self.machine.stack, precision: self.plan.precision() };
+                pricing.update(self.plan.optimizer(), parameters)
+            }
+            Device::Measured(machine) => MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }.update(
+                self.plan.optimizer(),
+                parameters,
+                tensors,
+            )?,
+        };
+        Ok(update + self.machine.stack.step_overhead.value)
+    }
+}
