@@ -89,6 +89,10 @@ pub struct Prediction {
 pub struct PriceUsed {
     /// USD per hour of one instance.
     pub usd_per_hour: f64,
+    /// The lowest price seen; differs for spot only.
+    pub low_usd_per_hour: f64,
+    /// The highest price seen.
+    pub high_usd_per_hour: f64,
     /// Region.
     pub region: String,
     /// ec2 or sagemaker.

@@ -1,1 +1,20 @@
-//! planner
+//! From a job to the plan to run it with, and the reasons.
+//!
+//! [`problem`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
+//! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
+//! predicts a plan document anew.
+
+mod fix;
+mod job;
+mod predict;
+mod problem;
+mod reasons;
+mod recommendation;
+mod search;
+mod space;
+
+pub use fix::{FixError, Fixed};
+pub use job::{JobError, Resources, problem};
+pub use predict::{DocumentError, predict, resimulate};
+pub use problem::{Place, Problem, Rental, Training};
+pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

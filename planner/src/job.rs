@@ -1,0 +1,386 @@
+//! Reading a job: from what a person wrote to a question that can be solved.
+
+use crate::problem::{Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
+use trainyard_hardware_profiles::{CatalogError, Cluster, MeasuredMachine, PriceQuery, Service, catalog};
+use trainyard_models::{Family, Model, ModelError, ModelSpec, find, samples_in};
+use trainyard_plan::{
+    ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, TrainingSpec,
+    Volume,
+};
+use trainyard_sim::Machine;
+use trainyard_units::Seconds;
+
+/// The four families that a job may choose from unless it says otherwise.
+const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
+const DEFAULT_MAX_INSTANCES: u32 = 16;
+const DEFAULT_REGION: &str = "us-east-1";
+pub(crate) const DEFAULT_STACK: &str = "pytorch";
+const MAX_INSTANCES: u32 = 1024;
+const MAX_BATCH: u64 = 1 << 32;
+const MAX_SAMPLES: f64 = 1e18;
+
+/// Contents of the files that a job names, which only the command line opens.
+#[derive(Clone, Debug, Default)]
+pub struct Resources {
+    /// The content of `model.file`.
+    pub model_file: Option<ModelSpec>,
+    /// The content of `cluster.profile`.
+    pub profile: Option<MeasuredMachine>,
+    /// The path of that profile, as the plan shall name it.
+    pub profile_path: Option<String>,
+}
+
+/// Why a job cannot be solved as it is written.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum JobError {
+    /// The model is not one.
+    #[error("in `model`: {0}")]
+    Model(#[from] ModelError),
+    /// An instance or stack does not exist.
+    #[error("in `{field}`: {error}")]
+    Catalog {
+        /// The field.
+        field: &'static str,
+        /// What is not there.
+        error: CatalogError,
+    },
+    /// Something that is needed is absent.
+    #[error("`{field}` is missing: {why}")]
+    Missing {
+        /// The field.
+        field: &'static str,
+        /// What it is needed for, and what to write.
+        why: &'static str,
+    },
+    /// Two fields exclude each other.
+    #[error("`{first}` and `{second}` exclude each other: {rule}")]
+    Conflict {
+        /// One field.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// What is allowed.
+        rule: &'static str,
+    },
+    /// A value is out of range.
+    #[error("`{field}` is {value}, but it must be {allowed}")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+        /// What was written.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// No instance has a price on these terms.
+    #[error("no instance of `cluster.instances` has a {pricing} price of {service} in `cluster.region` {region}")]
+    Unpriced {
+        /// The terms.
+        pricing: Pricing,
+        /// Who rents out.
+        service: String,
+        /// Where.
+        region: String,
+        /// Where there are prices on these terms.
+        regions: Vec<String>,
+    },
+}
+
+impl JobError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Model(error) => error.hint(),
+            Self::Catalog { error, .. } => Some(error.hint()),
+            Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
+            Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
+            Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
+        }
+    }
+}
+
+fn invalid(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> JobError {
+    JobError::Invalid { field, value: value.to_string(), allowed: allowed.into() }
+}
+
+/// The question that a job asks.
+///
+/// # Errors
+///
+/// When something is missing, contradictory, out of range or unknown; see [`JobError`].
+pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError> {
+    let model = model(&job.model, resources.model_file)?;
+    let place = match (&job.cluster.profile, resources.profile) {
+        (Some(_), Some(machine)) => owned(&job.cluster, machine, resources.profile_path)?,
+        (Some(_), None) => {
+            return Err(JobError::Missing { field: "cluster.profile", why: "the profile file was not read" });
+        }
+        (None, _) => Place::Rented(rental(&job.cluster)?),
+    };
+    let (deadline, budget) = goal(&job.goal, &place)?;
+    Ok(Problem {
+        training: training(&job.training, &job.data, &model)?,
+        global_batches: global_batches(job.training.global_batch)?,
+        precisions: precisions(&job.training, &place)?,
+        optimizer: job.training.optimizer.unwrap_or(Optimizer::AdamW),
+        objective: job.goal.objective.unwrap_or_default(),
+        model,
+        place,
+        deadline,
+        budget,
+    })
+}
+
+fn model(choice: &ModelChoice, file: Option<ModelSpec>) -> Result<Model, JobError> {
+    let mut spec = match (&choice.name, &choice.file, choice.family) {
+        (_, Some(_), Some(_)) => {
+            return Err(JobError::Conflict {
+                first: "model.file",
+                second: "model.family",
+                rule: "a file says its own family",
+            });
+        }
+        (Some(_), Some(_), _) => {
+            return Err(JobError::Conflict { first: "model.name", second: "model.file", rule: "write one of them" });
+        }
+        (None, Some(_), None) => {
+            file.ok_or(JobError::Missing { field: "model.file", why: "the model file was not read" })?
+        }
+        (name, None, Some(family)) => return Ok(Model::try_from(own_model(choice, name.clone(), family)?)?),
+        (Some(name), None, None) => find(name)?.model.spec(),
+        (None, None, None) => {
+            return Err(JobError::Missing {
+                field: "model",
+                why: "write name = \"gpt2\", file = \"my-model.toml\", or family = \"gpt\" with its dimensions",
+            });
+        }
+    };
+    only_overrides(choice)?;
+    spec.seq_len = choice.seq_len.or(spec.seq_len);
+    spec.attention = choice.attention.or(spec.attention);
+    Ok(Model::try_from(spec)?)
+}
+
+fn own_model(choice: &ModelChoice, name: Option<String>, family: Family) -> Result<ModelSpec, JobError> {
+    let missing = |field| JobError::Missing { field, why: "a model given by its family needs it" };
+    Ok(ModelSpec {
+        name: name.unwrap_or_else(|| "own-model".into()),
+        family,
+        layers: choice.layers.ok_or_else(|| missing("model.layers"))?,
+        hidden: choice.hidden.ok_or_else(|| missing("model.hidden"))?,
+        heads: choice.heads,
+        ffn: choice.ffn,
+        vocab: choice.vocab,
+        seq_len: choice.seq_len,
+        attention: choice.attention,
+        inputs: choice.inputs,
+        outputs: choice.outputs,
+    })
+}
+
+/// A model of the catalog or of a file has its dimensions; only the sequence length and attention may be overridden.
+fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
+    let set = [
+        ("model.layers", choice.layers.is_some()),
+        ("model.hidden", choice.hidden.is_some()),
+        ("model.heads", choice.heads.is_some()),
+        ("model.ffn", choice.ffn.is_some()),
+        ("model.vocab", choice.vocab.is_some()),
+        ("model.inputs", choice.inputs.is_some()),
+        ("model.outputs", choice.outputs.is_some()),
+    ];
+    match set.into_iter().find(|(_, is_set)| *is_set) {
+        None => Ok(()),
+        Some((field, _)) => Err(JobError::Conflict {
+            first: field,
+            second: "model.name",
+            rule: "a model of the catalog or of a file has its dimensions; write family = \"gpt\" for others",
+        }),
+    }
+}
+
+fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
+    if let (Some(_), Some(_)) = (spec.epochs, spec.steps) {
+        return Err(JobError::Conflict { first: "training.epochs", second: "training.steps", rule: "write one of them" });
+    }
+    if spec.learning_rate.is_some_and(|rate| !(rate > 0.0 && rate <= 10.0)) {
+        return Err(invalid("training.learning_rate", spec.learning_rate.unwrap_or_default(), "above 0 and at most 10"));
+    }
+    if data.held_out.is_some_and(|share| !(0.0..=0.5).contains(&share)) {
+        return Err(invalid("data.held_out", data.held_out.unwrap_or_default(), "from 0 to 0.5"));
+    }
+    let samples = samples(data, model)?;
+    match (spec.steps, samples) {
+        (Some(0), _) => Err(invalid("training.steps", 0, "at least 1")),
+        (Some(steps), _) => Ok(Training::Steps(steps)),
+        (None, None) => Err(JobError::Missing {
+            field: "data",
+            why: "write samples or tokens, the size of the data set, or training.steps",
+        }),
+        (None, Some(samples)) => {
+            let epochs = spec.epochs.unwrap_or(1.0);
+            if !(epochs > 0.0 && epochs <= 1e6) {
+                return Err(invalid("training.epochs", epochs, "above 0 and at most 1000000"));
+            }
+            Ok(Training::Passes(Volume { samples, epochs }))
+        }
+    }
+}
+
+fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
+    match (data.samples, data.tokens) {
+        (Some(_), Some(_)) => {
+            Err(JobError::Conflict { first: "data.samples", second: "data.tokens", rule: "write one of them" })
+        }
+        (Some(0), None) => Err(invalid("data.samples", 0, "at least 1")),
+        (Some(samples), None) => Ok(Some(samples)),
+        (None, Some(tokens)) if !(1.0..=MAX_SAMPLES).contains(&tokens) => {
+            Err(invalid("data.tokens", tokens, "from 1 to 1e18"))
+        }
+        (None, Some(tokens)) => samples_in(model, tokens.round() as u64).map(Some).ok_or(JobError::Conflict {
+            first: "data.tokens",
+            second: "model",
+            rule: "this model reads no tokens; write samples",
+        }),
+        (None, None) => Ok(None),
+    }
+}
+
+fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
+    let range = |field, value: u64| {
+        if (1..=MAX_BATCH).contains(&value) {
+            Ok(value)
+        } else {
+            Err(invalid(field, value, format!("from 1 to {MAX_BATCH}")))
+        }
+    };
+    match batch {
+        None => Err(JobError::Missing {
+            field: "training.global_batch",
+            why: "write the samples of an optimizer step, global_batch = 512 or { min = 256, max = 4096 }",
+        }),
+        Some(GlobalBatch::Exactly(samples)) => Ok(vec![range("training.global_batch", samples)?]),
+        Some(GlobalBatch::Between { min, max }) => {
+            let (min, max) = (range("training.global_batch.min", min)?, range("training.global_batch.max", max)?);
+            if min > max {
+                return Err(invalid("training.global_batch.min", min, format!("at most max, {max}")));
+            }
+            Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2)).take_while(|batch| *batch <= max).collect())
+        }
+    }
+}
+
+fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobError> {
+    let mut wanted = match &spec.precision {
+        None => Precision::ALL.to_vec(),
+        Some(list) if list.is_empty() => {
+            return Err(invalid("training.precision", "[]", "a list with at least one number format"));
+        }
+        Some(list) => list.clone(),
+    };
+    wanted.sort_unstable();
+    wanted.dedup();
+    if let Place::Owned { .. } = place {
+        wanted.retain(|precision| *precision == Precision::Fp32);
+        if wanted.is_empty() {
+            return Err(invalid("training.precision", "without fp32", "fp32 on a measured machine"));
+        }
+    }
+    Ok(wanted)
+}
+
+fn owned(choice: &ClusterChoice, profile: MeasuredMachine, path: Option<String>) -> Result<Place, JobError> {
+    let foreign = [
+        ("cluster.instances", choice.instances.is_some()),
+        ("cluster.max_instances", choice.max_instances.is_some()),
+        ("cluster.region", choice.region.is_some()),
+        ("cluster.pricing", choice.pricing.is_some()),
+        ("cluster.service", choice.service.is_some()),
+        ("cluster.stack", choice.stack.is_some()),
+    ];
+    if let Some((field, _)) = foreign.into_iter().find(|(_, set)| *set) {
+        return Err(JobError::Conflict {
+            first: field,
+            second: "cluster.profile",
+            rule: "a measured machine is not rented and brings its own software",
+        });
+    }
+    let machine = Machine { cluster: Cluster::of_measured(profile), stack: executor_stack() };
+    Ok(Place::Owned {
+        machine: Box::new(machine),
+        profile: path.or_else(|| choice.profile.clone()).unwrap_or_default(),
+    })
+}
+
+fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
+    let patterns = choice
+        .instances
+        .clone()
+        .unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
+    if patterns.is_empty() {
+        return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
+    }
+    let catalog_error = |field| move |error| JobError::Catalog { field, error };
+    let matching = catalog().matching(&patterns).map_err(catalog_error("cluster.instances"))?;
+    let stack = catalog()
+        .stack(choice.stack.as_deref().unwrap_or(DEFAULT_STACK))
+        .map_err(catalog_error("cluster.stack"))?
+        .clone();
+    let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
+    if !(1..=MAX_INSTANCES).contains(&max_instances) {
+        return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
+    }
+    let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
+    let service = service(choice.service.as_deref())?;
+    let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
+    let query = PriceQuery { region, service, purchase: purchase(pricing) };
+    let (mut instances, mut unpriced) = (Vec::new(), Vec::new());
+    for instance in &matching {
+        match price_of(instance, query) {
+            Some(price) => instances.push(((*instance).clone(), price.clone())),
+            None => unpriced.push(instance.name.clone()),
+        }
+    }
+    if instances.is_empty() {
+        let mut regions: Vec<String> = matching
+            .iter()
+            .flat_map(|instance| &instance.prices)
+            .filter(|price| price.answers(PriceQuery { region: &price.region, ..query }))
+            .map(|price| price.region.clone())
+            .collect();
+        regions.sort_unstable();
+        regions.dedup();
+        let service = crate::problem::service_name(service).into();
+        return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
+    }
+    Ok(Rental { instances, unpriced, max_instances, pricing, stack })
+}
+
+fn service(name: Option<&str>) -> Result<Service, JobError> {
+    let name = name.unwrap_or("ec2");
+    service_of(name).ok_or_else(|| invalid("cluster.service", format!("`{name}`"), "one of ec2, sagemaker"))
+}
+
+fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), JobError> {
+    let deadline = goal
+        .deadline
+        .as_deref()
+        .map(|text| {
+            text.parse::<Seconds>()
+                .map_err(|error| error.to_string())
+                .and_then(|time| if time.0 > 0.0 { Ok(time) } else { Err("it is zero".into()) })
+                .map_err(|why| invalid("goal.deadline", format!("`{text}`"), format!("a duration such as 3d: {why}")))
+        })
+        .transpose()?;
+    if goal.budget.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
+        return Err(invalid("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
+    }
+    if let (Place::Owned { .. }, Some(_)) = (place, goal.budget) {
+        return Err(JobError::Conflict {
+            first: "goal.budget",
+            second: "cluster.profile",
+            rule: "a machine that is not rented costs nothing",
+        });
+    }
+    Ok((deadline, goal.budget))
+}

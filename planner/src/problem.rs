@@ -1,0 +1,174 @@
+//! What is to be solved: a job whose parts are known to fit together.
+
+use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
+use trainyard_models::Model;
+use trainyard_plan::document::PriceUsed;
+use trainyard_plan::{Objective, Optimizer, Precision, Pricing, Volume};
+use trainyard_sim::Machine;
+use trainyard_units::Seconds;
+
+/// A solvable question.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// What is trained.
+    pub model: Model,
+    /// How much.
+    pub training: Training,
+    /// Global batch sizes that may be chosen, ascending.
+    pub global_batches: Vec<u64>,
+    /// Number formats that may be chosen.
+    pub precisions: Vec<Precision>,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// Where.
+    pub place: Place,
+    /// What is sought.
+    pub objective: Objective,
+    /// The longest training accepted.
+    pub deadline: Option<Seconds>,
+    /// The most money accepted, in USD.
+    pub budget: Option<f64>,
+}
+
+/// How much is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Training {
+    /// A number of optimizer steps.
+    Steps(u64),
+    /// Passes over a data set.
+    Passes(Volume),
+}
+
+impl Training {
+    /// Optimizer steps at this global batch.
+    pub fn steps(self, global_batch: u64) -> u64 {
+        match self {
+            Self::Steps(steps) => steps,
+            Self::Passes(volume) => volume.steps(global_batch),
+        }
+    }
+}
+
+/// Where a job may run.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On instances to be rented.
+    Rented(Rental),
+    /// On one machine that was measured.
+    Owned {
+        /// The machine.
+        machine: Box<Machine>,
+        /// Its profile file.
+        profile: String,
+    },
+}
+
+/// What may be rented.
+#[derive(Clone, Debug)]
+pub struct Rental {
+    /// Types that may be chosen, all of them priced.
+    pub instances: Vec<(Instance, Price)>,
+    /// Types left out for want of a price.
+    pub unpriced: Vec<String>,
+    /// The most instances.
+    pub max_instances: u32,
+    /// The terms.
+    pub pricing: Pricing,
+    /// The training framework.
+    pub stack: Stack,
+}
+
+/// The purchase that a pricing stands for.
+pub(crate) fn purchase(pricing: Pricing) -> Purchase {
+    match pricing {
+        Pricing::OnDemand => Purchase::OnDemand,
+        Pricing::Spot => Purchase::Spot,
+    }
+}
+
+/// The service's name as it is written.
+pub(crate) fn service_name(service: Service) -> &'static str {
+    match service {
+        Service::Ec2 => "ec2",
+        Service::Sagemaker => "sagemaker",
+    }
+}
+
+/// The service of a name.
+pub(crate) fn service_of(name: &str) -> Option<Service> {
+    [Service::Ec2, Service::Sagemaker].into_iter().find(|service| service_name(*service) == name)
+}
+
+/// The price of an instance that answers a query.
+pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
+    instance.prices.iter().find(|price| price.answers(query))
+}
+
+/// A price as a document carries it.
+pub(crate) fn price_used(price: &Price) -> PriceUsed {
+    PriceUsed {
+        usd_per_hour: price.middle().0,
+        low_usd_per_hour: price.low.0,
+        high_usd_per_hour: price.high.0,
+        region: price.region.clone(),
+        service: service_name(price.service).into(),
+        date: price.date.clone(),
+        source: price.source.clone(),
+    }
+}
+
+impl Place {
+    /// The machines of a choice: `instances` of the type `index`.
+    pub(crate) fn machine(&self, index: usize, instances: u32, catalog: &Catalog) -> Machine {
+        match self {
+            Self::Owned { machine, .. } => (**machine).clone(),
+            Self::Rented(rental) => Machine {
+                cluster: catalog
+                    .cluster(&rental.instances[index].0.name, instances)
+                    .expect("a rental names instances of the catalog"),
+                stack: rental.stack.clone(),
+            },
+        }
+    }
+
+    /// The types of machine to choose from, with the most of each.
+    pub(crate) fn choices(&self) -> Vec<(String, u32)> {
+        match self {
+            Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), 1)],
+            Self::Rented(rental) => rental
+                .instances
+                .iter()
+                .map(|(instance, _)| (instance.name.clone(), rental.max_instances))
+                .collect(),
+        }
+    }
+
+    /// The price of a type of machine by the hour; nothing for a machine that is owned.
+    pub(crate) fn price(&self, index: usize) -> Option<&Price> {
+        match self {
+            Self::Owned { .. } => None,
+            Self::Rented(rental) => Some(&rental.instances[index].1),
+        }
+    }
+
+    /// How the machines are paid.
+    pub(crate) fn pricing(&self) -> Pricing {
+        match self {
+            Self::Owned { .. } => Pricing::OnDemand,
+            Self::Rented(rental) => rental.pricing,
+        }
+    }
+
+    /// The profile file of a machine that is owned.
+    pub(crate) fn profile(&self) -> Option<String> {
+        match self {
+            Self::Owned { profile, .. } => Some(profile.clone()),
+            Self::Rented(_) => None,
+        }
+    }
+}
+
+/// The stack that prices machines that were measured with this program's own executor.
+pub(crate) fn executor_stack() -> Stack {
+    catalog().stack("trainyard-executor").expect("the executor's stack is in the catalog").clone()
+}

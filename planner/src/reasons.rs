@@ -1,0 +1,298 @@
+//! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
+//! other kind and comparing.
+
+use crate::fix::Fixed;
+use crate::problem::{Place, Problem};
+use crate::search::{Aim, Evaluated, Found, search};
+use trainyard_hardware_profiles::catalog;
+use trainyard_plan::{Objective, Precision, Recompute};
+use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+
+/// The answers for one recommended plan.
+pub(crate) struct Reasons<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) fixed: &'a Fixed,
+    pub(crate) chosen: &'a Evaluated,
+    pub(crate) found: &'a Found,
+}
+
+impl Reasons<'_> {
+    /// All reasons that apply, most important first.
+    pub(crate) fn all(&self) -> Vec<String> {
+        [
+            self.objective(),
+            self.cluster(),
+            self.instances(),
+            self.bigger_instance(),
+            self.degrees(),
+            self.precision(),
+            self.recompute(),
+            self.micro_batch(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn same_cluster(&self) -> Fixed {
+        let cluster = self.chosen.plan.cluster();
+        Fixed {
+            instance: Some(cluster.instance.clone()),
+            instances: Some(cluster.instances),
+            collectives: Some(self.chosen.plan.collectives()),
+            ..Fixed::default()
+        }
+    }
+
+    /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
+    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+        let aim =
+            Aim { objective: self.problem.objective, top: 1, max_simulations: None, within_goal: false };
+        let found = search(self.problem, fixed, aim);
+        let too_large = found.too_large.into_values().next();
+        (found.best.into_iter().next(), too_large)
+    }
+
+    fn objective(&self) -> Option<String> {
+        let goal = match (self.problem.objective, self.problem.deadline, self.chosen.cost_usd) {
+            (Objective::Cost, Some(deadline), Some(_)) => {
+                format!("cheapest plan that ends within {}", human_duration(deadline))
+            }
+            (Objective::Cost, None, Some(_)) => "cheapest plan".into(),
+            _ => "fastest plan".into(),
+        };
+        let clusters = match &self.problem.place {
+            Place::Owned { .. } => "this machine".into(),
+            Place::Rented(rental) => format!("{} instance types", rental.instances.len()),
+        };
+        Some(format!("{goal} of {} on {clusters}", self.found.candidates))
+    }
+
+    /// The best plan on machines with another GPU.
+    fn cluster(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
+        let worth = |other: &Evaluated| match self.problem.objective {
+            Objective::Cost => other.cost_usd.unwrap_or(other.time_s),
+            Objective::Time => other.time_s,
+        };
+        let other = rental
+            .instances
+            .iter()
+            .filter(|(instance, _)| instance.gpu != own.gpu)
+            .filter_map(|(instance, _)| {
+                self.best(&Fixed { instance: Some(instance.name.clone()), ..Fixed::default() }).0
+            })
+            .min_by(|a, b| worth(a).total_cmp(&worth(b)))?;
+        let cluster = other.plan.cluster();
+        Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))
+    }
+
+    /// One machine fewer or more.
+    fn instances(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        if self.fixed.instances.is_some() {
+            return None;
+        }
+        let own = self.chosen.plan.cluster().instances;
+        let other = |instances| self.best(&Fixed { instances: Some(instances), ..self.same_cluster() });
+        if own > 1 {
+            let (fewer, too_large) = other(own - 1);
+            return Some(match (fewer, too_large) {
+                (Some(fewer), _) => {
+                    let late = self.problem.deadline.filter(|deadline| fewer.time_s > deadline.0);
+                    let why = late.map_or_else(|| self.against(&fewer), |deadline| {
+                        let time = human_duration(Seconds(fewer.time_s));
+                        format!("those would need {time}, more than {}", human_duration(deadline))
+                    });
+                    format!("{own} instances rather than {}: {why}", own - 1)
+                }
+                (None, Some((_, needed, available))) => format!(
+                    "{own} instances because on {} every plan needs at least {} of {} on a device",
+                    own - 1,
+                    human_bytes(needed),
+                    human_bytes(available)
+                ),
+                (None, None) => format!("{own} instances because the batch does not divide over {}", own - 1),
+            });
+        }
+        let (more, _) = if rental.max_instances > 1 { other(2) } else { (None, None) };
+        let more = more?;
+        Some(format!("one instance rather than 2: {}", self.against(&more)))
+    }
+
+    /// The same number of the same GPUs in smaller machines.
+    fn bigger_instance(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
+        let devices = own.gpus * self.chosen.plan.cluster().instances;
+        let smaller = rental
+            .instances
+            .iter()
+            .map(|(instance, _)| instance)
+            .filter(|other| other.gpu == own.gpu && other.gpus < own.gpus && devices.is_multiple_of(other.gpus))
+            .max_by_key(|other| other.gpus);
+        let Some(smaller) = smaller else {
+            let sizes = catalog().instances().iter().filter(|other| other.gpu == own.gpu && other.gpus < own.gpus);
+            return (own.gpus > 1 && sizes.count() == 0)
+                .then(|| format!("{} is the only size with this GPU: all {} share one machine's links", own.name, own.gpus));
+        };
+        let instances = devices / smaller.gpus;
+        let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..Fixed::default() };
+        let (other, _) = self.best(&fixed);
+        let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
+        Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))
+    }
+
+    /// Pure data parallelism, or the next best split.
+    fn degrees(&self) -> Option<String> {
+        let mesh = self.chosen.plan.mesh();
+        let ranks = mesh.ranks();
+        if ranks == 1 {
+            return Some("one device holds the model, so nothing is split".into());
+        }
+        let data_only = mesh.tensor() == 1 && mesh.pipeline() == 1;
+        if data_only {
+            let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
+            let (other, _) = self.best(&split);
+            return Some(match other {
+                Some(other) => format!(
+                    "{ranks}-way data parallel because the model fits on each device; two pipeline stages: {}",
+                    self.against(&other)
+                ),
+                None => format!("{ranks}-way data parallel because the model fits on each device"),
+            });
+        }
+        let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
+        let split = split_name(mesh.tensor(), mesh.pipeline());
+        Some(match self.best(&data) {
+            (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
+            (None, Some((_, needed, available))) => format!(
+                "{split} because data parallel alone needs at least {} of the {} on a device",
+                human_bytes(needed),
+                human_bytes(available)
+            ),
+            (None, None) => format!("{split} because the global batch does not divide over {ranks} replicas"),
+        })
+    }
+
+    fn precision(&self) -> Option<String> {
+        let own = self.chosen.plan.precision();
+        let other = self.problem.precisions.iter().copied().find(|other| *other != own)?;
+        let (best, too_large) = self.best(&Fixed { precision: Some(other), ..self.same_cluster() });
+        let why = match (best, too_large) {
+            (Some(best), _) => self.other_side(&best),
+            (None, Some((_, needed, available))) => {
+                format!("needs at least {} of {} on a device", human_bytes(needed), human_bytes(available))
+            }
+            (None, None) => return None,
+        };
+        let units = if own == Precision::Fp16Mixed { " (tensor cores, half the activation bytes)" } else { "" };
+        Some(format!("{own}{units}: {other} {why}"))
+    }
+
+    fn recompute(&self) -> Option<String> {
+        let own = self.chosen.plan.recompute();
+        let other = if own == Recompute::Full { Recompute::None } else { Recompute::Full };
+        let mesh = self.chosen.plan.mesh();
+        let fixed = Fixed {
+            recompute: Some(other),
+            tensor: Some(mesh.tensor()),
+            pipeline: Some(mesh.pipeline()),
+            precision: Some(self.chosen.plan.precision()),
+            ..self.same_cluster()
+        };
+        match (own, self.best(&fixed)) {
+            (Recompute::Full, (Some(kept), _)) => Some(format!(
+                "recompute full: keeping all activations allows only micro-batches of {}, which {}",
+                kept.plan.batch().micro,
+                self.other_side(&kept)
+            )),
+            (Recompute::Full, (None, Some((_, needed, available)))) => Some(format!(
+                "recompute full: keeping all activations needs at least {} of {} on a device",
+                human_bytes(needed),
+                human_bytes(available)
+            )),
+            (Recompute::None, _) if matches!(self.problem.place, Place::Rented(_)) => {
+                Some("recompute none: the activations of a micro-batch fit".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn micro_batch(&self) -> Option<String> {
+        let batch = self.chosen.plan.batch();
+        if batch.accumulation == 1 {
+            return None;
+        }
+        let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
+        let mesh = self.chosen.plan.mesh();
+        let fixed = Fixed {
+            micro: Some(micro),
+            tensor: Some(mesh.tensor()),
+            pipeline: Some(mesh.pipeline()),
+            precision: Some(self.chosen.plan.precision()),
+            recompute: Some(self.chosen.plan.recompute()),
+            ..self.same_cluster()
+        };
+        match self.best(&fixed) {
+            (Some(other), _) => {
+                Some(format!("micro-batch {} rather than {micro}, which {}", batch.micro, self.other_side(&other)))
+            }
+            (None, Some((_, needed, available))) => Some(format!(
+                "micro-batch {} because {micro} needs {} of {} on a device",
+                batch.micro,
+                human_bytes(needed),
+                human_bytes(available)
+            )),
+            (None, None) => None,
+        }
+    }
+
+    /// `3 % cheaper and 12 % slower`: the chosen plan seen from another.
+    fn against(&self, other: &Evaluated) -> String {
+        let time = relative(self.chosen.time_s, other.time_s, "faster", "slower");
+        match (self.chosen.cost_usd, other.cost_usd) {
+            (Some(own), Some(others)) => format!("{} and {time}", relative(own, others, "cheaper", "dearer")),
+            _ => time,
+        }
+    }
+
+    /// `would be 12 % slower`: another plan seen from the chosen one.
+    fn other_side(&self, other: &Evaluated) -> String {
+        format!("would be {}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
+    }
+}
+
+fn split_name(tensor: u32, pipeline: u32) -> String {
+    match (tensor, pipeline) {
+        (tensor, 1) => format!("{tensor}-way tensor parallel"),
+        (1, pipeline) => format!("{pipeline} pipeline stages"),
+        (tensor, pipeline) => format!("{tensor}-way tensor parallel × {pipeline} pipeline stages"),
+    }
+}
+
+/// How `own` compares with `other`, less being better.
+fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
+    let ratio = own / other;
+    match ratio {
+        r if (r - 1.0).abs() < 0.005 => format!("no {more}"),
+        r if r < 0.5 => format!("{:.1} times {less}", 1.0 / r),
+        r if r < 1.0 => format!("{:.0} % {less}", (1.0 - r) * 100.0),
+        r if r >= 2.0 => format!("{r:.1} times {more}"),
+        r => format!("{:.0} % {more}", (r - 1.0) * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_read_as_people_say_them() {
+        assert_eq!(relative(97.0, 100.0, "cheaper", "dearer"), "3 % cheaper");
+        assert_eq!(relative(25.0, 100.0, "cheaper", "dearer"), "4.0 times cheaper");
+        assert_eq!(relative(130.0, 100.0, "cheaper", "dearer"), "30 % dearer");
+        assert_eq!(relative(100.1, 100.0, "cheaper", "dearer"), "no dearer");
+    }
+}

@@ -1,0 +1,255 @@
+//! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
+
+use crate::fix::Fixed;
+use crate::predict::predict;
+use crate::problem::{Place, Problem, price_used};
+use crate::reasons::Reasons;
+use crate::search::{Aim, Evaluated, Found, pareto, search};
+use trainyard_hardware_profiles::{Device, catalog};
+use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
+use trainyard_plan::{JobSpec, Objective, Pricing};
+use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+
+/// How a search is limited and which plans it may consider.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// How many clusters to rank: the recommended one and the runners-up.
+    pub top: usize,
+    /// Stop after this many simulations; the report then states the gap.
+    pub max_simulations: Option<u64>,
+    /// Fields that every plan must have.
+    pub fixed: Fixed,
+}
+
+/// Why there is no plan at all.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NoPlan {
+    /// Nothing in the space: the held fields or the batch exclude everything.
+    #[error("no plan has the wanted degrees: {why}")]
+    EmptySpace {
+        /// What excludes everything.
+        why: String,
+    },
+    /// Nothing fits into memory.
+    #[error("no plan of {candidates} fits into memory: the least that any needs is {} on a device with {}", human_bytes(*needed), human_bytes(*available))]
+    OutOfMemory {
+        /// Plans in the space.
+        candidates: u64,
+        /// What the smallest needs.
+        needed: Bytes,
+        /// What its device has.
+        available: Bytes,
+        /// How many machines were allowed.
+        instances: u32,
+    },
+    /// The search was stopped before it simulated anything.
+    #[error("the search was limited to {limit} simulations and ended before it found a plan")]
+    Limited {
+        /// The limit.
+        limit: u64,
+    },
+    /// Plans fit, but the machine was not measured for them.
+    #[error("no plan can be priced: the machine's profile lacks the measurements")]
+    Unmeasured,
+}
+
+impl NoPlan {
+    /// Which limit to relax.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::EmptySpace { .. } => {
+                Some("choose a global batch with more divisors, or hold fewer fields".into())
+            }
+            Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
+                "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
+                needed.as_f64() / available.as_f64().max(1.0)
+            )),
+            Self::Limited { .. } => Some("raise --max-simulations".into()),
+            Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
+        }
+    }
+}
+
+/// The best plan for a problem, with everything a reader needs to believe it. `job` is carried into the document.
+///
+/// If no plan meets deadline and budget, the document holds the one that comes nearest, and [`missed_goal`] says so.
+///
+/// # Errors
+///
+/// When there is no plan at all.
+pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
+    let aim = Aim {
+        objective: problem.objective,
+        top: limits.top.max(1),
+        max_simulations: limits.max_simulations,
+        within_goal: true,
+    };
+    let mut found = search(problem, &limits.fixed, aim);
+    if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
+        found = search(problem, &limits.fixed, nearest(problem, aim));
+    }
+    let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
+    let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
+    let reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
+    let front = front(problem, limits, &mut found);
+    Ok(PlanDocument {
+        schema: PLAN_SCHEMA.into(),
+        job: job.clone(),
+        warnings: warnings(problem, &prediction, &chosen),
+        plan: chosen.plan.spec(),
+        prediction,
+        reasons,
+        alternatives: found.best.iter().skip(1).map(alternative).collect(),
+        pareto: front.iter().map(alternative).collect(),
+        rejected: rejected(problem, &found),
+        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
+    })
+}
+
+/// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
+/// cheapest.
+fn nearest(problem: &Problem, aim: Aim) -> Aim {
+    let objective = if problem.deadline.is_some() { Objective::Time } else { Objective::Cost };
+    Aim { objective, within_goal: false, ..aim }
+}
+
+/// Why the recommended plan is not within deadline or budget; nothing if it is.
+pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+    let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let time = document.prediction.time_s;
+    if let Some(deadline) = deadline.filter(|deadline| time > deadline.0) {
+        return Some(format!(
+            "no plan ends within {}: the nearest takes {}, {:.2} times as long",
+            human_duration(deadline),
+            human_duration(Seconds(time)),
+            time / deadline.0
+        ));
+    }
+    let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
+    (cost > budget)
+        .then(|| format!("no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much", cost / budget))
+}
+
+fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
+    let machine = problem.place.machine(chosen.choice, chosen.plan.cluster().instances, catalog());
+    let steps = problem.training.steps(chosen.plan.batch().global);
+    predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used)).ok()
+}
+
+/// Plans that none beats in both time and cost, from this search and from one for the other objective.
+fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated> {
+    let mut all = std::mem::take(&mut found.pareto);
+    if matches!(problem.place, Place::Rented(_)) {
+        let objective = match problem.objective {
+            Objective::Cost => Objective::Time,
+            Objective::Time => Objective::Cost,
+        };
+        let aim = Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false };
+        all.extend(search(problem, &limits.fixed, aim).pareto);
+    }
+    pareto(all)
+}
+
+fn alternative(evaluated: &Evaluated) -> Alternative {
+    Alternative {
+        plan: evaluated.plan.spec(),
+        step_time_s: evaluated.step_time_s,
+        time_s: evaluated.time_s,
+        cost_usd: evaluated.cost_usd,
+        memory_peak_bytes: evaluated.memory_peak.0,
+    }
+}
+
+fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
+    let choices = problem.place.choices();
+    let mut all: Vec<Rejected> = found
+        .too_large
+        .iter()
+        .map(|(choice, (count, needed, available))| Rejected {
+            what: choices[*choice].0.clone(),
+            why: format!(
+                "does not fit: the smallest needs {} of {} on a device",
+                human_bytes(*needed),
+                human_bytes(*available)
+            ),
+            count: *count,
+        })
+        .collect();
+    if let Place::Rented(rental) = &problem.place {
+        all.extend(rental.unpriced.iter().map(|name| Rejected {
+            what: name.clone(),
+            why: "has no price on these terms".into(),
+            count: 0,
+        }));
+    }
+    let proved = found.candidates - found.simulated - found.too_large.values().map(|(count, ..)| count).sum::<u64>();
+    if proved > 0 {
+        all.push(Rejected { what: "other plans".into(), why: "a lower bound is no better".into(), count: proved });
+    }
+    all
+}
+
+fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Place::Rented(rental) = &problem.place {
+        let machine = problem.place.machine(chosen.choice, 1, catalog());
+        if let Device::Gpu(gpu) = &machine.cluster.device
+            && gpu.achieved.uncertainty.value >= 0.4
+        {
+            let why = &gpu.achieved.uncertainty.source;
+            warnings.push(format!("{}: {why}; the interval is wide", gpu.name));
+        }
+        let mut dates: Vec<&str> = rental.instances.iter().map(|(_, price)| price.date.as_str()).collect();
+        dates.sort_unstable();
+        dates.dedup();
+        if dates.len() > 1 {
+            warnings.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
+        }
+        if rental.pricing == Pricing::Spot {
+            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost".into());
+        }
+        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost".into());
+    }
+    if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
+        warnings.push("less than 8 % of the device memory stays free".into());
+    }
+    if problem.global_batches.len() > 1 {
+        warnings.push("how many samples convergence needs at each global batch is not modelled: the data volume decides".into());
+    }
+    warnings
+}
+
+fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
+    if found.candidates == 0 {
+        return NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
+    }
+    if let Some(limit) = limits.max_simulations.filter(|limit| found.simulated >= *limit) {
+        return NoPlan::Limited { limit };
+    }
+    let least = found.too_large.values().min_by(|a, b| {
+        let share = |entry: &(u64, Bytes, Bytes)| entry.1.as_f64() / entry.2.as_f64().max(1.0);
+        share(a).total_cmp(&share(b))
+    });
+    match least {
+        Some((_, needed, available)) => NoPlan::OutOfMemory {
+            candidates: found.candidates,
+            needed: *needed,
+            available: *available,
+            instances: problem.place.choices().iter().map(|(_, most)| *most).max().unwrap_or(1),
+        },
+        None => NoPlan::Unmeasured,
+    }
+}
+
+fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
+    if let Some(instance) = &fixed.instance
+        && !problem.place.choices().iter().any(|(name, _)| name == instance)
+    {
+        return format!("instance {instance} is not among those of the job");
+    }
+    let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
+    format!(
+        "with global batch {} and the held fields, data × tensor × pipeline cannot use every device evenly",
+        batches.join(", ")
+    )
+}

@@ -1,0 +1,161 @@
+//! Recommendations for real jobs, checked against rules that users know.
+
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{GlobalBatch, JobSpec, Objective, Precision};
+use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
+
+fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some(model.into());
+    job.data.tokens = Some(tokens);
+    job.training.global_batch = Some(GlobalBatch::Exactly(global_batch));
+    job
+}
+
+fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
+    let problem = problem(job, Resources::default()).expect("a solvable job");
+    let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields of a plan");
+    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed }, job)
+}
+
+fn refused(job: &JobSpec) -> JobError {
+    problem(job, Resources::default()).expect_err("the job is wrong")
+}
+
+#[test]
+fn a_bigger_instance_is_taken_before_more_instances() {
+    let mut job = job("gpt2-xl", 1e9, 512);
+    job.cluster.instances = Some(vec!["p3.*".into()]);
+    // The only P3 that hold the model without splitting it over a network have several GPUs.
+    let document = plan(&job, &[]).expect("a plan");
+    assert_ne!(document.plan.cluster.instance, "p3.2xlarge");
+    assert!(document.reasons.iter().any(|reason| reason.starts_with("a bigger instance before")), "{:?}", document.reasons);
+}
+
+#[test]
+fn a_model_that_fits_is_not_split() {
+    let document = plan(&job("gpt2", 1e9, 512), &[]).expect("a plan");
+    assert_eq!((document.plan.parallel.tensor, document.plan.parallel.pipeline), (1, 1));
+    assert_eq!(document.plan.precision, Precision::Fp16Mixed);
+}
+
+#[test]
+fn two_way_data_and_four_way_model_parallel_need_eight_gpus() {
+    // Seeds of this field: global batch 64 gives each of two replicas 32 samples; 640 samples are 10 steps.
+    let mut job = job("gpt2-large", 1.0, 64);
+    job.data.tokens = None;
+    job.data.samples = Some(640);
+    let document = plan(&job, &["parallel.data=2", "parallel.tensor=4", "parallel.pipeline=1", "instances=1"])
+        .expect("a plan");
+    let plan = trainyard_plan::Plan::try_from(document.plan.clone()).expect("a valid plan");
+    assert_eq!(plan.mesh().ranks(), 8);
+    assert_eq!(plan.samples_per_replica(), 32);
+    assert_eq!(document.prediction.steps, 10);
+}
+
+#[test]
+fn half_precision_is_chosen_where_tensor_cores_are() {
+    let fp16 = plan(&job("gpt2-medium", 1e9, 256), &["instance=p3.16xlarge", "instances=1"]).expect("a plan");
+    let fp32 = plan(&job("gpt2-medium", 1e9, 256), &["instance=p3.16xlarge", "instances=1", "precision=fp32"])
+        .expect("a plan");
+    assert_eq!(fp16.plan.precision, Precision::Fp16Mixed);
+    assert!(fp32.prediction.step_time_s > 1.5 * fp16.prediction.step_time_s);
+}
+
+#[test]
+fn a_tighter_deadline_is_met_with_more_machines() {
+    let mut job = job("gpt2-xl", 10e9, 512);
+    let relaxed = plan(&job, &[]).expect("a plan");
+    job.goal.deadline = Some("12 h".into());
+    let tight = plan(&job, &[]).expect("a plan");
+    assert!(tight.prediction.time_s <= 12.0 * 3600.0 && relaxed.prediction.time_s > 12.0 * 3600.0);
+    assert!(tight.plan.cluster.instances > relaxed.plan.cluster.instances);
+    assert!(tight.prediction.cost_usd >= relaxed.prediction.cost_usd);
+    assert_eq!(missed_goal(&tight), None);
+}
+
+#[test]
+fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
+    let mut job = job("gpt2-xl", 10e9, 512);
+    job.goal.deadline = Some("1 min".into());
+    let document = plan(&job, &[]).expect("the nearest plan");
+    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times as long")));
+    job.goal.deadline = None;
+    job.goal.budget = Some(1.0);
+    let document = plan(&job, &[]).expect("the nearest plan");
+    assert!(missed_goal(&document).is_some_and(|missed| missed.contains("times as much")));
+}
+
+#[test]
+fn what_cannot_fit_says_what_is_missing() {
+    let mut job = job("gpt3-175b", 1e9, 512);
+    job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
+    job.cluster.max_instances = Some(2);
+    let error = plan(&job, &[]).expect_err("175 billion parameters do not fit on two T4");
+    assert!(matches!(error, NoPlan::OutOfMemory { .. }), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("times the memory")));
+}
+
+#[test]
+fn a_batch_that_no_degree_divides_says_so() {
+    let error = plan(&job("gpt2", 1e9, 7), &["parallel.data=2"]).expect_err("7 samples on 2 replicas");
+    assert!(matches!(error, NoPlan::EmptySpace { .. }), "{error}");
+}
+
+#[test]
+fn the_same_question_has_the_same_answer_on_any_number_of_threads() {
+    let job = job("gpt2-large", 1e9, 128);
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| serde_json::to_string(&plan(&job, &[]).expect("a plan")).expect("a document"))
+    };
+    assert_eq!(on(1), on(3));
+}
+
+#[test]
+fn simulating_a_plan_again_gives_the_same_prediction() {
+    let document = plan(&job("gpt2-large", 1e9, 128), &[]).expect("a plan");
+    let (again, outcome) = resimulate(&document, None).expect("a plan of the catalog");
+    assert_eq!(again, document);
+    assert!((outcome.step_time.0 - document.prediction.step_time_s).abs() < f64::EPSILON);
+}
+
+#[test]
+fn fastest_plans_are_not_slower_than_cheapest_ones() {
+    let mut job = job("gpt2-xl", 1e9, 512);
+    let cheapest = plan(&job, &[]).expect("a plan");
+    job.goal.objective = Some(Objective::Time);
+    let fastest = plan(&job, &[]).expect("a plan");
+    assert!(fastest.prediction.time_s <= cheapest.prediction.time_s);
+    assert!(fastest.prediction.cost_usd >= cheapest.prediction.cost_usd);
+    // The front of either holds both ends.
+    assert!(cheapest.pareto.windows(2).all(|pair| pair[0].time_s < pair[1].time_s && pair[0].cost_usd > pair[1].cost_usd));
+}
+
+#[test]
+fn wrong_jobs_are_refused_with_field_value_and_what_is_allowed() {
+    let good = job("gpt2", 1e9, 512);
+    let mut wrong = good.clone();
+    wrong.model.name = Some("gpt2-xll".into());
+    assert_eq!(refused(&wrong).hint().as_deref(), Some("did you mean `gpt2-xl`?"));
+    for tokens in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e30] {
+        let mut wrong = good.clone();
+        wrong.data.tokens = Some(tokens);
+        assert!(refused(&wrong).to_string().contains("`data.tokens`"), "{tokens}");
+    }
+    let mut wrong = good.clone();
+    wrong.training.global_batch = Some(GlobalBatch::Exactly(0));
+    assert!(refused(&wrong).to_string().contains("from 1 to"));
+    let mut wrong = good.clone();
+    wrong.cluster.instances = Some(vec!["p3.16xlage".into()]);
+    assert_eq!(refused(&wrong).hint().as_deref(), Some("did you mean `p3.16xlarge`?"));
+    let mut wrong = good.clone();
+    wrong.cluster.region = Some("mars-1".into());
+    assert!(refused(&wrong).hint().is_some_and(|hint| hint.contains("us-east-1")));
+    let mut wrong = good.clone();
+    wrong.goal.deadline = Some("3".into());
+    assert!(refused(&wrong).to_string().contains("has no unit"));
+    let mut wrong = good;
+    wrong.data.samples = Some(10);
+    assert!(refused(&wrong).to_string().contains("exclude each other"));
+}
