@@ -70,6 +70,15 @@ impl OperatorGraph {
         self.order.iter().map(|index| &self.distinct[*index])
     }
 
+    /// The layer at an index.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such layer.
+    pub fn layer(&self, index: usize) -> &Layer {
+        &self.distinct[self.order[index]]
+    }
+
     /// How many layers there are, input and output layers included.
     pub fn len(&self) -> usize {
         self.order.len()

@@ -9,6 +9,7 @@ mod job;
 mod lower;
 mod memory;
 mod mesh;
+mod parameters;
 mod partition;
 mod schedule;
 mod spec;
@@ -20,6 +21,7 @@ pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoi
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, resident};
 pub use mesh::{Coordinates, Mesh, Rank};
+pub use parameters::Held;
 pub use partition::{StageId, Stages};
 pub use schedule::{Slot, peak_in_flight, program};
 pub use spec::{

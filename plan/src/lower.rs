@@ -1,17 +1,14 @@
 //! Lowering: from a plan to the work of one step.
 
+use crate::parameters::Held;
 use crate::partition::StageId;
 use crate::schedule::{Slot, program};
 use crate::spec::Recompute;
-use crate::task::{Activity, Segment, StreamKind, TaskGraph, TaskId, Work};
+use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
 use crate::valid::Plan;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_models::Pass;
 use trainyard_units::Bytes;
-
-/// Bytes of a gradient when it is reduced: gradients are kept in single precision whatever computes them.
-const GRADIENT_BYTES: u64 = 4;
 
 /// How the software that will run the plan handles communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +24,7 @@ pub struct Lowering {
 /// Tasks are added in an order in which they could run, so that a task's id is larger than those it waits for, and
 /// so that equal plans give equal graphs.
 pub fn lower(plan: &Plan, lowering: Lowering) -> TaskGraph {
-    let mut builder = Builder {
-        plan,
-        lowering,
-        graph: TaskGraph::default(),
-        forwards: BTreeMap::new(),
-        backwards: BTreeMap::new(),
-        last_backwards: BTreeMap::new(),
-        reductions: BTreeMap::new(),
-    };
+    let mut builder = Builder::new(plan, lowering);
     builder.passes();
     builder.remaining_reductions();
     builder.updates();
@@ -46,17 +35,48 @@ struct Builder<'a> {
     plan: &'a Plan,
     lowering: Lowering,
     graph: TaskGraph,
-    /// What a stage's forward of a micro-batch waits for: the transfer into it.
-    forwards: BTreeMap<(StageId, u32), TaskId>,
-    /// What a stage's backward of a micro-batch waits for: the transfer into it.
-    backwards: BTreeMap<(StageId, u32), TaskId>,
-    /// The task that ends a stage's passes.
-    last_backwards: BTreeMap<StageId, TaskId>,
-    /// All reductions of a stage so far.
-    reductions: BTreeMap<StageId, Vec<TaskId>>,
+    stages: Vec<StageBuilder>,
 }
 
-impl Builder<'_> {
+/// What is known of a stage while its tasks are added.
+struct StageBuilder {
+    compute: StreamId,
+    forward: SegmentId,
+    backward: SegmentId,
+    /// Per micro-batch, what forward waits for: the transfer into the stage.
+    activations: Vec<Option<TaskId>>,
+    /// Per micro-batch, what backward waits for: the transfer into the stage.
+    gradients: Vec<Option<TaskId>>,
+    /// The task that ends the passes.
+    last_backward: Option<TaskId>,
+    /// All reductions so far.
+    reductions: Vec<TaskId>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a Plan, lowering: Lowering) -> Self {
+        let mut builder = Self { plan, lowering, graph: TaskGraph::default(), stages: Vec::new() };
+        let micro_batches = builder.micro_batches() as usize;
+        for stage in plan.stages().ids() {
+            let layers = plan.stages().layers(stage);
+            let built = StageBuilder {
+                compute: builder.graph.stream(StreamKind::Compute(stage)),
+                forward: builder.segment(stage, layers.clone(), Pass::Forward),
+                backward: builder.segment(stage, layers, Pass::Backward),
+                activations: vec![None; micro_batches],
+                gradients: vec![None; micro_batches],
+                last_backward: None,
+                reductions: Vec::new(),
+            };
+            builder.stages.push(built);
+        }
+        builder
+    }
+
+    fn stage(&mut self, stage: StageId) -> &mut StageBuilder {
+        &mut self.stages[stage.0 as usize]
+    }
+
     fn micro_batches(&self) -> u32 {
         u32::try_from(self.plan.batch().accumulation).expect("a step has fewer than 2^32 micro-batches")
     }
@@ -93,10 +113,10 @@ impl Builder<'_> {
     }
 
     fn ready(&self, stage: StageId, slot: Slot) -> bool {
-        let last = stage.0 + 1 == self.plan.stages().count();
+        let known = &self.stages[stage.0 as usize];
         match slot {
-            Slot::Forward(m) => stage.0 == 0 || self.forwards.contains_key(&(stage, m)),
-            Slot::Backward(m) => last || self.backwards.contains_key(&(stage, m)),
+            Slot::Forward(m) => stage.0 == 0 || known.activations[m as usize].is_some(),
+            Slot::Backward(m) => stage.0 + 1 == self.plan.stages().count() || known.gradients[m as usize].is_some(),
         }
     }
 
@@ -108,50 +128,63 @@ impl Builder<'_> {
     }
 
     fn forward(&mut self, stage: StageId, micro_batch: u32) {
-        let segment = self.segment(stage, self.plan.stages().layers(stage), Pass::Forward);
-        let stream = self.graph.stream(StreamKind::Compute(stage));
-        let waits: Vec<TaskId> = self.forwards.get(&(stage, micro_batch)).copied().into_iter().collect();
+        let StageBuilder { compute, forward, ref activations, .. } = self.stages[stage.0 as usize];
+        let waits: Vec<TaskId> = activations[micro_batch as usize].into_iter().collect();
         let task =
-            self.graph.add(Activity::Forward { stage, micro_batch }, Work::Compute(segment), stream, &waits);
+            self.graph.add(Activity::Forward { stage, micro_batch }, Work::Compute(forward), compute, &waits);
         if stage.0 + 1 < self.plan.stages().count() {
             let next = StageId(stage.0 + 1);
             let activity = Activity::SendActivations { stage, micro_batch };
             let sent = self.send(activity, StreamKind::SendForward(stage), stage, next, task);
-            self.forwards.insert((next, micro_batch), sent);
+            self.stage(next).activations[micro_batch as usize] = Some(sent);
         }
     }
 
     fn backward(&mut self, stage: StageId, micro_batch: u32) {
         let is_last = micro_batch + 1 == self.micro_batches();
         let bucket = self.lowering.bucket.filter(|_| is_last && self.plan.mesh().data() > 1);
-        let whole = self.plan.stages().layers(stage);
-        let parts = bucket.map_or_else(|| vec![whole.clone()], |bucket| self.buckets(whole.clone(), bucket));
-        let stream = self.graph.stream(StreamKind::Compute(stage));
-        let mut waits: Vec<TaskId> = self.backwards.get(&(stage, micro_batch)).copied().into_iter().collect();
-        for (number, layers) in parts.into_iter().enumerate() {
-            let segment = self.segment(stage, layers.clone(), Pass::Backward);
-            let activity = Activity::Backward { stage, micro_batch };
-            let task = self.graph.add(activity, Work::Compute(segment), stream, &waits);
-            waits = vec![task];
-            if bucket.is_some() {
-                self.reduce(stage, number as u32, layers, task);
+        let waits: Vec<TaskId> = self.stage(stage).gradients[micro_batch as usize].into_iter().collect();
+        let task = match bucket {
+            None => {
+                let StageBuilder { compute, backward, .. } = self.stages[stage.0 as usize];
+                self.graph.add(Activity::Backward { stage, micro_batch }, Work::Compute(backward), compute, &waits)
             }
-        }
-        let task = waits[0];
+            Some(bucket) => self.backward_in_buckets(stage, micro_batch, bucket, waits),
+        };
         if stage.0 > 0 {
             let previous = StageId(stage.0 - 1);
             let activity = Activity::SendGradients { stage, micro_batch };
             let sent = self.send(activity, StreamKind::SendBackward(stage), stage, previous, task);
-            self.backwards.insert((previous, micro_batch), sent);
+            self.stage(previous).gradients[micro_batch as usize] = Some(sent);
         }
         if is_last {
-            self.last_backwards.insert(stage, task);
+            self.stage(stage).last_backward = Some(task);
         }
     }
 
-    fn segment(&mut self, stage: StageId, layers: Range<usize>, pass: Pass) -> crate::task::SegmentId {
+    /// Backward in parts, each followed by the reduction of its gradients beside the next part. Returns the last part.
+    fn backward_in_buckets(
+        &mut self,
+        stage: StageId,
+        micro_batch: u32,
+        bucket: Bytes,
+        mut waits: Vec<TaskId>,
+    ) -> TaskId {
+        let stream = self.stage(stage).compute;
+        let parts = self.buckets(self.plan.stages().layers(stage), bucket);
+        for (number, layers) in parts.into_iter().enumerate() {
+            let segment = self.segment(stage, layers.clone(), Pass::Backward);
+            let activity = Activity::Backward { stage, micro_batch };
+            let part = self.graph.add(activity, Work::Compute(segment), stream, &waits);
+            self.reduce(stage, number as u32, layers, part);
+            waits = vec![part];
+        }
+        waits[0]
+    }
+
+    fn segment(&mut self, stage: StageId, layers: Range<usize>, pass: Pass) -> SegmentId {
         let backward = pass == Pass::Backward;
-        self.graph.segment(Segment {
+        self.graph.add_segment(Segment {
             stage,
             layers,
             pass,
@@ -162,7 +195,7 @@ impl Builder<'_> {
 
     fn send(&mut self, activity: Activity, own: StreamKind, from: StageId, to: StageId, after: TaskId) -> TaskId {
         let boundary = self.plan.stages().layers(from.min(to)).end - 1;
-        let layer = self.plan.graph().layers().nth(boundary).expect("stages cover existing layers");
+        let layer = self.plan.graph().layer(boundary);
         let elements = layer.output_elements * self.plan.batch().micro;
         let bytes = Bytes(elements * self.plan.precision().element_bytes());
         let kind = if self.lowering.blocking_transfers { StreamKind::Compute(from) } else { own };
@@ -176,7 +209,7 @@ impl Builder<'_> {
         let mut end = layers.end;
         let mut gathered = 0;
         for layer in layers.clone().rev() {
-            gathered += self.gradient_bytes(&(layer..layer + 1)).0;
+            gathered += self.plan.held(&(layer..layer + 1)).gradient_bytes().0;
             if gathered >= bucket.0 && layer > layers.start {
                 parts.push(layer..end);
                 end = layer;
@@ -187,41 +220,16 @@ impl Builder<'_> {
         parts
     }
 
-    fn gradient_bytes(&self, layers: &Range<usize>) -> Bytes {
-        Bytes(self.parameters(layers) * GRADIENT_BYTES)
-    }
-
-    fn parameters(&self, layers: &Range<usize>) -> u64 {
-        let tensor = u64::from(self.plan.mesh().tensor());
-        self.layers(layers).map(|layer| layer.parameters(tensor)).sum::<u64>() + self.shared_copy(layers)
-    }
-
-    fn tensors(&self, layers: &Range<usize>) -> u32 {
-        self.layers(layers).map(trainyard_models::Layer::parameter_tensors).sum::<u32>()
-            + u32::from(self.shared_copy(layers) > 0)
-    }
-
-    /// Parameters of the last stage's copy of a table that it shares with the first, if `layers` hold that copy.
-    fn shared_copy(&self, layers: &Range<usize>) -> u64 {
-        let holds_copy = self.plan.stages().count() > 1 && layers.end == self.plan.graph().len();
-        if holds_copy { self.plan.graph().shared_parameters().div_ceil(u64::from(self.plan.mesh().tensor())) } else { 0 }
-    }
-
-    fn layers(&self, layers: &Range<usize>) -> impl Iterator<Item = &trainyard_models::Layer> {
-        self.plan.graph().layers().skip(layers.start).take(layers.len())
-    }
-
     fn reduce(&mut self, stage: StageId, bucket: u32, layers: Range<usize>, after: TaskId) {
         let stream = self.graph.stream(StreamKind::Reduce(stage));
-        let bytes = self.gradient_bytes(&layers);
-        let tensors = self.tensors(&layers);
-        let task = self.graph.add(
-            Activity::ReduceGradients { stage, bucket },
-            Work::ReduceGradients { stage, bytes, tensors },
-            stream,
-            &[after],
-        );
-        self.reductions.entry(stage).or_default().push(task);
+        let held = self.plan.held(&layers);
+        let work = Work::ReduceGradients { stage, held };
+        let task = self.graph.add(Activity::ReduceGradients { stage, bucket }, work, stream, &[after]);
+        self.stage(stage).reductions.push(task);
+    }
+
+    fn last_backward(&self, stage: StageId) -> TaskId {
+        self.stages[stage.0 as usize].last_backward.expect("every stage has ended its passes")
     }
 
     /// Reductions that do not overlap with backward, then that of the shared table.
@@ -229,34 +237,34 @@ impl Builder<'_> {
         let replicated = self.plan.mesh().data() > 1;
         if replicated && self.lowering.bucket.is_none() {
             for stage in self.plan.stages().ids() {
-                let after = self.last_backwards[&stage];
+                let after = self.last_backward(stage);
                 self.reduce(stage, 0, self.plan.stages().layers(stage), after);
             }
         }
-        let shared = self.plan.graph().shared_parameters();
+        let shared = Held { parameters: self.plan.shared_on_rank(), tensors: 1 };
         let last = StageId(self.plan.stages().count() - 1);
-        if shared > 0 && last.0 > 0 {
-            let mut waits = vec![self.last_backwards[&StageId(0)], self.last_backwards[&last]];
+        if shared.parameters > 0 && last.0 > 0 {
+            let mut waits = vec![self.last_backward(StageId(0)), self.last_backward(last)];
             for stage in [StageId(0), last] {
-                waits.extend(self.reductions.get(&stage).into_iter().flatten().copied());
+                waits.extend(&self.stages[stage.0 as usize].reductions);
             }
-            let bytes = Bytes(shared.div_ceil(u64::from(self.plan.mesh().tensor())) * GRADIENT_BYTES);
             let stream = self.graph.stream(StreamKind::Reduce(StageId(0)));
-            let task = self.graph.add(Activity::ReduceShared, Work::ReduceShared { bytes }, stream, &waits);
+            let work = Work::ReduceShared { held: shared };
+            let task = self.graph.add(Activity::ReduceShared, work, stream, &waits);
             for stage in [StageId(0), last] {
-                self.reductions.entry(stage).or_default().push(task);
+                self.stage(stage).reductions.push(task);
             }
         }
     }
 
     fn updates(&mut self) {
         for stage in self.plan.stages().ids() {
-            let mut waits = self.reductions.get(&stage).cloned().unwrap_or_default();
-            waits.push(self.last_backwards[&stage]);
-            let layers = self.plan.stages().layers(stage);
-            let (parameters, tensors) = (self.parameters(&layers), self.tensors(&layers));
-            let stream = self.graph.stream(StreamKind::Compute(stage));
-            self.graph.add(Activity::Update { stage }, Work::Update { stage, parameters, tensors }, stream, &waits);
+            let mut waits = self.stage(stage).reductions.clone();
+            waits.push(self.last_backward(stage));
+            let held = self.plan.held(&self.plan.stages().layers(stage));
+            let stream = self.stage(stage).compute;
+            let work = Work::Update { stage, held };
+            self.graph.add(Activity::Update { stage }, work, stream, &waits);
         }
     }
 }

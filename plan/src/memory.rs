@@ -37,12 +37,10 @@ impl Resident {
 /// State: Rajbhandari et al., arXiv:1910.02054, section 3.1, with gradients kept in single precision as Megatron-LM
 /// does (18 bytes a parameter in mixed precision, 16 in single). Activations: `models`.
 pub fn resident(plan: &Plan, stage: StageId) -> Resident {
-    let tensor = u64::from(plan.mesh().tensor());
     let layers = plan.stages().layers(stage);
     let own = || plan.graph().layers().skip(layers.start).take(layers.len());
-    let copies_table = stage.0 > 0 && layers.end == plan.graph().len();
-    let copy = if copies_table { plan.graph().shared_parameters().div_ceil(tensor) } else { 0 };
-    let parameters = own().map(|layer| layer.parameters(tensor)).sum::<u64>() + copy;
+    let held = plan.held(&layers);
+    let parameters = held.parameters;
     let element = plan.precision().element_bytes();
     let moments = match plan.optimizer() {
         Optimizer::AdamW => 8,
@@ -54,7 +52,7 @@ pub fn resident(plan: &Plan, stage: StageId) -> Resident {
     };
     Resident {
         parameters: Bytes(parameters * element),
-        gradients: Bytes(parameters * 4),
+        gradients: held.gradient_bytes(),
         optimizer_state: Bytes(parameters * (moments + master)),
         activations: activations(plan, stage, own()),
         workspace: workspace(plan, own()),

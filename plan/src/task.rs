@@ -1,5 +1,6 @@
 //! Task graphs: the work of one optimizer step, with its order and dependencies, and not a second in it.
 
+use crate::parameters::Held;
 use crate::partition::StageId;
 use std::ops::Range;
 use trainyard_models::Pass;
@@ -46,7 +47,7 @@ pub struct Segment {
 }
 
 /// What a task asks of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Kernels, with the reductions that tensor parallelism puts between them.
     Compute(SegmentId),
@@ -64,23 +65,19 @@ pub enum Work {
         /// Whose gradients.
         stage: StageId,
         /// Of one rank.
-        bytes: Bytes,
-        /// Parameter tensors inside.
-        tensors: u32,
+        held: Held,
     },
     /// Gradients of the table that the first and last stage share, summed over the two.
     ReduceShared {
         /// Of one rank.
-        bytes: Bytes,
+        held: Held,
     },
     /// The optimizer's update.
     Update {
         /// Whose parameters.
         stage: StageId,
         /// Of one rank.
-        parameters: u64,
-        /// Parameter tensors.
-        tensors: u32,
+        held: Held,
     },
 }
 
@@ -205,13 +202,10 @@ impl TaskGraph {
         StreamId(index as u32)
     }
 
-    /// The id of a segment, which is made if there is none yet.
-    pub fn segment(&mut self, segment: Segment) -> SegmentId {
-        let index = self.segments.iter().position(|known| *known == segment).unwrap_or_else(|| {
-            self.segments.push(segment);
-            self.segments.len() - 1
-        });
-        SegmentId(index as u32)
+    /// Adds a kind of compute work.
+    pub fn add_segment(&mut self, segment: Segment) -> SegmentId {
+        self.segments.push(segment);
+        SegmentId(self.segments.len() as u32 - 1)
     }
 
     /// Appends a task to its stream.

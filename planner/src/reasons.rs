@@ -44,11 +44,20 @@ impl Reasons<'_> {
         }
     }
 
+    /// One plan, whatever deadline and budget say.
+    fn aim(&self) -> Aim {
+        Aim {
+            objective: self.problem.objective,
+            top: 1,
+            max_simulations: None,
+            within_goal: false,
+            without_gpu: None,
+        }
+    }
+
     /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
     fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
-        let aim =
-            Aim { objective: self.problem.objective, top: 1, max_simulations: None, within_goal: false };
-        let found = search(self.problem, fixed, aim);
+        let found = search(self.problem, fixed, self.aim());
         let too_large = found.too_large.into_values().next();
         (found.best.into_iter().next(), too_large)
     }
@@ -70,20 +79,9 @@ impl Reasons<'_> {
 
     /// The best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
-        let Place::Rented(rental) = &self.problem.place else { return None };
         let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
-        let worth = |other: &Evaluated| match self.problem.objective {
-            Objective::Cost => other.cost_usd.unwrap_or(other.time_s),
-            Objective::Time => other.time_s,
-        };
-        let other = rental
-            .instances
-            .iter()
-            .filter(|(instance, _)| instance.gpu != own.gpu)
-            .filter_map(|(instance, _)| {
-                self.best(&Fixed { instance: Some(instance.name.clone()), ..Fixed::default() }).0
-            })
-            .min_by(|a, b| worth(a).total_cmp(&worth(b)))?;
+        let aim = Aim { without_gpu: Some(&own.gpu), ..self.aim() };
+        let other = search(self.problem, &Fixed::default(), aim).best.into_iter().next()?;
         let cluster = other.plan.cluster();
         Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))
     }

@@ -83,6 +83,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         top: limits.top.max(1),
         max_simulations: limits.max_simulations,
         within_goal: true,
+        without_gpu: None,
     };
     let mut found = search(problem, &limits.fixed, aim);
     if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
@@ -144,7 +145,13 @@ fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated
             Objective::Cost => Objective::Time,
             Objective::Time => Objective::Cost,
         };
-        let aim = Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false };
+        let aim = Aim {
+            objective,
+            top: 1,
+            max_simulations: limits.max_simulations,
+            within_goal: false,
+            without_gpu: None,
+        };
         all.extend(search(problem, &limits.fixed, aim).pareto);
     }
     pareto(all)

@@ -15,7 +15,7 @@ use trainyard_hardware_profiles::{Device, catalog};
 use trainyard_plan::{
     ClusterSpec, Collectives, Mesh, Objective, ParallelSpec, Plan, PlanSpec, Precision, Recompute, Stages,
 };
-use trainyard_sim::{LayerPrices, Machine, footprint, layer_prices, simulate, step_time_bound};
+use trainyard_sim::{LayerPrices, Machine, footprint, layer_prices, step_time, step_time_bound};
 use trainyard_units::Bytes;
 
 /// Candidates that are evaluated at the same time. Fixed, so that the result does not depend on the thread count.
@@ -64,6 +64,8 @@ pub(crate) struct Aim {
     pub(crate) max_simulations: Option<u64>,
     /// Whether deadline and budget count.
     pub(crate) within_goal: bool,
+    /// A GPU that is left out.
+    pub(crate) without_gpu: Option<&'static str>,
 }
 
 enum Verdict {
@@ -74,7 +76,8 @@ enum Verdict {
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     let mut searcher = Searcher::new(problem, fixed, aim);
-    let all = candidates(problem, fixed);
+    let mut all = candidates(problem, fixed);
+    all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found = Found { candidates: all.len() as u64, ..Found::default() };
     let mut order = searcher.bounded(all);
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -131,6 +134,13 @@ impl<'a> Searcher<'a> {
             prices: BTreeMap::new(),
             best: BTreeMap::new(),
             simulated: Vec::new(),
+        }
+    }
+
+    fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
+        match (&self.machines[candidate.choice].cluster.device, self.aim.without_gpu) {
+            (Device::Gpu(gpu), Some(unwanted)) => gpu.name != unwanted,
+            _ => true,
         }
     }
 
@@ -206,12 +216,12 @@ impl<'a> Searcher<'a> {
         if self.value(candidate, bound.0) >= limit || !self.within_goal(time, cost) {
             return Verdict::Bounded;
         }
-        let Ok(outcome) = simulate(&plan, &machine) else { return Verdict::Bounded };
-        let (time_s, cost_usd) = self.totals(candidate, outcome.step_time.0);
+        let Ok(step_time) = step_time(&plan, &machine) else { return Verdict::Bounded };
+        let (time_s, cost_usd) = self.totals(candidate, step_time.0);
         Verdict::Simulated(Box::new(Evaluated {
             plan,
             choice: candidate.choice,
-            step_time_s: outcome.step_time.0,
+            step_time_s: step_time.0,
             time_s,
             cost_usd,
             memory_peak: footprint.peak(),
@@ -323,11 +333,11 @@ mod tests {
             .filter_map(|(bound, candidate)| {
                 let (plan, machine) = searcher.build(candidate);
                 footprint(&plan, &machine).fits().ok()?;
-                let outcome = simulate(&plan, &machine).expect("a GPU prices everything");
-                let value = searcher.value(candidate, outcome.step_time.0);
+                let simulated = step_time(&plan, &machine).expect("a GPU prices everything");
+                let value = searcher.value(candidate, simulated.0);
                 let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
                 assert!(*bound <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?}");
-                assert!(fine <= outcome.step_time.0 * (1.0 + 1e-6), "the fine bound is not one: {candidate:?}");
+                assert!(fine <= simulated.0 * (1.0 + 1e-6), "the fine bound is not one: {candidate:?}");
                 Some(value)
             })
             .fold(f64::INFINITY, f64::min)
@@ -337,7 +347,7 @@ mod tests {
     fn the_search_finds_what_trying_everything_finds() {
         for objective in [Objective::Cost, Objective::Time] {
             let problem = small(objective);
-            let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true };
+            let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
             let found = search(&problem, &Fixed::default(), aim);
             let best = match objective {
                 Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
@@ -352,7 +362,7 @@ mod tests {
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
         let problem = small(Objective::Cost);
-        let aim = Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true };
+        let aim = Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
         let cut = search(&problem, &Fixed::default(), aim);
         assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
     }

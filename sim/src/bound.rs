@@ -9,7 +9,8 @@ use trainyard_units::Seconds;
 /// A lower bound on the step time of `plan` on `machine`.
 ///
 /// A stage computes all its micro-batches one after another; before the first one reaches it, and after its last
-/// backward, that micro-batch goes through all earlier stages. Transfers, reductions and updates only add.
+/// backward, that micro-batch goes through all earlier stages. Its gradients are reduced after the last micro-batch's
+/// forward at the earliest, and then its parameters are updated. Transfers, and how the rest overlaps, only add.
 ///
 /// # Errors
 ///
@@ -19,6 +20,7 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
     let micro_batches = plan.batch().accumulation as f64;
     let mut before = Seconds::ZERO;
     let mut bound = Seconds::ZERO;
+    let mut first_reaches = Seconds::ZERO;
     for stage in plan.stages().ids() {
         let segment = |pass| Segment {
             stage,
@@ -27,8 +29,19 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
             recompute: pass == Pass::Backward && plan.recompute() == Recompute::Full,
             accumulate: pass == Pass::Backward && plan.batch().accumulation > 1,
         };
-        let both = prices.segment(&segment(Pass::Forward)) + prices.segment(&segment(Pass::Backward));
-        bound = bound.max(before + both * micro_batches);
+        let forward = prices.segment(&segment(Pass::Forward));
+        let both = forward + prices.segment(&segment(Pass::Backward));
+        let computed = both * micro_batches;
+        let held = plan.held(&plan.stages().layers(stage));
+        let reduced = match (plan.mesh().data(), machine.lowering().bucket) {
+            (1, _) => Seconds::ZERO,
+            (_, None) => computed + prices.reduce_gradients(stage, held)?,
+            (_, Some(_)) => computed - both + forward + prices.reduce_gradients(stage, held)?,
+        };
+        let updated = prices.update(held)?;
+        // The first stage's backward ends the pipeline; a later stage may update while earlier ones still compute.
+        bound = bound.max(before + computed).max(first_reaches + computed.max(reduced) + updated);
+        first_reaches += forward;
         before += both;
     }
     Ok(bound)

@@ -106,8 +106,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use trainyard_plan::{Activity, StageId, StreamKind, Work};
-    use trainyard_units::Bytes;
+    use trainyard_plan::{Activity, Held, StageId, StreamKind, Work};
 
     /// The oracle: ids are a topological order, so one pass finds every end.
     fn longest_path(graph: &TaskGraph, durations: &[Span]) -> Vec<Instant> {
@@ -135,7 +134,7 @@ mod tests {
                 let mut waits: Vec<TaskId> =
                     waits.iter().filter(|_| index > 0).map(|w| TaskId((w % index) as u32)).collect();
                 waits.dedup();
-                graph.add(Activity::ReduceShared, Work::ReduceShared { bytes: Bytes(0) }, stream, &waits);
+                graph.add(Activity::ReduceShared, Work::ReduceShared { held: Held { parameters: 0, tensors: 0 } }, stream, &waits);
                 durations.push(Instant::from_nanoseconds(*nanoseconds).since(Instant::START));
             }
             let ends: Vec<Instant> = run(&graph, &durations).intervals.iter().map(|i| i.end).collect();

@@ -15,7 +15,7 @@ mod simulate;
 
 pub use bound::step_time_bound;
 pub use capacity::{Footprint, OutOfMemory, footprint};
-pub use cost::{LayerPrice, LayerPrices, Prices, layer_prices};
+pub use cost::{LayerPrice, LayerPrices, Prices, all_reduce_time, layer_prices, transfer_time};
 pub use engine::run;
 pub use machine::{Machine, MachineError};
-pub use simulate::{Outcome, simulate};
+pub use simulate::{Outcome, simulate, step_time};

@@ -4,6 +4,7 @@ use crate::capacity::{Footprint, footprint};
 use crate::cost::Prices;
 use crate::engine::run;
 use crate::machine::{Machine, MachineError};
+use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Device, Rate};
 use trainyard_plan::document::Phases;
 use trainyard_plan::{Activity, Plan, Precision, StageUse, StreamKind, TaskGraph, Timeline, Work, lower};
@@ -62,17 +63,28 @@ pub fn simulate(plan: &Plan, machine: &Machine) -> Result<Outcome, MachineError>
     })
 }
 
+/// The step time that [`simulate`] finds, and nothing else: what a search compares.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn step_time(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
+    let prices = Prices::new(plan, machine)?;
+    let graph = lower(plan, machine.lowering());
+    Ok(run(&graph, &durations(&prices, &graph)?).step_time())
+}
+
 /// The price of each task; equal work is priced once.
 fn durations(prices: &Prices<'_>, graph: &TaskGraph) -> Result<Vec<Span>, MachineError> {
-    let mut known: Vec<(Work, Span)> = Vec::new();
+    let mut known: BTreeMap<Work, Span> = BTreeMap::new();
     graph
         .tasks()
         .iter()
-        .map(|task| match known.iter().find(|(work, _)| *work == task.work) {
-            Some((_, span)) => Ok(*span),
+        .map(|task| match known.get(&task.work) {
+            Some(span) => Ok(*span),
             None => {
                 let span = Span::from_seconds(prices.work(graph, task.work)?);
-                known.push((task.work, span));
+                known.insert(task.work, span);
                 Ok(span)
             }
         })

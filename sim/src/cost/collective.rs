@@ -54,6 +54,19 @@ const SIMPLE: Protocol = Protocol {
     payload: 1.0,
 };
 
+/// A step over EFA. The library posts messages through a provider in user space instead of writing to the peer:
+/// 147 us for the smallest all-reduce on two p3dn and 175 us on two p4d are one way there and one back. Fitted on both
+/// (aws-samples/aws-efa-eks README; docs/physics.md).
+const EFA_HOP: f64 = 50.0;
+
+/// What a large message over EFA takes longer than its bytes and the smallest message say: chunks wait for their
+/// acknowledgements until enough of them are under way. Between two published sweeps of p4d, of which one runs at 1.5
+/// times the rate of the other (docs/physics.md).
+const EFA_RAMP: f64 = 1200.0;
+
+/// The size of a message that suffers half of it.
+const EFA_RAMP_BYTES: f64 = 12e6;
+
 /// Links of a cluster as collectives see them.
 pub(crate) struct Links<'a> {
     interconnect: &'a Interconnect,
@@ -64,13 +77,13 @@ pub(crate) struct Links<'a> {
 /// What a transport sustains of the nominal rate of a network.
 ///
 /// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
-/// host memory: 50 to 60 of 100 Gbit/s on 8 to 32 p3dn. TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
+/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
 /// eight that share it; InfiniBand 0.82: fitted, see docs/physics.md.
 fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
     match (transport, devices_per_instance) {
         (Transport::EfaGpudirect, _) => 0.85,
         (Transport::Infiniband, _) => 0.82,
-        (Transport::Efa, _) => 0.55,
+        (Transport::Efa, _) => 0.6,
         (Transport::Tcp, 1) => 0.89,
         (Transport::Tcp, _) => 0.44,
     }
@@ -119,6 +132,23 @@ impl Links<'_> {
         }
     }
 
+    fn network_hop(&self, of_protocol: f64) -> f64 {
+        match self.network.transport {
+            Transport::Efa | Transport::EfaGpudirect => of_protocol.max(EFA_HOP),
+            Transport::Tcp | Transport::Infiniband => of_protocol,
+        }
+    }
+
+    /// Microseconds that a message over the network takes besides its first byte and its rate.
+    fn ramp(&self, machines: u32, bytes: Bytes) -> f64 {
+        match self.network.transport {
+            Transport::Efa | Transport::EfaGpudirect if machines > 1 => {
+                EFA_RAMP * bytes.as_f64() / (bytes.as_f64() + EFA_RAMP_BYTES)
+            }
+            _ => 0.0,
+        }
+    }
+
     fn all_reduce(&self, collectives: Collectives, family: &Family, bytes: Bytes) -> Seconds {
         let footing = family.footing();
         if footing.members < 2 {
@@ -137,7 +167,7 @@ impl Links<'_> {
                     .min(self.tree(footing, inside, *protocol, bytes)),
             })
             .fold(f64::INFINITY, f64::min);
-        Seconds(fastest)
+        Seconds(fastest + self.ramp(footing.machines, bytes) * MICROSECOND)
     }
 
     /// The narrowest of the links that a family's rings go through, for one group.
@@ -153,7 +183,7 @@ impl Links<'_> {
         let n = f64::from(footing.members);
         let crossing = if footing.machines > 1 { f64::from(footing.machines) } else { 0.0 };
         let staying = n - crossing;
-        let round = staying * self.inside_hop(protocol) + crossing * protocol.network_hop;
+        let round = staying * self.inside_hop(protocol) + crossing * self.network_hop(protocol.network_hop);
         let latency = protocol.ring_base + 2.0 * (n - 1.0) / n * round;
         let rate = self.ring_rate(footing, inside) * protocol.payload;
         latency * MICROSECOND + 2.0 * (n - 1.0) / n * bytes.as_f64() / rate
@@ -163,9 +193,16 @@ impl Links<'_> {
         let machines = f64::from(footing.machines);
         let chain = f64::from(footing.members_per_machine) - 1.0;
         let latency = protocol.tree_base
-            + 2.0 * (chain * self.inside_hop(protocol) + machines.log2().ceil() * protocol.tree_network_hop);
+            + 2.0 * (chain * self.inside_hop(protocol) + machines.log2().ceil() * self.network_hop(protocol.tree_network_hop));
         let rate = self.ring_rate(footing, inside) * protocol.payload;
-        latency * MICROSECOND + 2.0 * bytes.as_f64() / rate
+        latency * MICROSECOND + self.tree_volume(footing) * bytes.as_f64() / rate
+    }
+
+    /// What goes through the narrowest link of a tree, relative to the buffer. Between two machines each of the two
+    /// trees carries half of it up or down: 134 ms for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests issue 22).
+    /// The published sweep on two p4d shows no such gain, nor do the InfiniBand rows (docs/physics.md).
+    fn tree_volume(&self, footing: Footing) -> f64 {
+        if footing.machines == 2 && self.network.transport == Transport::Efa { 1.0 } else { 2.0 }
     }
 
     fn hierarchy(&self, footing: Footing, inside: f64, protocol: Protocol, bytes: Bytes) -> f64 {
@@ -176,7 +213,7 @@ impl Links<'_> {
         let across = 2.0 * (machines - 1.0) / machines * bytes.as_f64() / rate;
         let latency = 3.0 * protocol.ring_base
             + 2.0 * (here - 1.0) * self.inside_hop(protocol)
-            + 2.0 * (machines - 1.0) * protocol.network_hop;
+            + 2.0 * (machines - 1.0) * self.network_hop(protocol.network_hop);
         latency * MICROSECOND + local + across
     }
 
@@ -185,7 +222,7 @@ impl Links<'_> {
         let footing = pairs.footing();
         if footing.machines > 1 {
             let rate = self.network_rate() / f64::from(footing.edges_leaving.max(1));
-            return Seconds((SIMPLE.ring_base + SIMPLE.network_hop) * MICROSECOND) + bytes / BytesPerSecond(rate);
+            return Seconds((SIMPLE.ring_base + self.network_hop(SIMPLE.network_hop)) * MICROSECOND) + bytes / BytesPerSecond(rate);
         }
         let slowest = pairs.groups.iter().map(|pair| self.inside(pair).0).fold(f64::INFINITY, f64::min);
         Seconds((SIMPLE.ring_base + self.inside_hop(SIMPLE)) * MICROSECOND) + bytes / BytesPerSecond(slowest)
@@ -215,6 +252,12 @@ pub(crate) fn all_reduce(
         }
         (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
     }
+}
+
+/// The time in which every group of `family` puts together `bytes` bytes of which each member has an equal part: one
+/// of the two rounds of a ring's all-reduce.
+pub(crate) fn all_gather(cluster: &Cluster, family: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
+    all_reduce(cluster, Collectives::Nccl, family, bytes).map(|both_rounds| both_rounds * 0.5)
 }
 
 /// The time in which the first of every pair sends `bytes` bytes to the second, all pairs at once.

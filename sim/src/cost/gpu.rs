@@ -13,8 +13,19 @@ const HOST_EXPONENT: f64 = 3.6;
 /// Extra speed of traffic that stays inside the second-level cache, relative to memory. Fitted; see docs/physics.md.
 const CACHE_GAIN: f64 = 0.9;
 
-/// Kernels that tensor parallelism adds to a layer in each direction: two collectives and their glue.
-const TENSOR_KERNELS: u32 = 4;
+/// Kernels that tensor parallelism adds to a layer in each direction: its collectives.
+const TENSOR_KERNELS: u32 = 2;
+
+/// GPUs that hang on one processor socket in machines with eight.
+const SOCKET_DEVICES: u64 = 4;
+
+/// What the host threads of a tensor-parallel group that spans both sockets lose at each reduction, waiting for the
+/// slowest. Groups of two and four show nothing of the kind. Fitted; see docs/physics.md.
+const SOCKET_LAG: Seconds = Seconds(80e-6);
+
+/// How much slower than the mean one GPU in a standard deviation is; the slowest of N sets the pace, which is
+/// √(2 ln N) of them off. Fitted; see docs/physics.md.
+const GPU_SPREAD: f64 = 0.02;
 
 /// Part of the peak that a fused attention kernel reaches forward, on the causal half of the arithmetic.
 /// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
@@ -32,6 +43,8 @@ pub(crate) struct GpuPricing<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) stack: &'a Stack,
     pub(crate) precision: Precision,
+    /// GPUs of the job.
+    pub(crate) ranks: u32,
 }
 
 impl GpuPricing<'_> {
@@ -39,10 +52,17 @@ impl GpuPricing<'_> {
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, tensor: u64) -> Seconds {
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, tensor));
         let device: Seconds = operators().map(|operator| self.operator(operator, pass)).sum();
-        let reductions = if tensor > 1 && layer.tensor_reductions > 0 { TENSOR_KERNELS } else { 0 };
-        let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + reductions;
-        let host = self.stack.launch.value * f64::from(kernels);
-        soft_maximum(device, host)
+        let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
+        let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
+        let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + added;
+        let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
+        let host = self.stack.launch.value * f64::from(kernels) + lag;
+        soft_maximum(device * self.slowest(), host)
+    }
+
+    /// How much slower than the mean the slowest of the job's GPUs is.
+    fn slowest(&self) -> f64 {
+        1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
     }
 
     /// One pass of one operator, on the device alone.
@@ -140,6 +160,7 @@ mod tests {
             gpu: catalog().gpu("a100-sxm4-40gb").expect("in the catalog"),
             stack: catalog().stack("megatron").expect("in the catalog"),
             precision,
+            ranks: 1,
         }
     }
 
@@ -148,7 +169,7 @@ mod tests {
         // 64 kernels of a block at 35 us are 2.24 ms, whatever the device does in less.
         let pricing = pricing(Precision::Fp16Mixed);
         let both = pricing.layer(&block(), Pass::Forward, 1, 8) + pricing.layer(&block(), Pass::Backward, 1, 8);
-        let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS);
+        let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS) + 4.0 * SOCKET_LAG.0;
         assert!((1.0..1.25).contains(&(both.0 / host)), "{} against {host}", both.0);
     }
 

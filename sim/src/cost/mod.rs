@@ -9,10 +9,10 @@ use crate::machine::{Machine, MachineError};
 use crate::placement::Family;
 use gpu::GpuPricing;
 use measured::MeasuredPricing;
-use trainyard_hardware_profiles::Device;
+use trainyard_hardware_profiles::{Cluster, Device};
 
 use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass};
-use trainyard_plan::{Collectives, Mesh, Plan, Precision, Segment, StageId, TaskGraph, Work};
+use trainyard_plan::{Collectives, Held, Mesh, ParallelSpec, Plan, Precision, Segment, StageId, TaskGraph, Work};
 use trainyard_units::{Bytes, Seconds};
 
 /// Seconds of one layer for one micro-batch on one rank.
@@ -96,7 +96,7 @@ pub fn layer_prices(
             let parameters = layer.parameters(u64::from(mesh.tensor()));
             let (forward, backward, accumulate) = match &machine.cluster.device {
                 Device::Gpu(gpu) => {
-                    let pricing = GpuPricing { gpu, stack: &machine.stack, precision };
+                    let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: mesh.ranks() };
                     let pass = |pass| pricing.layer(layer, pass, micro, u64::from(mesh.tensor()));
                     (pass(Pass::Forward), pass(Pass::Backward), pricing.accumulate(parameters))
                 }
@@ -112,6 +112,28 @@ pub fn layer_prices(
         })
         .collect::<Result<_, MachineError>>()?;
     Ok(LayerPrices { distinct, order: graph.order().to_vec() })
+}
+
+/// The time in which the first `ranks` devices of a cluster, all of them at once, sum `bytes` bytes.
+///
+/// # Errors
+///
+/// When a measured machine was not measured for it.
+pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Seconds, MachineError> {
+    let parallel = ParallelSpec { data: ranks, tensor: 1, pipeline: 1 };
+    collective::all_reduce(cluster, Collectives::Nccl, &Family::data(parallel.into(), cluster, StageId(0)), bytes)
+}
+
+/// The time in which the first device of a cluster sends `bytes` bytes to the first device of the next machine, or to
+/// its neighbour if there is one machine.
+///
+/// # Errors
+///
+/// When a measured machine was not measured for it.
+pub fn transfer_time(cluster: &Cluster, bytes: Bytes) -> Result<Seconds, MachineError> {
+    let from = cluster.position(0);
+    let to = cluster.position(if cluster.instances > 1 { cluster.devices_per_instance } else { 1 });
+    collective::transfer(cluster, &Family { groups: vec![vec![from, to]] }, bytes)
 }
 
 /// Seconds of everything a plan does in a step.
@@ -156,9 +178,9 @@ impl<'a> Prices<'a> {
         match work {
             Work::Compute(segment) => Ok(self.segment(&graph.segments()[segment.0 as usize])),
             Work::Transfer { from, to, bytes } => self.transfer(from, to, bytes),
-            Work::ReduceGradients { stage, bytes, tensors } => self.reduce_gradients(stage, bytes, tensors),
-            Work::ReduceShared { bytes } => self.reduce_shared(bytes),
-            Work::Update { parameters, tensors, .. } => self.update(parameters, tensors),
+            Work::ReduceGradients { stage, held } => self.reduce_gradients(stage, held),
+            Work::ReduceShared { held } => self.reduce_shared(held),
+            Work::Update { held, .. } => self.update(held),
         }
     }
 
@@ -169,38 +191,57 @@ impl<'a> Prices<'a> {
     /// When a measured machine was not measured for it.
     pub fn transfer(&self, from: StageId, to: StageId, bytes: Bytes) -> Result<Seconds, MachineError> {
         let pairs = Family::pairs(self.plan.mesh(), &self.machine.cluster, from, to);
-        collective::transfer(&self.machine.cluster, &pairs, bytes)
+        let tensor = u64::from(self.plan.mesh().tensor());
+        if tensor == 1 || !self.machine.stack.scattered_transfers.value {
+            return collective::transfer(&self.machine.cluster, &pairs, bytes);
+        }
+        let part = collective::transfer(&self.machine.cluster, &pairs, Bytes(bytes.0.div_ceil(tensor)))?;
+        let group = Family::tensor(self.plan.mesh(), &self.machine.cluster, to);
+        Ok(part + collective::all_gather(&self.machine.cluster, &group, bytes)?)
     }
 
-    fn reduce_gradients(&self, stage: StageId, bytes: Bytes, tensors: u32) -> Result<Seconds, MachineError> {
+    /// The bytes that the software sends for gradients: some reduce them in the precision of compute.
+    fn gradient_bytes(&self, held: Held) -> Bytes {
+        if self.machine.stack.compute_precision_gradients.value {
+            Bytes(held.parameters * self.plan.precision().element_bytes())
+        } else {
+            held.gradient_bytes()
+        }
+    }
+
+    /// Seconds in which a stage's replicas sum their gradients.
+    pub(crate) fn reduce_gradients(&self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
         let family = Family::data(self.plan.mesh(), &self.machine.cluster, stage);
+        let bytes = self.gradient_bytes(held);
         let reduction = collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &family, bytes)?;
         let copies = match &self.machine.cluster.device {
             Device::Gpu(_) => Seconds::ZERO,
             Device::Measured(machine) => {
                 let pricing = MeasuredPricing { machine, ranks: self.plan.mesh().ranks() };
-                pricing.flatten(bytes.0 / 4, tensors)?
+                pricing.flatten(held.parameters, held.tensors)?
             }
         };
         Ok(reduction + copies)
     }
 
-    fn reduce_shared(&self, bytes: Bytes) -> Result<Seconds, MachineError> {
+    fn reduce_shared(&self, held: Held) -> Result<Seconds, MachineError> {
         let mesh = self.plan.mesh();
         let ends = Family::pairs(mesh, &self.machine.cluster, StageId(0), StageId(mesh.pipeline() - 1));
-        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &ends, bytes)
+        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &ends, self.gradient_bytes(held))
     }
 
-    fn update(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+    /// Seconds of the optimizer's update.
+    pub(crate) fn update(&self, held: Held) -> Result<Seconds, MachineError> {
         let update = match &self.machine.cluster.device {
             Device::Gpu(gpu) => {
-                let pricing = GpuPricing { gpu, stack: &self.machine.stack, precision: self.plan.precision() };
-                pricing.update(self.plan.optimizer(), parameters)
+                let (stack, precision) = (&self.machine.stack, self.plan.precision());
+                let pricing = GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks() };
+                pricing.update(self.plan.optimizer(), held.parameters)
             }
             Device::Measured(machine) => MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }.update(
                 self.plan.optimizer(),
-                parameters,
-                tensors,
+                held.parameters,
+                held.tensors,
             )?,
         };
         Ok(update + self.machine.stack.step_overhead.value)

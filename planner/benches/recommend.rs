@@ -1,0 +1,35 @@
+//! How long a recommendation takes.
+
+#![expect(missing_docs, reason = "criterion's macros make undocumented functions")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use trainyard_plan::{GlobalBatch, JobSpec, Objective};
+use trainyard_planner::{Limits, Resources, problem, recommend};
+
+fn job(model: &str, objective: Objective) -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some(model.into());
+    job.data.tokens = Some(10e9);
+    job.training.global_batch = Some(GlobalBatch::Exactly(512));
+    job.goal.objective = Some(objective);
+    job
+}
+
+fn recommendations(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("recommend over every g4dn, p3, p3dn and p4d, up to 16 instances");
+    group.sample_size(10);
+    for model in ["gpt2", "gpt2-xl", "gpt3-13b"] {
+        for objective in [Objective::Cost, Objective::Time] {
+            let job = job(model, objective);
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let limits = Limits { top: 5, ..Limits::default() };
+            let name = format!("{model}, {objective:?}");
+            group.bench_function(&name, |bencher| bencher.iter(|| recommend(black_box(&problem), &limits, &job)));
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, recommendations);
+criterion_main!(benches);
