@@ -130,6 +130,16 @@ impl Catalog {
         look_up("stack", &self.stacks, name, |stack| &stack.name)
     }
 
+    /// The stack that stands for measurements published under this label on this generation of GPUs: the one whose
+    /// label says most. Nothing if the catalog knows no such label.
+    pub fn stack_published_as(&self, stack: &str, version: &str, generation: &str) -> Option<&Stack> {
+        self.stacks
+            .iter()
+            .filter_map(|entry| entry.closeness(stack, version, generation).map(|closeness| (closeness, entry)))
+            .max_by_key(|(closeness, _)| *closeness)
+            .map(|(_, entry)| entry)
+    }
+
     /// `instances` machines of the type of this name.
     ///
     /// # Errors

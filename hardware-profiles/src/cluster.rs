@@ -7,6 +7,7 @@ use trainyard_units::Bytes;
 
 /// What computes.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a handful exist at a time, and the large variant is the common one")]
 pub enum Device {
     /// A GPU described by its catalog entry.
     Gpu(Gpu),
@@ -16,6 +17,7 @@ pub enum Device {
 
 /// How devices reach each other.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a handful exist at a time, and the large variant is the common one")]
 pub enum Fabric {
     /// Links inside an instance and a network between instances.
     Wired {

@@ -19,4 +19,4 @@ pub use instance::{Instance, Interconnect, Network, Transport};
 pub use measured::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use sourced::Sourced;
-pub use stack::Stack;
+pub use stack::{PublishedAs, Stack, StageCut};

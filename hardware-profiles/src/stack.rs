@@ -4,6 +4,44 @@ use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, Seconds};
 
+/// How a framework cuts a model into pipeline stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageCut {
+    /// The same number of blocks in every stage; the first also embeds, the last also computes the loss.
+    #[default]
+    EqualBlocks,
+    /// Contiguous runs whose most expensive one is cheapest.
+    Balanced,
+}
+
+/// A label under which measurements were published, and for which a stack of the catalog stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedAs {
+    /// The framework's name in the publication.
+    pub stack: String,
+    /// Only this version or method of it; any if left out.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Only on this generation of GPUs, `Volta`; any if left out.
+    #[serde(default)]
+    pub generation: Option<String>,
+}
+
+impl PublishedAs {
+    /// How closely the label is met: the number of its parts, or nothing if one of them differs.
+    fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
+        let parts = [
+            (Some(&self.stack), stack),
+            (self.version.as_ref(), version),
+            (self.generation.as_ref(), generation),
+        ];
+        let stated = || parts.iter().filter_map(|(label, actual)| label.map(|label| label == actual));
+        stated().all(|equal| equal).then(|| stated().count())
+    }
+}
+
 /// A training framework as it loads a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,10 +60,28 @@ pub struct Stack {
     pub bucket: Sourced<Bytes>,
     /// Part of a point-to-point transfer between stages that a stage waits for.
     pub exposed_transfer: Sourced<f64>,
+    /// Whether the ranks of a tensor-parallel group each send their own part of an activation to the next stage and
+    /// gather it there, instead of each sending all of it.
+    pub scattered_transfers: Sourced<bool>,
+    /// Whether gradients are reduced in the precision of compute; otherwise in single precision.
+    pub compute_precision_gradients: Sourced<bool>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
     /// Memory that the allocator holds without use, relative to what tensors take.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
     pub step_overhead: Sourced<Seconds>,
+    /// How it cuts a model into pipeline stages when nobody says.
+    #[serde(default)]
+    pub stage_cut: StageCut,
+    /// Labels of published measurements that it stands for.
+    #[serde(default, rename = "published")]
+    pub published_as: Vec<PublishedAs>,
+}
+
+impl Stack {
+    /// How closely a published label fits this stack, or nothing if it does not.
+    pub(crate) fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
+        self.published_as.iter().filter_map(|label| label.closeness(stack, version, generation)).max()
+    }
 }

@@ -331,9 +331,8 @@ impl OperatorKind {
     /// has 24 forward and 40 backward.
     pub fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self {
-            Self::Linear { .. } => (1, 3),
+            Self::Linear { .. } | Self::LayerNorm { .. } => (1, 3),
             Self::TiedHead { .. } => (1, 2),
-            Self::LayerNorm { .. } => (1, 3),
             Self::Activation { .. } => (2, 2),
             Self::Residual { .. } => (3, 2),
             Self::Attention { kernel: AttentionKernel::Unfused, .. } => (10, 16),
@@ -348,8 +347,9 @@ impl OperatorKind {
     pub fn stored(self) -> Storage {
         match self {
             Self::Linear { rows, inputs, .. } => elements(rows * inputs),
-            Self::TiedHead { rows, width, .. } => elements(rows * width),
-            Self::LayerNorm { rows, width } | Self::Activation { rows, width } => elements(rows * width),
+            Self::TiedHead { rows, width, .. } | Self::LayerNorm { rows, width } | Self::Activation { rows, width } => {
+                elements(rows * width)
+            }
             Self::Residual { rows, width } | Self::Embedding { rows, width, .. } => {
                 Storage { masks: rows * width, ..Storage::default() }
             }

@@ -1,7 +1,5 @@
 //! How long a recommendation takes.
 
-#![expect(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use trainyard_plan::{GlobalBatch, JobSpec, Objective};

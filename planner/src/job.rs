@@ -99,7 +99,7 @@ impl JobError {
     }
 }
 
-fn invalid(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> JobError {
+fn invalid(field: &'static str, value: impl std::fmt::Display, allowed: impl Into<String>) -> JobError {
     JobError::Invalid { field, value: value.to_string(), allowed: allowed.into() }
 }
 
@@ -115,7 +115,7 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
         (Some(_), None) => {
             return Err(JobError::Missing { field: "cluster.profile", why: "the profile file was not read" });
         }
-        (None, _) => Place::Rented(rental(&job.cluster)?),
+        (None, _) => Place::Rented(Box::new(rental(&job.cluster)?)),
     };
     let (deadline, budget) = goal(&job.goal, &place)?;
     Ok(Problem {

@@ -1,6 +1,6 @@
 //! From a job to the plan to run it with, and the reasons.
 //!
-//! [`problem`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
+//! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
 //! predicts a plan document anew.
 

@@ -53,7 +53,7 @@ impl Training {
 #[derive(Clone, Debug)]
 pub enum Place {
     /// On instances to be rented.
-    Rented(Rental),
+    Rented(Box<Rental>),
     /// On one machine that was measured.
     Owned {
         /// The machine.

@@ -20,11 +20,11 @@ impl Reasons<'_> {
     /// All reasons that apply, most important first.
     pub(crate) fn all(&self) -> Vec<String> {
         [
-            self.objective(),
+            Some(self.objective()),
             self.cluster(),
             self.instances(),
             self.bigger_instance(),
-            self.degrees(),
+            Some(self.degrees()),
             self.precision(),
             self.recompute(),
             self.micro_batch(),
@@ -62,7 +62,7 @@ impl Reasons<'_> {
         (found.best.into_iter().next(), too_large)
     }
 
-    fn objective(&self) -> Option<String> {
+    fn objective(&self) -> String {
         let goal = match (self.problem.objective, self.problem.deadline, self.chosen.cost_usd) {
             (Objective::Cost, Some(deadline), Some(_)) => {
                 format!("cheapest plan that ends within {}", human_duration(deadline))
@@ -74,7 +74,7 @@ impl Reasons<'_> {
             Place::Owned { .. } => "this machine".into(),
             Place::Rented(rental) => format!("{} instance types", rental.instances.len()),
         };
-        Some(format!("{goal} of {} on {clusters}", self.found.candidates))
+        format!("{goal} of {} on {clusters}", self.found.candidates)
     }
 
     /// The best plan on machines with another GPU.
@@ -143,27 +143,27 @@ impl Reasons<'_> {
     }
 
     /// Pure data parallelism, or the next best split.
-    fn degrees(&self) -> Option<String> {
+    fn degrees(&self) -> String {
         let mesh = self.chosen.plan.mesh();
         let ranks = mesh.ranks();
         if ranks == 1 {
-            return Some("one device holds the model, so nothing is split".into());
+            return "one device holds the model, so nothing is split".into();
         }
         let data_only = mesh.tensor() == 1 && mesh.pipeline() == 1;
         if data_only {
             let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
             let (other, _) = self.best(&split);
-            return Some(match other {
+            return match other {
                 Some(other) => format!(
                     "{ranks}-way data parallel because the model fits on each device; two pipeline stages: {}",
                     self.against(&other)
                 ),
                 None => format!("{ranks}-way data parallel because the model fits on each device"),
-            });
+            };
         }
         let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
         let split = split_name(mesh.tensor(), mesh.pipeline());
-        Some(match self.best(&data) {
+        match self.best(&data) {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
             (None, Some((_, needed, available))) => format!(
                 "{split} because data parallel alone needs at least {} of the {} on a device",
@@ -171,7 +171,7 @@ impl Reasons<'_> {
                 human_bytes(available)
             ),
             (None, None) => format!("{split} because the global batch does not divide over {ranks} replicas"),
-        })
+        }
     }
 
     fn precision(&self) -> Option<String> {

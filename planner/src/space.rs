@@ -116,7 +116,7 @@ fn schedules(pipeline: u32) -> &'static [ScheduleName] {
 
 /// The divisors of a positive number, ascending.
 fn divisors(number: u64) -> Vec<u64> {
-    let mut small: Vec<u64> = (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d)).collect();
+    let mut small: Vec<u64> = (1..=number.isqrt()).filter(|d| number.is_multiple_of(*d)).collect();
     let large: Vec<u64> = small.iter().rev().map(|d| number / d).filter(|d| d * d > number).collect();
     small.extend(large);
     small

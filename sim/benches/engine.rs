@@ -1,7 +1,5 @@
 //! How fast events are queued, tasks are run, and plans are priced.
 
-#![expect(missing_docs, reason = "criterion's macros make undocumented functions")]
-
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use trainyard_hardware_profiles::catalog;

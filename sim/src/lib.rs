@@ -1,7 +1,7 @@
 //! How long a plan takes on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
 //!
-//! [`Prices`] turns work into seconds, [`run`] puts priced tasks in time, [`simulate`] does both and sums up, and
-//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate`] would say. Nothing here knows that a
+//! [`Prices`] turns work into seconds, [`run`] puts priced tasks in time, [`simulate()`] does both and sums up, and
+//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
 //! search is going on, and nothing reads a clock or a file.
 
 mod bound;

@@ -80,13 +80,13 @@ fn durations(prices: &Prices<'_>, graph: &TaskGraph) -> Result<Vec<Span>, Machin
     graph
         .tasks()
         .iter()
-        .map(|task| match known.get(&task.work) {
-            Some(span) => Ok(*span),
-            None => {
-                let span = Span::from_seconds(prices.work(graph, task.work)?);
-                known.insert(task.work, span);
-                Ok(span)
+        .map(|task| {
+            if let Some(span) = known.get(&task.work) {
+                return Ok(*span);
             }
+            let span = Span::from_seconds(prices.work(graph, task.work)?);
+            known.insert(task.work, span);
+            Ok(span)
         })
         .collect()
 }

@@ -1,12 +1,13 @@
 //! The newtypes and their arithmetic.
 
+use std::cmp::Ordering;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct $name(pub $inner);
 
         impl Add for $name {
@@ -78,9 +79,26 @@ quantity! {
     UsdPerHour(f64)
 }
 
+macro_rules! ordered_as_float {
+    ($($name:ident),+) => {
+        $(impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                self.0.partial_cmp(&other.0)
+            }
+        })+
+    };
+}
+
+ordered_as_float!(Flops, Seconds, BytesPerSecond, FlopsPerSecond, Usd, UsdPerHour);
+
 impl Eq for Bytes {}
+impl PartialOrd for Bytes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 impl Ord for Bytes {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
         self.0.cmp(&other.0)
     }
 }

@@ -97,8 +97,8 @@ impl UnitTable {
         }
         let factor = self.factor(chosen).expect("printable units are in the table");
         let scaled = value / factor;
-        // A division that does not read back exactly is printed in the base unit instead.
-        if scaled * factor == value {
+        // A division that does not read back to the same bits is printed in the base unit instead.
+        if (scaled * factor).to_bits() == value.to_bits() {
             write!(formatter, "{scaled} {chosen}")
         } else {
             write!(formatter, "{value} {}", self.print[0])

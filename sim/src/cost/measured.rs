@@ -128,7 +128,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "the numbers are exact in binary")]
     fn between_measurements_is_a_line_and_beyond_them_a_ratio() {
         let points = [(2.0, 1.0), (4.0, 3.0)];
         assert_eq!(interpolate(&points, 1.0), Some(1.0));
