@@ -276,6 +276,9 @@ pub struct Files {
     /// Simulated and measured step, for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// Loss and step time as a picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plot: Option<String>,
     /// The checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,

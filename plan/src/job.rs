@@ -80,12 +80,9 @@ pub struct DataSpec {
     /// Tokens in the data set; written with an exponent if that is easier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// Files or folders for a run, relative to the job file.
+    /// A text file, or a folder of them, for a run; relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Vec<String>>,
-    /// Share of the data kept from training and evaluated, 0.05 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_out: Option<f64>,
+    pub path: Option<String>,
 }
 
 /// Samples of an optimizer step: one number, or a range that convergence allows.

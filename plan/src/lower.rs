@@ -42,7 +42,10 @@ struct Builder<'a> {
 struct StageBuilder {
     compute: StreamId,
     forward: SegmentId,
-    backward: SegmentId,
+    /// Backward of the first micro-batch, whose gradients are the first.
+    backward_first: SegmentId,
+    /// Backward of the others, whose gradients are added.
+    backward_again: SegmentId,
     /// Per micro-batch, what forward waits for: the transfer into the stage.
     activations: Vec<Option<TaskId>>,
     /// Per micro-batch, what backward waits for: the transfer into the stage.
@@ -61,8 +64,9 @@ impl<'a> Builder<'a> {
             let layers = plan.stages().layers(stage);
             let built = StageBuilder {
                 compute: builder.graph.stream(StreamKind::Compute(stage)),
-                forward: builder.segment(stage, layers.clone(), Pass::Forward),
-                backward: builder.segment(stage, layers, Pass::Backward),
+                forward: builder.segment(stage, layers.clone(), Pass::Forward, false),
+                backward_first: builder.segment(stage, layers.clone(), Pass::Backward, false),
+                backward_again: builder.segment(stage, layers, Pass::Backward, true),
                 activations: vec![None; micro_batches],
                 gradients: vec![None; micro_batches],
                 last_backward: None,
@@ -146,7 +150,8 @@ impl<'a> Builder<'a> {
         let waits: Vec<TaskId> = self.stage(stage).gradients[micro_batch as usize].into_iter().collect();
         let task = match bucket {
             None => {
-                let StageBuilder { compute, backward, .. } = self.stages[stage.0 as usize];
+                let StageBuilder { compute, backward_first, backward_again, .. } = self.stages[stage.0 as usize];
+                let backward = if micro_batch == 0 { backward_first } else { backward_again };
                 self.graph.add(Activity::Backward { stage, micro_batch }, Work::Compute(backward), compute, &waits)
             }
             Some(bucket) => self.backward_in_buckets(stage, micro_batch, bucket, waits),
@@ -173,7 +178,7 @@ impl<'a> Builder<'a> {
         let stream = self.stage(stage).compute;
         let parts = self.buckets(self.plan.stages().layers(stage), bucket);
         for (number, layers) in parts.into_iter().enumerate() {
-            let segment = self.segment(stage, layers.clone(), Pass::Backward);
+            let segment = self.segment(stage, layers.clone(), Pass::Backward, micro_batch > 0);
             let activity = Activity::Backward { stage, micro_batch };
             let part = self.graph.add(activity, Work::Compute(segment), stream, &waits);
             self.reduce(stage, number as u32, layers, part);
@@ -182,15 +187,9 @@ impl<'a> Builder<'a> {
         waits[0]
     }
 
-    fn segment(&mut self, stage: StageId, layers: Range<usize>, pass: Pass) -> SegmentId {
-        let backward = pass == Pass::Backward;
-        self.graph.add_segment(Segment {
-            stage,
-            layers,
-            pass,
-            recompute: backward && self.plan.recompute() == Recompute::Full,
-            accumulate: backward && self.plan.batch().accumulation > 1,
-        })
+    fn segment(&mut self, stage: StageId, layers: Range<usize>, pass: Pass, accumulate: bool) -> SegmentId {
+        let recompute = pass == Pass::Backward && self.plan.recompute() == Recompute::Full;
+        self.graph.add_segment(Segment { stage, layers, pass, recompute, accumulate })
     }
 
     fn send(&mut self, activity: Activity, own: StreamKind, from: StageId, to: StageId, after: TaskId) -> TaskId {

@@ -42,7 +42,7 @@ pub struct Segment {
     pub pass: Pass,
     /// Whether the forward pass is computed again first.
     pub recompute: bool,
-    /// Whether gradients are added to those of earlier micro-batches.
+    /// Whether gradients are added to those of earlier micro-batches; backward of the first one only writes them.
     pub accumulate: bool,
 }
 

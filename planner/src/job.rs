@@ -206,9 +206,6 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
     if spec.learning_rate.is_some_and(|rate| !(rate > 0.0 && rate <= 10.0)) {
         return Err(invalid("training.learning_rate", spec.learning_rate.unwrap_or_default(), "above 0 and at most 10"));
     }
-    if data.held_out.is_some_and(|share| !(0.0..=0.5).contains(&share)) {
-        return Err(invalid("data.held_out", data.held_out.unwrap_or_default(), "from 0 to 0.5"));
-    }
     let samples = samples(data, model)?;
     match (spec.steps, samples) {
         (Some(0), _) => Err(invalid("training.steps", 0, "at least 1")),

@@ -1,1 +1,22 @@
-//! reports
+//! Plans, simulations and runs as text, traces and plots.
+//!
+//! Every function here turns a value into a string. Nothing is written and nothing is computed anew; a number that a
+//! report shows stands in the value that it shows.
+
+mod comparison;
+mod format;
+mod plan;
+mod plot;
+mod show;
+mod simulation;
+mod trace;
+mod validation;
+
+pub use comparison::comparison;
+pub use format::Width;
+pub use plan::plan;
+pub use plot::{StepPoint, training};
+pub use show::{gpu, gpus, instance, instances, model, models, schedules, stack, stacks};
+pub use simulation::simulation;
+pub use trace::{Process, trace};
+pub use validation::validation;

@@ -22,27 +22,29 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
     let mut bound = Seconds::ZERO;
     let mut first_reaches = Seconds::ZERO;
     for stage in plan.stages().ids() {
-        let segment = |pass| Segment {
+        let segment = |pass, accumulate| Segment {
             stage,
             layers: plan.stages().layers(stage),
             pass,
             recompute: pass == Pass::Backward && plan.recompute() == Recompute::Full,
-            accumulate: pass == Pass::Backward && plan.batch().accumulation > 1,
+            accumulate,
         };
-        let forward = prices.segment(&segment(Pass::Forward));
-        let both = forward + prices.segment(&segment(Pass::Backward));
-        let computed = both * micro_batches;
+        let forward = prices.segment(&segment(Pass::Forward, false))?;
+        let first = prices.segment(&segment(Pass::Backward, false))?;
+        let again = prices.segment(&segment(Pass::Backward, true))?;
+        let computed = forward * micro_batches + first + again * (micro_batches - 1.0);
+        let last = if plan.batch().accumulation > 1 { again } else { first };
         let held = plan.held(&plan.stages().layers(stage));
         let reduced = match (plan.mesh().data(), machine.lowering().bucket) {
             (1, _) => Seconds::ZERO,
             (_, None) => computed + prices.reduce_gradients(stage, held)?,
-            (_, Some(_)) => computed - both + forward + prices.reduce_gradients(stage, held)?,
+            (_, Some(_)) => computed - last + prices.reduce_gradients(stage, held)?,
         };
         let updated = prices.update(held)?;
         // The first stage's backward ends the pipeline; a later stage may update while earlier ones still compute.
         bound = bound.max(before + computed).max(first_reaches + computed.max(reduced) + updated);
         first_reaches += forward;
-        before += both;
+        before += forward + last;
     }
     Ok(bound)
 }

@@ -1,1 +1,1 @@
-//! tests
+//! Nothing but a place for whole-system tests; see `tests/`.

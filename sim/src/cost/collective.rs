@@ -263,7 +263,9 @@ pub(crate) fn all_gather(cluster: &Cluster, family: &Family, bytes: Bytes) -> Re
 /// The time in which the first of every pair sends `bytes` bytes to the second, all pairs at once.
 pub(crate) fn transfer(cluster: &Cluster, pairs: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
     match (&cluster.fabric, &cluster.device) {
-        (Fabric::Measured, Device::Measured(machine)) => measured(machine, CollectiveOperation::Send, 2, bytes),
+        (Fabric::Measured, Device::Measured(machine)) => {
+            measured(machine, CollectiveOperation::Send, 2 * pairs.groups.len() as u32, bytes)
+        },
         (Fabric::Wired { interconnect, network }, _) => {
             Ok(Links { interconnect, network, devices_per_instance: cluster.devices_per_instance }
                 .transfer(pairs, bytes))
@@ -272,7 +274,8 @@ pub(crate) fn transfer(cluster: &Cluster, pairs: &Family, bytes: Bytes) -> Resul
     }
 }
 
-/// The time of an operation between measured sizes: a straight line between the two nearest, and the last slope beyond.
+/// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured
+/// sizes a straight line, and the last ratio beyond.
 fn measured(
     machine: &MeasuredMachine,
     operation: CollectiveOperation,
@@ -282,10 +285,10 @@ fn measured(
     if ranks < 2 {
         return Ok(Seconds::ZERO);
     }
-    let mut points: Vec<(f64, f64)> = machine
-        .collectives
-        .iter()
-        .filter(|sample| sample.operation == operation && sample.ranks == ranks)
+    let of_operation = || machine.collectives.iter().filter(|sample| sample.operation == operation);
+    let measured_ranks = of_operation().map(|sample| sample.ranks).filter(|measured| *measured >= ranks).min();
+    let mut points: Vec<(f64, f64)> = of_operation()
+        .filter(|sample| Some(sample.ranks) == measured_ranks)
         .map(|sample| (sample.bytes as f64, sample.seconds))
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -2,7 +2,7 @@
 
 use crate::machine::MachineError;
 use trainyard_hardware_profiles::{MeasuredMachine, OperatorClass, OperatorSample};
-use trainyard_plan::Optimizer;
+use trainyard_plan::{Held, Optimizer};
 use trainyard_plan::operators::{Layer, OperatorKind, Pass};
 use trainyard_units::Seconds;
 
@@ -32,41 +32,46 @@ impl MeasuredPricing<'_> {
     }
 
     /// Adding one micro-batch's gradients to the sum.
-    pub(crate) fn accumulate(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
-        self.price(OperatorClass::Accumulate, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+    pub(crate) fn accumulate(&self, held: Held) -> Result<Seconds, MachineError> {
+        self.price(OperatorClass::Accumulate, &[held.parameters, u64::from(held.tensors)], |sample| sample.forward_s)
     }
 
-    /// Copying gradients into one flat buffer and back.
-    pub(crate) fn flatten(&self, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
-        self.price(OperatorClass::Flatten, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+    /// Copying the first micro-batch's gradients into one flat buffer.
+    pub(crate) fn flatten(&self, held: Held) -> Result<Seconds, MachineError> {
+        self.price(OperatorClass::Flatten, &[held.parameters, u64::from(held.tensors)], |sample| sample.forward_s)
     }
 
     /// The optimizer's update.
-    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, tensors: u32) -> Result<Seconds, MachineError> {
+    pub(crate) fn update(&self, optimizer: Optimizer, held: Held) -> Result<Seconds, MachineError> {
         let class = match optimizer {
             Optimizer::AdamW => OperatorClass::AdamW,
             Optimizer::Sgd => OperatorClass::Sgd,
         };
-        self.price(class, &[parameters, u64::from(tensors)], |sample| sample.forward_s)
+        self.price(class, &[held.parameters, u64::from(held.tensors)], |sample| sample.forward_s)
     }
 
-    /// The time of an operator at a shape that was probably not measured: seconds over work, interpolated in the
-    /// logarithm of work between the measured shapes.
+    /// The time of an operator at a shape that was probably not measured: seconds over work, in logarithms, from all
+    /// measured shapes, each weighted by the inverse fourth power of its distance in the logarithms of dimensions
+    /// (Shepard, "A two-dimensional interpolation function for irregularly-spaced data", 1968). At a measured shape
+    /// it is the measured time.
     fn price(
         &self,
         class: OperatorClass,
         shape: &[u64],
         time: impl Fn(&OperatorSample) -> f64,
     ) -> Result<Seconds, MachineError> {
-        let mut points: Vec<(f64, f64)> = self
-            .machine
-            .operators
-            .iter()
-            .filter(|sample| sample.operator == class && sample.ranks == self.ranks)
-            .map(|sample| (work(class, &sample.shape), time(sample)))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        interpolate(&points, work(class, shape)).map(Seconds).ok_or_else(|| MachineError::Unmeasured {
+        let (mut weights, mut sum) = (0.0, 0.0);
+        for sample in self.machine.operators.iter().filter(|s| s.operator == class && s.ranks == self.ranks) {
+            let squared_distance: f64 =
+                sample.shape.iter().zip(shape).map(|(a, b)| (*a as f64 / *b as f64).ln().powi(2)).sum();
+            let weight = (squared_distance + NEAREST).powi(-2);
+            weights += weight;
+            sum += weight * (time(sample).max(SHORTEST) / work(class, &sample.shape)).ln();
+        }
+        if weights > 0.0 {
+            return Ok(Seconds((sum / weights).exp() * work(class, shape)));
+        }
+        Err(MachineError::Unmeasured {
             machine: self.machine.name.clone(),
             operator: format!("{class:?}"),
             ranks: self.ranks,
@@ -74,12 +79,18 @@ impl MeasuredPricing<'_> {
     }
 }
 
+/// Keeps the weight of a shape that was measured finite.
+const NEAREST: f64 = 1e-6;
+
+/// The shortest time that a clock tells apart.
+const SHORTEST: f64 = 1e-9;
+
 /// What makes an operator's time grow: arithmetic for products, elements for the rest.
 fn work(class: OperatorClass, shape: &[u64]) -> f64 {
     let product = |dimensions: &[u64]| dimensions.iter().map(|size| *size as f64).product::<f64>();
     match (class, shape) {
-        (OperatorClass::Attention, [samples, heads, sequence, head_width]) => {
-            product(&[*samples, *heads, *sequence, *sequence, *head_width])
+        (OperatorClass::Attention, [samples, heads, sequence, _]) => {
+            product(&[*samples, *heads, *sequence, *sequence])
         }
         (OperatorClass::Embedding, [rows, _, _, width]) => product(&[*rows, *width]),
         (
@@ -126,6 +137,39 @@ pub(crate) fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measured_shape_has_its_measured_time_and_others_lie_between() {
+        let sample = |rows, forward_s| OperatorSample {
+            operator: OperatorClass::LayerNorm,
+            ranks: 1,
+            threads: 1,
+            shape: vec![rows, 64],
+            forward_s,
+            backward_s: 0.0,
+            spread: 0.0,
+        };
+        let machine = MeasuredMachine {
+            schema: trainyard_hardware_profiles::PROFILE_SCHEMA.into(),
+            name: "local".into(),
+            processor: "test".into(),
+            devices: 1,
+            memory: trainyard_units::Bytes(1),
+            measured: "2026-11-21".into(),
+            framework: "test".into(),
+            copy_bandwidth: trainyard_units::BytesPerSecond(1.0),
+            operators: vec![sample(64, 1e-3), sample(256, 3e-3)],
+            collectives: Vec::new(),
+        };
+        let pricing = MeasuredPricing { machine: &machine, ranks: 1 };
+        let time = |rows| {
+            pricing.operator(OperatorKind::LayerNorm { rows, width: 64 }, Pass::Forward).expect("measured").0
+        };
+        assert!((time(64) / 1e-3 - 1.0).abs() < 1e-3 && (time(256) / 3e-3 - 1.0).abs() < 1e-3);
+        assert!(time(64) < time(128) && time(128) < time(256) && time(256) < time(512));
+        let elsewhere = MeasuredPricing { machine: &machine, ranks: 2 };
+        assert!(elsewhere.operator(OperatorKind::LayerNorm { rows: 64, width: 64 }, Pass::Forward).is_err());
+    }
 
     #[test]
     fn between_measurements_is_a_line_and_beyond_them_a_ratio() {

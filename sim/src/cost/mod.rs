@@ -9,7 +9,7 @@ use crate::machine::{Machine, MachineError};
 use crate::placement::Family;
 use gpu::GpuPricing;
 use measured::MeasuredPricing;
-use trainyard_hardware_profiles::{Cluster, Device};
+use trainyard_hardware_profiles::{Cluster, Device, Gpu};
 
 use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{Collectives, Held, Mesh, ParallelSpec, Plan, Precision, Segment, StageId, TaskGraph, Work};
@@ -24,8 +24,6 @@ pub struct LayerPrice {
     pub backward: Seconds,
     /// The reductions that tensor parallelism puts into each direction.
     pub reductions: Seconds,
-    /// Adding the gradients to those of earlier micro-batches.
-    pub accumulate: Seconds,
     /// Whether full recomputation computes this layer again.
     pub recomputed: bool,
 }
@@ -93,22 +91,19 @@ pub fn layer_prices(
         .distinct()
         .iter()
         .map(|layer| {
-            let parameters = layer.parameters(u64::from(mesh.tensor()));
-            let (forward, backward, accumulate) = match &machine.cluster.device {
+            let (forward, backward) = match &machine.cluster.device {
                 Device::Gpu(gpu) => {
                     let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: mesh.ranks() };
                     let pass = |pass| pricing.layer(layer, pass, micro, u64::from(mesh.tensor()));
-                    (pass(Pass::Forward), pass(Pass::Backward), pricing.accumulate(parameters))
+                    (pass(Pass::Forward), pass(Pass::Backward))
                 }
                 Device::Measured(measured) => {
                     let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks() };
-                    let pass = |pass| pricing.layer(layer, pass, micro);
-                    let accumulate = pricing.accumulate(parameters, layer.parameter_tensors())?;
-                    (pass(Pass::Forward)?, pass(Pass::Backward)?, accumulate)
+                    (pricing.layer(layer, Pass::Forward, micro)?, pricing.layer(layer, Pass::Backward, micro)?)
                 }
             };
             let recomputed = layer.role == LayerRole::Block;
-            Ok(LayerPrice { forward, backward, reductions: reduction(layer)?, accumulate, recomputed })
+            Ok(LayerPrice { forward, backward, reductions: reduction(layer)?, recomputed })
         })
         .collect::<Result<_, MachineError>>()?;
     Ok(LayerPrices { distinct, order: graph.order().to_vec() })
@@ -157,16 +152,34 @@ impl<'a> Prices<'a> {
     }
 
     /// Seconds of a run of layers.
-    pub fn segment(&self, segment: &Segment) -> Seconds {
-        segment
-            .layers
-            .clone()
-            .map(|index| self.layers.layer(index))
-            .map(|price| {
-                let accumulate = if segment.accumulate { price.accumulate } else { Seconds::ZERO };
-                price.pass(segment.pass, segment.recompute) + accumulate
-            })
-            .sum()
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn segment(&self, segment: &Segment) -> Result<Seconds, MachineError> {
+        let layers = segment.layers.clone().map(|index| self.layers.layer(index));
+        let passes: Seconds = layers.map(|price| price.pass(segment.pass, segment.recompute)).sum();
+        match segment.pass {
+            Pass::Forward => Ok(passes),
+            Pass::Backward => Ok(passes + self.gather(self.plan.held(&segment.layers), segment.accumulate)?),
+        }
+    }
+
+    /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
+    fn gather(&self, held: Held, accumulate: bool) -> Result<Seconds, MachineError> {
+        match &self.machine.cluster.device {
+            Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
+            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.parameters)),
+            Device::Measured(machine) => {
+                let pricing = MeasuredPricing { machine, ranks: self.plan.mesh().ranks() };
+                if accumulate { pricing.accumulate(held) } else { pricing.flatten(held) }
+            }
+        }
+    }
+
+    fn gpu_pricing(&self, gpu: &'a Gpu) -> GpuPricing<'a> {
+        let (stack, precision) = (&self.machine.stack, self.plan.precision());
+        GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks() }
     }
 
     /// Seconds of a piece of work of `graph`.
@@ -176,7 +189,7 @@ impl<'a> Prices<'a> {
     /// When a measured machine was not measured for it.
     pub fn work(&self, graph: &TaskGraph, work: Work) -> Result<Seconds, MachineError> {
         match work {
-            Work::Compute(segment) => Ok(self.segment(&graph.segments()[segment.0 as usize])),
+            Work::Compute(segment) => self.segment(&graph.segments()[segment.0 as usize]),
             Work::Transfer { from, to, bytes } => self.transfer(from, to, bytes),
             Work::ReduceGradients { stage, held } => self.reduce_gradients(stage, held),
             Work::ReduceShared { held } => self.reduce_shared(held),
@@ -213,36 +226,28 @@ impl<'a> Prices<'a> {
     pub(crate) fn reduce_gradients(&self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
         let family = Family::data(self.plan.mesh(), &self.machine.cluster, stage);
         let bytes = self.gradient_bytes(held);
-        let reduction = collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &family, bytes)?;
-        let copies = match &self.machine.cluster.device {
-            Device::Gpu(_) => Seconds::ZERO,
-            Device::Measured(machine) => {
-                let pricing = MeasuredPricing { machine, ranks: self.plan.mesh().ranks() };
-                pricing.flatten(held.parameters, held.tensors)?
-            }
-        };
-        Ok(reduction + copies)
+        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &family, bytes)
     }
 
     fn reduce_shared(&self, held: Held) -> Result<Seconds, MachineError> {
         let mesh = self.plan.mesh();
-        let ends = Family::pairs(mesh, &self.machine.cluster, StageId(0), StageId(mesh.pipeline() - 1));
-        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &ends, self.gradient_bytes(held))
+        let (first, last) = (StageId(0), StageId(mesh.pipeline() - 1));
+        let bytes = self.gradient_bytes(held);
+        if let Device::Measured(_) = self.machine.cluster.device {
+            // The executor's two ends send each other their copies.
+            return Ok(self.transfer(first, last, bytes)? + self.transfer(last, first, bytes)?);
+        }
+        let ends = Family::pairs(mesh, &self.machine.cluster, first, last);
+        collective::all_reduce(&self.machine.cluster, self.plan.collectives(), &ends, bytes)
     }
 
     /// Seconds of the optimizer's update.
     pub(crate) fn update(&self, held: Held) -> Result<Seconds, MachineError> {
         let update = match &self.machine.cluster.device {
-            Device::Gpu(gpu) => {
-                let (stack, precision) = (&self.machine.stack, self.plan.precision());
-                let pricing = GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks() };
-                pricing.update(self.plan.optimizer(), held.parameters)
+            Device::Gpu(gpu) => self.gpu_pricing(gpu).update(self.plan.optimizer(), held.parameters),
+            Device::Measured(machine) => {
+                MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }.update(self.plan.optimizer(), held)?
             }
-            Device::Measured(machine) => MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }.update(
-                self.plan.optimizer(),
-                held.parameters,
-                held.tensors,
-            )?,
         };
         Ok(update + self.machine.stack.step_overhead.value)
     }

@@ -1,0 +1,139 @@
+//! Tables and numbers as every report shows them.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+
+/// Columns of the terminal that a report may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Width(pub u16);
+
+/// A table with a header; columns whose header starts with `>` are aligned to the right.
+pub(crate) fn table<const N: usize>(width: Width, header: [&str; N], rows: Vec<[String; N]>) -> String {
+    let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
+    let cell = |text: &str, right: bool| {
+        let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
+        Cell::new(text).set_alignment(alignment)
+    };
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.0);
+    table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
+    for row in &rows {
+        table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Lines of `name  value`, the values under each other.
+pub(crate) fn facts(rows: &[(&str, String)]) -> String {
+    let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    rows.iter()
+        .map(|(name, value)| format!("  {name}{}  {value}\n", " ".repeat(longest - name.chars().count())))
+        .collect()
+}
+
+/// Sentences as a list, wrapped to the width.
+pub(crate) fn bullets(width: Width, title: &str, items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{title}\n");
+    for item in items {
+        for (index, line) in wrap(item, usize::from(width.0).saturating_sub(4)).into_iter().enumerate() {
+            text += &format!("  {} {line}\n", if index == 0 { "·" } else { " " });
+        }
+    }
+    text
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.into());
+        }
+    }
+    lines
+}
+
+pub(crate) fn bytes(bytes: u64) -> String {
+    human_bytes(Bytes(bytes))
+}
+
+pub(crate) fn seconds(seconds: f64) -> String {
+    human_duration(Seconds(seconds))
+}
+
+pub(crate) fn percent(fraction: f64) -> String {
+    format!("{:.1} %", fraction * 100.0)
+}
+
+/// With its sign: `+3.2 %`.
+pub(crate) fn deviation(fraction: f64) -> String {
+    format!("{:+.1} %", fraction * 100.0)
+}
+
+/// Money with thousands apart: `12,345 USD`, `8.42 USD`.
+pub(crate) fn usd(amount: f64) -> String {
+    if amount < 1000.0 {
+        return format!("{amount:.2} USD");
+    }
+    format!("{} USD", grouped(amount.round() as u64))
+}
+
+/// A count with thousands apart.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate with three or more digits.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        v if v >= 1000.0 => grouped(v.round() as u64),
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_easily() {
+        assert_eq!(grouped(1), "1");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(usd(999.0), "999.00 USD");
+        assert_eq!(usd(12_345.4), "12,345 USD");
+        assert_eq!(deviation(-0.0321), "-3.2 %");
+    }
+
+    #[test]
+    fn long_sentences_are_wrapped_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        let text = bullets(Width(20), "why", &["a sentence that is longer than a line".into()]);
+        assert!(text.lines().all(|line| line.chars().count() <= 20), "{text}");
+    }
+
+    #[test]
+    fn tables_keep_to_their_width() {
+        let rows = vec![["a".repeat(80), "1".into()]];
+        let text = table(Width(40), ["long", ">number"], rows);
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+    }
+}

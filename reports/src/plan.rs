@@ -1,0 +1,159 @@
+//! A recommendation as a page.
+
+use crate::format::{Width, bullets, bytes, facts, grouped, percent, rate, seconds, table, usd};
+use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
+use trainyard_plan::{PlanSpec, Recompute};
+
+/// A plan document for a reader: the plan, what it takes, why, and what else there is.
+pub fn plan(document: &PlanDocument, width: Width) -> String {
+    let mut text = format!("{} on {}\n\n", document.plan.model.name, cluster(&document.plan));
+    text += &facts(&headline(document));
+    text.push('\n');
+    text += &memory(&document.prediction, width);
+    text += &bullets(width, "Why", &document.reasons);
+    text += &alternatives(document, width);
+    text += &bullets(width, "Mind", &document.warnings);
+    text += &search(document, width);
+    text
+}
+
+/// `2 × p4d.24xlarge`.
+pub(crate) fn cluster(plan: &PlanSpec) -> String {
+    match &plan.cluster.profile {
+        Some(profile) => format!("this machine ({profile})"),
+        None => format!("{} × {}", plan.cluster.instances, plan.cluster.instance),
+    }
+}
+
+/// `data 4 × pipeline 2 (1f1b)`.
+pub(crate) fn strategy(plan: &PlanSpec) -> String {
+    let degrees = [("data", plan.parallel.data), ("tensor", plan.parallel.tensor), ("pipeline", plan.parallel.pipeline)];
+    let parts: Vec<String> =
+        degrees.iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
+    let schedule = if plan.parallel.pipeline > 1 { format!(" ({})", plan.schedule) } else { String::new() };
+    if parts.is_empty() { "one device".into() } else { format!("{}{schedule}", parts.join(" × ")) }
+}
+
+fn batch(plan: &PlanSpec) -> String {
+    let batch = plan.batch;
+    format!(
+        "{} samples = micro-batch {} × accumulation {} × {} replica{}",
+        batch.global,
+        batch.micro,
+        batch.accumulation,
+        plan.parallel.data,
+        if plan.parallel.data == 1 { "" } else { "s" }
+    )
+}
+
+fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
+    let (plan, prediction) = (&document.plan, &document.prediction);
+    let recompute = if plan.recompute == Recompute::Full { ", full recompute" } else { "" };
+    let [low, high] = prediction.interval_s;
+    let mut rows = vec![
+        ("strategy", strategy(plan)),
+        ("batch", batch(plan)),
+        ("precision", format!("{}{recompute}", plan.precision)),
+        ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
+        ("throughput", throughput(prediction)),
+    ];
+    rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), grouped(prediction.steps))));
+    if let (Some(cost), Some([low, high]), Some(price)) =
+        (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
+    {
+        rows.push(("cost", format!("{} (90 %: {} to {})", usd(cost), usd(low), usd(high))));
+        rows.push((
+            "price",
+            format!(
+                "{} USD/h each, {} {}, {} in {}, as of {}",
+                price.usd_per_hour, price.service, plan.pricing, plan.cluster.instance, price.region, price.date
+            ),
+        ));
+    }
+    rows
+}
+
+fn throughput(prediction: &Prediction) -> String {
+    let mut text = format!("{} samples/s", rate(prediction.samples_per_s));
+    if let Some(tokens) = prediction.tokens_per_s {
+        text += &format!(", {} tokens/s", rate(tokens));
+    }
+    if let Some(mfu) = prediction.mfu {
+        text += &format!(", MFU {}", percent(mfu));
+    }
+    text
+}
+
+/// Memory of each stage against its limit; equal neighbouring stages share a line.
+pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
+    let memory = &prediction.memory_bytes;
+    let mut rows: Vec<(usize, usize, [String; 7])> = Vec::new();
+    for (stage, held) in memory.stages.iter().enumerate() {
+        let cells = [
+            String::new(),
+            bytes(held.parameters + held.gradients),
+            bytes(held.optimizer_state),
+            bytes(held.activations + held.workspace),
+            bytes(held.software),
+            bytes(held.total),
+            percent(held.total as f64 / memory.limit as f64),
+        ];
+        match rows.last_mut() {
+            Some((_, last, known)) if known[1..] == cells[1..] => *last = stage,
+            _ => rows.push((stage, stage, cells)),
+        }
+    }
+    let limit = format!(">of {}", bytes(memory.limit));
+    let rows = rows
+        .into_iter()
+        .map(|(first, last, mut cells)| {
+            cells[0] = if first == last { first.to_string() } else { format!("{first} to {last}") };
+            cells
+        })
+        .collect();
+    let header =
+        ["memory of a device in stage", ">weights, gradients", ">optimizer", ">activations", ">software", ">total", &limit];
+    table(width, header, rows)
+}
+
+fn alternatives(document: &PlanDocument, width: Width) -> String {
+    if document.alternatives.is_empty() {
+        return String::new();
+    }
+    let rows = document.alternatives.iter().map(alternative);
+    let header = ["runners-up", "strategy", "micro-batch, precision", ">time", ">cost", ">memory"];
+    format!("\n{}", table(width, header, rows.collect()))
+}
+
+fn alternative(other: &Alternative) -> [String; 6] {
+    let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
+    [
+        cluster(&other.plan),
+        strategy(&other.plan),
+        format!("{}, {}{recompute}", other.plan.batch.micro, other.plan.precision),
+        seconds(other.time_s),
+        other.cost_usd.map_or_else(|| "–".into(), usd),
+        bytes(other.memory_peak_bytes),
+    ]
+}
+
+fn search(document: &PlanDocument, width: Width) -> String {
+    let search = document.search;
+    let proof = if search.gap > 0.0 {
+        format!("stopped early: another could be {} better", percent(search.gap))
+    } else {
+        "the rest is proved no better or does not fit".into()
+    };
+    let mut items = vec![format!(
+        "{} plans considered, {} simulated; {proof}",
+        grouped(search.candidates),
+        grouped(search.simulated)
+    )];
+    items.extend(
+        document.rejected.iter().filter(|rejected| rejected.what != "other plans").map(|rejected| {
+            let count = if rejected.count > 0 { format!(" ({} plans tried)", grouped(rejected.count)) } else { String::new() };
+            format!("{} {}{count}", rejected.what, rejected.why)
+        }),
+    );
+    bullets(width, "Search", &items)
+}

@@ -1,0 +1,228 @@
+//! The catalogs, as lists and entry by entry with the source of every number.
+
+use crate::format::{Width, bytes, facts, grouped, rate, table};
+use trainyard_hardware_profiles::{Catalog, Gpu, Instance, Interconnect, Sourced, Stack, Transport};
+use trainyard_models::{CatalogEntry, Model, Pass};
+use trainyard_plan::ScheduleName;
+
+/// All models.
+pub fn models(entries: &[CatalogEntry], width: Width) -> String {
+    let rows = entries
+        .iter()
+        .map(|entry| {
+            let graph = entry.model.graph();
+            let (layers, hidden, heads, sequence) = match &entry.model {
+                Model::Gpt(gpt) => (gpt.layers, gpt.hidden, gpt.heads.to_string(), gpt.seq_len.to_string()),
+                Model::Mlp(mlp) => (mlp.layers, mlp.hidden, "–".into(), "–".into()),
+            };
+            [
+                entry.model.name().into(),
+                grouped(graph.parameters()),
+                layers.to_string(),
+                hidden.to_string(),
+                heads,
+                sequence,
+                tera(graph.training_flops().0),
+            ]
+        })
+        .collect();
+    let header =
+        ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">training TFLOP per sample"];
+    table(width, header, rows)
+}
+
+fn tera(flops: f64) -> String {
+    if flops < 1e10 { format!("{:.1e}", flops / 1e12) } else { rate(flops / 1e12) }
+}
+
+/// One model.
+pub fn model(entry: &CatalogEntry) -> String {
+    let graph = entry.model.graph();
+    let mut rows = vec![
+        ("parameters", grouped(graph.parameters())),
+        ("forward", format!("{} TFLOP per sample", tera(graph.flops(Pass::Forward).0))),
+        ("training", format!("{} TFLOP per sample", tera(graph.training_flops().0))),
+    ];
+    match &entry.model {
+        Model::Gpt(gpt) => rows.extend([
+            ("blocks", gpt.layers.to_string()),
+            ("hidden", gpt.hidden.to_string()),
+            ("heads", gpt.heads.to_string()),
+            ("feed-forward", gpt.ffn.to_string()),
+            ("vocabulary", gpt.vocab.to_string()),
+            ("sequence", format!("{} tokens", gpt.seq_len)),
+        ]),
+        Model::Mlp(mlp) => rows.extend([
+            ("hidden layers", mlp.layers.to_string()),
+            ("hidden", mlp.hidden.to_string()),
+            ("inputs", mlp.inputs.to_string()),
+            ("outputs", mlp.outputs.to_string()),
+        ]),
+    }
+    rows.push(("source", entry.source.clone()));
+    format!("{}\n\n{}", entry.model.name(), facts(&rows))
+}
+
+/// All GPUs.
+pub fn gpus(catalog: &Catalog, width: Width) -> String {
+    let rows = catalog
+        .gpus()
+        .iter()
+        .map(|gpu| {
+            [
+                gpu.name.clone(),
+                gpu.generation.clone(),
+                bytes(gpu.memory.value.0),
+                gpu.memory_bandwidth.value.to_string(),
+                gpu.peak_fp32.value.to_string(),
+                gpu.peak_fp16.value.to_string(),
+            ]
+        })
+        .collect();
+    table(width, ["gpu", "generation", ">memory", ">bandwidth", ">fp32", ">fp16"], rows)
+}
+
+/// One number with its source.
+fn sourced<T: std::fmt::Display>(name: &'static str, number: &Sourced<T>) -> (&'static str, String) {
+    (name, format!("{}  [{}]", number.value, number.source))
+}
+
+/// One GPU.
+pub fn gpu(gpu: &Gpu) -> String {
+    let rows = [
+        sourced("memory", &gpu.memory),
+        sourced("memory bandwidth", &gpu.memory_bandwidth),
+        sourced("cache", &gpu.cache),
+        sourced("multiprocessors", &gpu.multiprocessors),
+        sourced("peak fp32", &gpu.peak_fp32),
+        sourced("peak fp16", &gpu.peak_fp16),
+        sourced("host link", &gpu.host_bandwidth),
+        sourced("reached of peak fp16", &gpu.achieved.gemm_fp16),
+        sourced("reached of peak fp32", &gpu.achieved.gemm_fp32),
+        sourced("depth offset of a product", &gpu.achieved.gemm_depth),
+        sourced("reached of the bandwidth", &gpu.achieved.memory),
+        sourced("shortest kernel", &gpu.achieved.kernel_floor),
+        sourced("uncertainty", &gpu.achieved.uncertainty),
+    ];
+    format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
+}
+
+/// All instances, with their price on demand in us-east-1 where it is known.
+pub fn instances(catalog: &Catalog, width: Width) -> String {
+    let rows = catalog
+        .instances()
+        .iter()
+        .map(|instance| {
+            let price = instance.prices.iter().find(|price| price.region == "us-east-1" && price.low == price.high);
+            [
+                instance.name.clone(),
+                format!("{} × {}", instance.gpus, instance.gpu),
+                interconnect(&instance.interconnect).into(),
+                format!("{} Gbit/s {}", instance.network.baseline.value.0 / 1.25e8, transport(instance.network.transport)),
+                instance.vcpus.to_string(),
+                bytes(instance.memory.value.0),
+                price.map_or_else(|| "–".into(), |price| format!("{}", price.low.0)),
+                price.map_or_else(String::new, |price| price.date.clone()),
+            ]
+        })
+        .collect();
+    let header =
+        ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h us-east-1", "as of"];
+    table(width, header, rows)
+}
+
+fn interconnect(interconnect: &Interconnect) -> &'static str {
+    match interconnect {
+        Interconnect::Pcie { .. } => "PCIe",
+        Interconnect::NvlinkMesh { .. } => "NVLink mesh",
+        Interconnect::Nvswitch { .. } => "NVSwitch",
+    }
+}
+
+fn transport(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "TCP",
+        Transport::Efa => "EFA",
+        Transport::EfaGpudirect => "EFA, GPUDirect",
+        Transport::Infiniband => "InfiniBand",
+    }
+}
+
+/// One instance.
+pub fn instance(instance: &Instance, width: Width) -> String {
+    let mut rows = vec![
+        ("gpus", format!("{} × {}", instance.gpus, instance.gpu)),
+        ("vcpus", instance.vcpus.to_string()),
+        sourced("memory", &instance.memory),
+        sourced("disk", &instance.disk),
+        sourced("network, sustained", &instance.network.baseline),
+        sourced("network, burst", &instance.network.burst),
+        ("transport", transport(instance.network.transport).into()),
+        ("links", interconnect(&instance.interconnect).into()),
+    ];
+    match &instance.interconnect {
+        Interconnect::Pcie { bandwidth } => rows.push(sourced("ring over PCIe", bandwidth)),
+        Interconnect::Nvswitch { port, fraction } => {
+            rows.extend([sourced("port", port), sourced("reached by a ring", fraction)]);
+        }
+        Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
+            let links: Vec<String> = pairs.value.iter().map(|(a, b, links)| format!("{a}–{b} ×{links}")).collect();
+            rows.extend([
+                sourced("link", link),
+                sourced("reached by a ring", fraction),
+                ("pairs", format!("{}  [{}]", links.join(", "), pairs.source)),
+                sourced("other pairs, PCIe", pcie_bandwidth),
+            ]);
+        }
+    }
+    let prices = instance
+        .prices
+        .iter()
+        .map(|price| {
+            let range = if price.low == price.high {
+                format!("{}", price.low.0)
+            } else {
+                format!("{} to {}", price.low.0, price.high.0)
+            };
+            let terms = format!("{:?} {:?}", price.service, price.purchase).to_lowercase();
+            [price.region.clone(), terms, range, price.date.clone(), price.source.clone()]
+        })
+        .collect();
+    let prices = table(width, ["region", "terms", ">USD/h", "as of", "source"], prices);
+    format!("{}\n\n{}\n{prices}", instance.name, facts(&rows))
+}
+
+/// All software stacks.
+pub fn stacks(catalog: &Catalog, width: Width) -> String {
+    let rows =
+        catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]).collect();
+    table(width, ["stack", "what it is"], rows)
+}
+
+/// One software stack.
+pub fn stack(stack: &Stack) -> String {
+    let rows = [
+        sourced("host time per kernel", &stack.launch),
+        sourced("memory traffic", &stack.traffic),
+        sourced("rate of products", &stack.gemm),
+        sourced("gradient bucket", &stack.bucket),
+        sourced("exposed transfer", &stack.exposed_transfer),
+        sourced("resident memory", &stack.resident),
+        sourced("fragmentation", &stack.fragmentation),
+        sourced("step overhead", &stack.step_overhead),
+    ];
+    format!("{}: {}\n\n{}", stack.name, stack.description, facts(&rows))
+}
+
+/// All schedules.
+pub fn schedules(width: Width) -> String {
+    let about = |schedule: ScheduleName| match schedule {
+        ScheduleName::None => "one stage: each micro-batch forward, then backward",
+        ScheduleName::GPipe => "all micro-batches forward, then all backward: holds the activations of all of them",
+        ScheduleName::OneForwardOneBackward => {
+            "forwards and backwards alternate: holds as many micro-batches as stages follow"
+        }
+    };
+    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]).collect();
+    table(width, ["schedule", "what it does"], rows)
+}

@@ -1,0 +1,38 @@
+//! A simulated step as a page.
+
+use crate::format::{Width, facts, percent, seconds, table};
+use crate::plan::{cluster, memory, strategy};
+use trainyard_plan::document::PlanDocument;
+
+/// What a simulation found of a plan.
+pub fn simulation(document: &PlanDocument, width: Width) -> String {
+    let prediction = &document.prediction;
+    let [low, high] = prediction.interval_s;
+    let share = |time: f64| format!("{} ({})", seconds(time), percent(time / prediction.step_time_s));
+    let mut rows = vec![
+        ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
+        ("forward", share(prediction.phases.forward_s)),
+        ("backward", share(prediction.phases.backward_s)),
+        ("optimizer", share(prediction.phases.optimizer_s)),
+        ("waiting and moving", share(prediction.phases.communication_s)),
+        ("exposed communication", share(prediction.exposed_communication_s)),
+        ("bubble", percent(prediction.bubble)),
+    ];
+    if let Some(mfu) = prediction.mfu {
+        rows.push(("MFU", percent(mfu)));
+    }
+    let mut text =
+        format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), strategy(&document.plan));
+    text += &facts(&rows);
+    text.push('\n');
+    let stages = document.plan.stages.iter().zip(&prediction.utilisation).enumerate();
+    let rows = stages
+        .map(|(index, (stage, used))| {
+            let last = stage.first + stage.layers - 1;
+            [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
+        })
+        .collect();
+    text += &table(width, ["stage", "layers", ">utilisation"], rows);
+    text.push('\n');
+    text + &memory(prediction, width)
+}

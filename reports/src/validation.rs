@@ -1,0 +1,36 @@
+//! A validation as a page.
+
+use crate::format::{Width, bullets, deviation, percent, table};
+use std::collections::BTreeMap;
+use trainyard_calibration::{Status, ValidationDocument};
+
+/// A validation document for a reader: one line for each suite, and why rows have no prediction.
+pub fn validation(document: &ValidationDocument, width: Width) -> String {
+    let shown = |value: Option<f64>, print: fn(f64) -> String| value.map_or_else(|| "–".into(), print);
+    let rows = document
+        .suites
+        .iter()
+        .map(|suite| {
+            [
+                if suite.suite == "*" { "all".into() } else { suite.suite.clone() },
+                suite.rows.to_string(),
+                suite.predicted.to_string(),
+                shown(suite.mape, percent),
+                shown(suite.median, percent),
+                shown(suite.bias, deviation),
+                shown(suite.coverage90, percent),
+                shown(suite.regret, percent),
+            ]
+        })
+        .collect();
+    let header =
+        ["suite", ">rows", ">predicted", ">mean error", ">median", ">bias", ">90 % intervals hold", ">regret"];
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in document.rows.iter().filter(|row| row.status == Status::Unsupported) {
+        *reasons.entry(row.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
+    }
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
+    reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+    table(width, header, rows) + &bullets(width, "Not predicted", &reasons)
+}

@@ -1,0 +1,207 @@
+//! The rules of the house: who may depend on whom, how long things may be, and where every number comes from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Crates and what each may depend on (design: data goes one way).
+const ALLOWED: [(&str, &[&str]); 11] = [
+    ("units", &[]),
+    ("models", &["units"]),
+    ("hardware-profiles", &["units"]),
+    ("plan", &["units", "models"]),
+    ("sim", &["units", "hardware-profiles", "plan"]),
+    ("calibration", &["units", "models", "hardware-profiles", "plan", "sim"]),
+    ("planner", &["units", "models", "hardware-profiles", "plan", "sim", "calibration"]),
+    ("executor", &["units", "models", "hardware-profiles", "plan"]),
+    ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner"]),
+    (
+        "cli",
+        &["units", "models", "hardware-profiles", "plan", "sim", "calibration", "planner", "executor", "reports"],
+    ),
+    ("tests", &[]),
+];
+
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above this crate").into()
+}
+
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("folders of the repository can be read") {
+            let path = entry.expect("entries can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A source file up to its tests.
+fn code(path: &Path) -> String {
+    let text = text(path);
+    text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or(&text).to_owned()
+}
+
+fn sources() -> Vec<PathBuf> {
+    ALLOWED.iter().flat_map(|(folder, _)| files(&root().join(folder).join("src"), "rs")).collect()
+}
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let mut wrong = Vec::new();
+    for (folder, allowed) in ALLOWED {
+        let manifest: toml::Table = toml::from_str(&text(&root().join(folder).join("Cargo.toml"))).expect("a manifest");
+        let Some(dependencies) = manifest.get("dependencies").and_then(toml::Value::as_table) else { continue };
+        for dependency in dependencies.keys().filter_map(|name| name.strip_prefix("trainyard-")) {
+            if !allowed.contains(&dependency) {
+                wrong.push(format!("`{folder}` may not depend on `{dependency}`"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn only_the_executor_knows_burn() {
+    for (folder, _) in ALLOWED.iter().filter(|(folder, _)| *folder != "executor") {
+        assert!(!text(&root().join(folder).join("Cargo.toml")).contains("burn"), "{folder}");
+    }
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    let mut long = Vec::new();
+    for path in sources() {
+        let code = code(&path);
+        let name = path.strip_prefix(root()).expect("inside the repository").display().to_string();
+        let lines = code.lines().count();
+        if lines > FILE_LINES_MAX {
+            long.push(format!("{name} has {lines} lines"));
+        }
+        long.extend(long_functions(&code).into_iter().map(|(function, lines)| format!("{name}: {function} has {lines} lines")));
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+/// Functions with too many lines. Formatted code ends a function with a brace as deep as its `fn` stands.
+fn long_functions(code: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut long = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|head| trimmed.starts_with(head));
+        if !is_function {
+            continue;
+        }
+        let end = format!("{}}}", " ".repeat(indent));
+        let length = lines[start..].iter().position(|line| *line == end).map_or(1, |length| length + 1);
+        if length > FUNCTION_LINES_MAX {
+            long.push((trimmed.to_owned(), length));
+        }
+    }
+    long
+}
+
+#[test]
+fn a_long_function_is_noticed() {
+    let body = "    step();\n".repeat(FUNCTION_LINES_MAX);
+    assert_eq!(long_functions(&format!("fn long() {{\n{body}}}\n\nfn short() {{\n}}\n")).len(), 1);
+}
+
+#[test]
+fn every_number_of_the_hardware_catalog_has_a_source() {
+    /// Counts that are what they are: no measurement stands behind them.
+    const COUNTS: [&str; 2] = ["gpus", "vcpus"];
+    let mut bare = Vec::new();
+    for path in files(&root().join("hardware-profiles/catalog"), "toml") {
+        let table: toml::Table = toml::from_str(&text(&path)).expect("a catalog file");
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        for (key, value) in &table {
+            check(&format!("{name}: {key}"), value, COUNTS.contains(&key.as_str()), &mut bare);
+        }
+    }
+    assert!(bare.is_empty(), "{bare:#?}");
+}
+
+fn check(at: &str, value: &toml::Value, is_count: bool, bare: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(table) if table.contains_key("source") => {
+            if table["source"].as_str().is_none_or(str::is_empty) {
+                bare.push(format!("{at} has an empty source"));
+            }
+        }
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                check(&format!("{at}.{key}"), value, false, bare);
+            }
+        }
+        toml::Value::Array(items) => items.iter().for_each(|item| check(at, item, is_count, bare)),
+        toml::Value::Integer(_) | toml::Value::Float(_) if !is_count => bare.push(format!("{at} is a bare number")),
+        _ => {}
+    }
+}
+
+#[test]
+fn only_the_command_line_and_the_executor_open_files() {
+    for path in sources() {
+        let name = path.strip_prefix(root()).expect("inside the repository").display().to_string();
+        let may = name.starts_with("cli/") || name.starts_with("executor/") || name.starts_with("tests/");
+        assert!(may || !code(&path).contains("std::fs"), "{name} opens files");
+        assert!(name == "executor/src/clock.rs" || !code(&path).contains("Instant::now"), "{name} reads the clock");
+    }
+}
+
+#[test]
+fn the_event_kernel_knows_no_training_word() {
+    for path in files(&root().join("sim/src/des"), "rs") {
+        let foreign: Vec<String> = code(&path)
+            .lines()
+            .filter(|line| line.starts_with("use ") && !line.starts_with("use std::") && !line.starts_with("use trainyard_units::"))
+            .map(Into::into)
+            .collect();
+        assert!(foreign.is_empty(), "{foreign:?}");
+    }
+}
+
+#[test]
+fn every_dependency_has_a_sentence() {
+    let described = text(&root().join("docs/dependencies.md"));
+    let manifest: toml::Table = toml::from_str(&text(&root().join("Cargo.toml"))).expect("a manifest");
+    let dependencies = manifest["workspace"]["dependencies"].as_table().expect("a table of dependencies");
+    let missing: Vec<&String> = dependencies
+        .keys()
+        .filter(|name| !name.starts_with("trainyard-") && !described.contains(name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "docs/dependencies.md says nothing of {missing:?}");
+}
+
+#[test]
+fn no_unused_dependency_is_declared_for_the_workspace() {
+    let manifest: toml::Table = toml::from_str(&text(&root().join("Cargo.toml"))).expect("a manifest");
+    let declared = manifest["workspace"]["dependencies"].as_table().expect("a table of dependencies");
+    let mut uses: BTreeMap<&str, usize> = declared.keys().map(|name| (name.as_str(), 0)).collect();
+    for (folder, _) in ALLOWED {
+        let manifest: toml::Table = toml::from_str(&text(&root().join(folder).join("Cargo.toml"))).expect("a manifest");
+        for section in ["dependencies", "dev-dependencies"] {
+            for name in manifest.get(section).and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys) {
+                uses.entry(declared.get_key_value(name).map_or("", |(name, _)| name)).and_modify(|uses| *uses += 1);
+            }
+        }
+    }
+    let unused: Vec<&str> = uses.into_iter().filter(|(_, uses)| *uses == 0).map(|(name, _)| name).collect();
+    assert!(unused.is_empty(), "declared and used by no crate: {unused:?}");
+}
