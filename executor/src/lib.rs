@@ -1,0 +1,35 @@
+//! Runs plans: a [`Plan`](trainyard_plan::Plan) trains through Burn on the processors of this machine.
+//!
+//! Ranks are threads of one process, joined by a [`process_group`]; [`run()`] trains a byte-level decoder on real text
+//! with data parallelism, a pipeline and gradient accumulation, writes checkpoints, and measures every step.
+
+mod checkpoint;
+mod clock;
+mod data;
+mod gpt;
+mod gradients;
+mod measure;
+mod memory;
+mod optimizer;
+mod parameters;
+pub mod process_group;
+mod random;
+mod refusal;
+mod report;
+mod run;
+mod safetensors;
+mod statistics;
+mod trainer;
+
+pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
+pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
+pub use measure::{
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
+};
+pub use memory::AllocationMeter;
+pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
+pub use report::{
+    DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
+    StepReport,
+};
+pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, write_report};

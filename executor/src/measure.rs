@@ -1,0 +1,249 @@
+//! Times operators and collectives of this machine, from which steps of any model are predicted.
+//!
+//! The operators are the very functions that stages run, with their gradients, at a grid of shapes that knows of no
+//! job. For each number of ranks, all ranks run the same operator at the same time, so that what they share (caches,
+//! memory bandwidth, turbo clocks) is inside the numbers.
+
+mod cases;
+mod collectives;
+
+use crate::clock::Clock;
+use crate::process_group::{GroupError, ProcessGroup, RankError, run_ranks};
+use crate::refusal::threads_per_rank;
+use crate::statistics::{median, quantile};
+use cases::Case;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_hardware_profiles::{OperatorClass, OperatorSample};
+
+pub use collectives::{copy_bandwidth, measure_collectives};
+
+/// How much is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureSettings {
+    /// Processor threads to divide among the ranks.
+    pub cores: usize,
+    /// Numbers of ranks to measure, each for itself.
+    pub ranks: Vec<usize>,
+    /// Seconds to spend on one operator at one shape, about.
+    pub seconds_per_case: f64,
+}
+
+impl MeasureSettings {
+    /// What a machine with `cores` processor threads is usually measured with: one rank, two, four, … and as many as
+    /// there are cores.
+    pub fn for_cores(cores: usize) -> Self {
+        let mut ranks: Vec<usize> =
+            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n <= cores).collect();
+        if ranks.last() != Some(&cores) {
+            ranks.push(cores);
+        }
+        Self { cores, ranks, seconds_per_case: 0.015 }
+    }
+}
+
+/// How far a measurement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasureProgress {
+    /// Cases done.
+    pub done: usize,
+    /// Cases in all.
+    pub total: usize,
+}
+
+/// Why a measurement did not end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MeasureError {
+    /// It was asked to stop.
+    #[error("the measurement was stopped")]
+    Stopped,
+    /// A rank failed.
+    #[error("rank {rank} failed while measuring: {reason}")]
+    Rank {
+        /// Which one.
+        rank: usize,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Why a rank did not end a measurement.
+#[derive(Debug, thiserror::Error)]
+enum WorkerError {
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error("cannot start its threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    #[error("the measurement was stopped")]
+    Stopped,
+}
+
+/// Times every operator of the grid for every number of ranks.
+///
+/// # Errors
+///
+/// When it is stopped, or a rank cannot be started.
+pub fn measure_operators(
+    settings: &MeasureSettings,
+    progress: &mut (dyn FnMut(MeasureProgress) + Send),
+    stop: &AtomicBool,
+) -> Result<Vec<OperatorSample>, MeasureError> {
+    measure_cases(&cases::grid(), settings, progress, stop)
+}
+
+fn measure_cases(
+    cases: &[Case],
+    settings: &MeasureSettings,
+    progress: &mut (dyn FnMut(MeasureProgress) + Send),
+    stop: &AtomicBool,
+) -> Result<Vec<OperatorSample>, MeasureError> {
+    let total = cases.len() * settings.ranks.len();
+    let mut samples = Vec::new();
+    for (round, ranks) in settings.ranks.iter().enumerate() {
+        let done = round * cases.len();
+        let report = Mutex::new(|case: usize| progress(MeasureProgress { done: done + case, total }));
+        let threads = threads_per_rank(settings.cores, *ranks);
+        let timed = on_ranks(*ranks, threads, |group| {
+            let each = cases.iter().enumerate().map(|(number, case)| {
+                let times = time_run(&group, cases::prepare(*case), settings.seconds_per_case, stop)?;
+                if group.rank() == 0 {
+                    (report.lock().expect("progress does not panic"))(number + 1);
+                }
+                Ok(times)
+            });
+            each.collect::<Result<Vec<CaseTimes>, WorkerError>>()
+        })?;
+        for (number, case) in cases.iter().enumerate() {
+            let times: Vec<&CaseTimes> = timed.iter().map(|rank| &rank[number]).collect();
+            samples.push(sample(*case, *ranks, threads, &times));
+        }
+    }
+    Ok(samples)
+}
+
+/// Times of one case on one rank.
+struct CaseTimes {
+    forward: Vec<f64>,
+    backward: Vec<f64>,
+}
+
+/// Runs `work` on ranks that each have `threads` processor threads.
+fn on_ranks<T: Send>(
+    ranks: usize,
+    threads: usize,
+    work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
+) -> Result<Vec<T>, MeasureError> {
+    let results = run_ranks(ranks, |group| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        pool.install(|| work(group))
+    });
+    results
+        .into_iter()
+        .enumerate()
+        .map(|(rank, result)| {
+            result.map_err(|error| match error {
+                RankError::Failed(WorkerError::Stopped) => MeasureError::Stopped,
+                RankError::Failed(error) => MeasureError::Rank { rank, reason: error.to_string() },
+                RankError::Panicked(reason) => MeasureError::Rank { rank, reason },
+            })
+        })
+        .collect()
+}
+
+/// How often a case is repeated: at least so that a median means something, at most so that fast ones do not drag on.
+const REPEATS: (f64, f64) = (2.0, 30.0);
+
+fn time_run(
+    group: &ProcessGroup,
+    mut run: cases::Run,
+    seconds: f64,
+    stop: &AtomicBool,
+) -> Result<CaseTimes, WorkerError> {
+    let clock = Clock::start();
+    run();
+    let once = clock.seconds();
+    // Ranks repeat equally often, so that all are busy until the end.
+    let repeats = (seconds / once).clamp(REPEATS.0, REPEATS.1).round();
+    let mut agreed = vec![repeats as f32, f32::from(u8::from(stop.load(Ordering::Relaxed)))];
+    group.broadcast(&mut agreed, 0)?;
+    if agreed[1] > 0.0 {
+        return Err(WorkerError::Stopped);
+    }
+    let mut times = CaseTimes { forward: Vec::new(), backward: Vec::new() };
+    for _ in 0..agreed[0] as usize {
+        let [forward, backward] = run();
+        times.forward.push(forward);
+        times.backward.push(backward);
+    }
+    group.barrier()?;
+    Ok(times)
+}
+
+/// Means over ranks of their medians: in a step, ranks wait for each other only a few times, and fluctuations of
+/// single operators cancel in between.
+fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> OperatorSample {
+    let mean = |of: &dyn Fn(&CaseTimes) -> f64| times.iter().map(|rank| of(rank)).sum::<f64>() / times.len() as f64;
+    let totals = |rank: &CaseTimes| -> Vec<f64> {
+        rank.forward.iter().zip(&rank.backward).map(|(forward, backward)| forward + backward).collect()
+    };
+    OperatorSample {
+        operator: case.operator,
+        ranks: ranks as u32,
+        threads: threads as u32,
+        shape: case.shape(),
+        forward_s: mean(&|rank| median(&rank.forward)),
+        // The harness is taken off, so that noise may leave less than nothing of the fastest.
+        backward_s: mean(&|rank| median(&rank.backward)).max(0.0),
+        spread: mean(&|rank| {
+            let totals = totals(rank);
+            (quantile(&totals, 0.75) - quantile(&totals, 0.25)) / median(&totals).max(f64::MIN_POSITIVE)
+        }),
+    }
+}
+
+/// Whether an operator has no passes.
+fn is_whole(operator: OperatorClass) -> bool {
+    use OperatorClass::{Accumulate, AdamW, Flatten, Sgd};
+    matches!(operator, AdamW | Sgd | Accumulate | Flatten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_timed_for_every_number_of_ranks() {
+        let settings = MeasureSettings { cores: 2, ranks: vec![1, 2], seconds_per_case: 0.0 };
+        let mut seen = Vec::new();
+        let stop = AtomicBool::new(false);
+        // The first shape of each class is the smallest.
+        let mut cases = cases::grid();
+        cases.dedup_by_key(|case| case.operator);
+        let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
+        assert_eq!(seen.last(), Some(&MeasureProgress { done: samples.len(), total: samples.len() }));
+        for sample in &samples {
+            assert!(sample.forward_s > 0.0 && sample.backward_s >= 0.0, "{sample:?}");
+            assert!(!is_whole(sample.operator) || sample.backward_s == 0.0, "{sample:?}");
+        }
+        for ranks in [1, 2] {
+            let mut classes: Vec<_> = samples.iter().filter(|s| s.ranks == ranks).map(|s| s.operator).collect();
+            classes.sort();
+            classes.dedup();
+            assert_eq!(classes.len(), 12, "{classes:?}");
+        }
+    }
+
+    #[test]
+    fn a_measurement_can_be_stopped() {
+        let settings = MeasureSettings { cores: 2, ranks: vec![2], seconds_per_case: 1.0 };
+        let stopped = measure_operators(&settings, &mut |_| {}, &AtomicBool::new(true));
+        assert_eq!(stopped, Err(MeasureError::Stopped));
+    }
+
+    #[test]
+    fn the_usual_numbers_of_ranks_end_with_all_cores() {
+        assert_eq!(MeasureSettings::for_cores(1).ranks, [1]);
+        assert_eq!(MeasureSettings::for_cores(6).ranks, [1, 2, 4, 6]);
+        assert_eq!(MeasureSettings::for_cores(8).ranks, [1, 2, 4, 8]);
+    }
+}

@@ -1,0 +1,90 @@
+//! How much memory the process holds, where the system tells (Linux).
+
+use std::fs;
+
+/// How a program that counts its own allocations tells of them. The system counts pages, which an allocator keeps
+/// after the program has given memory back: after a calibration in the same process, that hides what a run takes.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocationMeter {
+    /// Bytes that are allocated now.
+    pub current_bytes: fn() -> u64,
+    /// Forgets the peak so far.
+    pub reset_peak: fn(),
+    /// The most bytes that were allocated since.
+    pub peak_bytes: fn() -> u64,
+}
+
+/// Watches the memory that a run takes beyond what the process had before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryWatch {
+    meter: Option<AllocationMeter>,
+    before: Option<u64>,
+}
+
+impl MemoryWatch {
+    /// Starts to watch, by `meter` where there is one, else by what the system tells.
+    pub(crate) fn start(meter: Option<AllocationMeter>) -> Self {
+        let before = match meter {
+            Some(meter) => {
+                (meter.reset_peak)();
+                Some((meter.current_bytes)())
+            }
+            None => resident_bytes().filter(|_| reset_peak()),
+        };
+        Self { meter, before }
+    }
+
+    /// The most bytes so far beyond those at the start; nothing where nobody tells.
+    pub(crate) fn peak(self) -> Option<u64> {
+        let peak = self.meter.map_or_else(peak_bytes, |meter| Some((meter.peak_bytes)()))?;
+        Some(peak.saturating_sub(self.before?))
+    }
+}
+
+/// Bytes in main memory now.
+fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// Forgets the peak so far, so that [`peak_bytes`] tells that of what follows. Returns whether the system did so.
+fn reset_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+/// The most bytes that were in main memory since [`reset_peak`].
+fn peak_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(field: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// The processor's name, where the system tells.
+pub(crate) fn processor_name() -> String {
+    let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = information.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_follows_what_is_touched() {
+        let watch = MemoryWatch::start(None);
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let peak = watch.peak().expect("Linux tells");
+        assert!(peak >= 48 << 20, "{peak} {}", block.len());
+    }
+
+    #[test]
+    fn a_meter_is_believed_before_the_system() {
+        let meter = AllocationMeter { current_bytes: || 100, reset_peak: || {}, peak_bytes: || 350 };
+        assert_eq!(MemoryWatch::start(Some(meter)).peak(), Some(250));
+    }
+}

@@ -1,0 +1,66 @@
+//! What this executor cannot run, said before anything starts.
+
+use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_plan::{Plan, Precision};
+
+use crate::data::BYTE_VOCABULARY;
+
+/// Why a plan is not run, in the words of the plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this executor cannot run the plan: `{field}` is {value}, but {allowed}")]
+pub struct Refusal {
+    /// Path of the field in the plan.
+    pub field: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What could be run.
+    pub allowed: &'static str,
+    /// What the user may do about it.
+    pub hint: &'static str,
+}
+
+/// Why `plan` cannot be run here, if it cannot.
+pub fn refusal(plan: &Plan) -> Option<Refusal> {
+    decoder(plan).err()
+}
+
+/// The decoder of a plan that can be run.
+pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
+    let refuse = |field, value: String, allowed, hint| Err(Refusal { field, value, allowed, hint });
+    let Model::Gpt(gpt) = plan.model() else {
+        return refuse("model.family", "mlp".into(), "only gpt is built", "describe a model with family = \"gpt\"");
+    };
+    if gpt.attention == AttentionKernel::Flash {
+        let allowed = "processors have only the unfused kernel with a backward pass";
+        return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
+    }
+    if gpt.vocab < BYTE_VOCABULARY {
+        let allowed = "text is read as bytes, which need at least 256 entries";
+        return refuse("model.vocab", gpt.vocab.to_string(), allowed, "set vocab = 256");
+    }
+    if plan.mesh().tensor() > 1 {
+        let value = plan.mesh().tensor().to_string();
+        return refuse("parallel.tensor", value, "only 1 is built", "use parallel.data or parallel.pipeline instead");
+    }
+    if plan.precision() != Precision::Fp32 {
+        let value = plan.precision().to_string();
+        return refuse("precision", value, "processors compute in fp32", "set precision = \"fp32\"");
+    }
+    Ok(gpt)
+}
+
+/// What to tell a user whose plan has more ranks than the machine has processor threads: it runs, but ranks take turns.
+pub fn oversubscription(plan: &Plan, cores: usize) -> Option<String> {
+    let ranks = plan.mesh().ranks() as usize;
+    (ranks > cores).then(|| format!("{ranks} ranks share {cores} processor threads, so they wait for each other"))
+}
+
+/// Processor threads of this machine.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Processor threads of each of `ranks` ranks on `cores`.
+pub fn threads_per_rank(cores: usize, ranks: usize) -> usize {
+    (cores / ranks).max(1)
+}

@@ -1,0 +1,529 @@
+//! Runs a plan: ranks as threads of this process, each with its own pool of processor threads.
+
+use crate::checkpoint::{self, CheckpointError, State};
+use crate::clock::Clock;
+use crate::data::{Corpus, DataError, MicroBatch, Order, Samples, Slice};
+use crate::memory::{self, AllocationMeter, MemoryWatch};
+use crate::optimizer::Moments;
+use crate::parameters::ParameterKey;
+use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, run_ranks};
+use crate::refusal::{Refusal, cores, decoder, threads_per_rank};
+use crate::report::{
+    DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
+    StepReport,
+};
+use crate::safetensors::{HostTensor, HostTensors};
+use crate::statistics::{median, quantile};
+use crate::trainer::{Groups, Trainer};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use trainyard_models::Gpt;
+use trainyard_plan::{Plan, Rank};
+
+/// The framework that computes, with its version as pinned in the workspace.
+pub const FRAMEWORK: &str = "burn 0.22.1 (flex)";
+
+/// Steps left out of the statistics at the start of a run: memory is touched for the first time and caches fill.
+const WARM_UP_STEPS: usize = 3;
+
+/// The steps whose spans are kept, to choose a representative one from.
+const SPANS_KEPT: usize = 32;
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// A text file or a folder of text files.
+    pub data: PathBuf,
+    /// Optimizer steps that the training shall have when it is done, those of resumed runs included.
+    pub steps: u64,
+    /// Learning rate after warm-up.
+    pub learning_rate: f64,
+    /// Steps over which the learning rate rises linearly; it is constant afterwards, so that a resumed or lengthened
+    /// training goes on as if it had never stopped.
+    pub learning_rate_warm_up: u64,
+    /// Seed of first parameters and of the data order.
+    pub seed: u64,
+    /// Where checkpoints go.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether to go on from the newest checkpoint there.
+    pub resume: bool,
+    /// Tells of allocated memory; without it, the system is asked, where it tells.
+    pub allocations: Option<AllocationMeter>,
+    /// The plan as the user wrote it, kept in checkpoint and report.
+    pub plan_document: serde_json::Value,
+}
+
+/// What a run leaves behind.
+#[derive(Clone, Debug)]
+pub struct RunOutcome {
+    /// What was measured.
+    pub report: RunReport,
+    /// Where the checkpoint is.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// Why a run did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The plan is not one for this executor.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The data is not usable.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint could not be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A count that must not be zero is, or a rate is not a positive number.
+    #[error("`{field}` is {value}, but it must be {allowed}")]
+    Option {
+        /// Which option.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What is accepted.
+        allowed: &'static str,
+    },
+    /// The training is already as long as was asked for.
+    #[error("`steps` is {asked}, but the checkpoint `{}` has {done} already", path.display())]
+    NothingToDo {
+        /// Steps asked for.
+        asked: u64,
+        /// Steps done.
+        done: u64,
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// The loss is no longer a number, so that going on is pointless. The last checkpoint is whole.
+    #[error("the loss became {loss} in step {step}; a lower learning rate may help")]
+    Diverged {
+        /// Which step.
+        step: u64,
+        /// The loss.
+        loss: f32,
+    },
+    /// A rank failed.
+    #[error("rank {rank} failed: {reason}")]
+    Rank {
+        /// Which one.
+        rank: usize,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Why a rank stopped early.
+#[derive(Debug, thiserror::Error)]
+enum WorkerError {
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error("cannot start its threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    #[error("the loss became {loss} in step {step}")]
+    Diverged { step: u64, loss: f32 },
+    #[error("its data loader ended early")]
+    Loader,
+}
+
+/// What all ranks of a run know.
+struct Job<'a> {
+    plan: &'a Plan,
+    gpt: &'a Gpt,
+    options: &'a RunOptions,
+    samples: &'a Samples,
+    resumed: Option<&'a State>,
+    threads: usize,
+    clock: Clock,
+    memory: MemoryWatch,
+    observer: &'a (dyn Fn(StepReport) + Sync),
+    stop: &'a AtomicBool,
+}
+
+/// What one rank has at the end.
+struct WorkerOutcome {
+    steps: Vec<StepReport>,
+    phases: Vec<StepPhases>,
+    /// The spans of the last steps, with the step's number.
+    spans: VecDeque<(u64, f64, Vec<Span>)>,
+    held_out: Option<f64>,
+    interrupted: bool,
+    memory: Option<u64>,
+    /// Parameters and optimizer state, from the first replica.
+    state: Option<(Parameters, BTreeMap<ParameterKey, Moments>)>,
+}
+
+type Parameters = BTreeMap<ParameterKey, Vec<f32>>;
+
+/// Trains `plan`. `observer` hears of each step as it ends; when `stop` becomes true, the step is finished and the run
+/// ends with [`RunEnd::Interrupted`]. Either way a checkpoint is written at the end, if a place was given.
+///
+/// # Errors
+///
+/// When the plan, the data or the checkpoint is not usable, or a rank fails. Nothing is written then.
+pub fn run(
+    plan: &Plan,
+    options: &RunOptions,
+    observer: &(dyn Fn(StepReport) + Sync),
+    stop: &AtomicBool,
+) -> Result<RunOutcome, RunError> {
+    let gpt = decoder(plan)?;
+    check(options)?;
+    let corpus = Corpus::read(&options.data)?;
+    let (files, skipped_files) = (corpus.files, corpus.skipped);
+    let (data_bytes, data_checksum) = (corpus.bytes.len(), checkpoint::checksum(&corpus.bytes));
+    let samples = Samples::new(corpus, gpt.seq_len as usize, plan.batch().global as usize, options.seed)?;
+    let resumed = resume(gpt, options, data_bytes as u64, &data_checksum)?;
+    let ranks = plan.mesh().ranks() as usize;
+    let threads = threads_per_rank(cores(), ranks);
+    let job = Job {
+        plan,
+        gpt,
+        options,
+        samples: &samples,
+        resumed: resumed.as_ref(),
+        threads,
+        clock: Clock::start(),
+        memory: MemoryWatch::start(options.allocations),
+        observer,
+        stop,
+    };
+    let mut outcomes = collect(run_ranks(ranks, |world| work(&job, world)))?;
+    let data = DataReport {
+        path: options.data.display().to_string(),
+        files,
+        skipped_files,
+        bytes: data_bytes,
+        training_samples: samples.training_samples(),
+        held_out_samples: samples.held_out_samples(),
+    };
+    let report = report(&job, &outcomes, data);
+    let checkpoint = match &options.checkpoint {
+        Some(folder) => {
+            let state = state(&job, &mut outcomes, data_bytes as u64, data_checksum);
+            Some(checkpoint::write(folder, &state, &checkpoint::create)?)
+        }
+        None => None,
+    };
+    Ok(RunOutcome { report, checkpoint })
+}
+
+fn check(options: &RunOptions) -> Result<(), RunError> {
+    if options.steps == 0 {
+        return Err(RunError::Option { field: "steps", value: "0".into(), allowed: "at least 1" });
+    }
+    if !(options.learning_rate.is_finite() && options.learning_rate > 0.0) {
+        let value = options.learning_rate.to_string();
+        return Err(RunError::Option { field: "learning_rate", value, allowed: "a positive number" });
+    }
+    if options.resume && options.checkpoint.is_none() {
+        let allowed = "given together with a checkpoint folder";
+        return Err(RunError::Option { field: "resume", value: "true".into(), allowed });
+    }
+    Ok(())
+}
+
+/// The state to go on from, if the run is to be resumed.
+fn resume(gpt: &Gpt, options: &RunOptions, bytes: u64, checksum: &str) -> Result<Option<State>, RunError> {
+    let Some(folder) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
+    let (path, state) = checkpoint::read(folder)?;
+    let mismatch = |field, found: String, expected: String| {
+        Err(CheckpointError::Mismatch { path: path.clone(), field, found, expected }.into())
+    };
+    if state.seed != options.seed {
+        return mismatch("seed", state.seed.to_string(), options.seed.to_string());
+    }
+    if (state.data_bytes, state.data_checksum.as_str()) != (bytes, checksum) {
+        let text = |bytes: u64, checksum: &str| format!("{bytes} bytes, checksum {checksum}");
+        return mismatch("data", text(state.data_bytes, &state.data_checksum), text(bytes, checksum));
+    }
+    for parameter in ParameterKey::all(gpt).into_iter().map(|key| key.describe(gpt)) {
+        let found = state.model.get(&parameter.name).map(|tensor| &tensor.shape);
+        if found != Some(&parameter.shape) {
+            let found = found.map_or("none".into(), |shape| format!("{shape:?}"));
+            return mismatch("model", format!("{} {found}", parameter.name), format!("{:?}", parameter.shape));
+        }
+    }
+    if state.step >= options.steps {
+        return Err(RunError::NothingToDo { asked: options.steps, done: state.step, path });
+    }
+    Ok(Some(state))
+}
+
+/// The outcomes of all ranks, or why the first that failed by itself did.
+fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Result<Vec<WorkerOutcome>, RunError> {
+    let mut outcomes = Vec::new();
+    let mut first: Option<RunError> = None;
+    for (rank, result) in results.into_iter().enumerate() {
+        match result {
+            Ok(outcome) => outcomes.push(outcome),
+            // Told of another's failure; that one has its own message.
+            Err(RankError::Failed(WorkerError::Group(GroupError::RankFailed { rank, reason }))) => {
+                first.get_or_insert(RunError::Rank { rank, reason });
+            }
+            Err(RankError::Failed(WorkerError::Diverged { step, loss })) => {
+                first = Some(RunError::Diverged { step, loss });
+            }
+            Err(RankError::Failed(error)) => first = Some(RunError::Rank { rank, reason: error.to_string() }),
+            Err(RankError::Panicked(reason)) => first = Some(RunError::Rank { rank, reason }),
+        }
+    }
+    first.map_or(Ok(outcomes), Err)
+}
+
+/// The life of one rank.
+fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build()?;
+    // Burn divides its work over the pool it is called from, so ranks do not fight for one.
+    pool.install(|| {
+        let groups = Groups::new(world, job.plan)?;
+        let trainer = trainer(job, groups);
+        let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
+        let batch = job.plan.batch();
+        let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
+        let (first, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
+        std::thread::scope(|scope| {
+            // One step is prepared while another computes.
+            let (sender, batches) = sync_channel(1);
+            if trainer.reads_data() {
+                scope.spawn(move || {
+                    let mut order = Order::new(job.samples);
+                    for step in 0..job.options.steps - first {
+                        if sender.send(slice.step(&mut order, position + step * batch.global)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            train(job, trainer, first, &batches)
+        })
+    })
+}
+
+/// A trainer with first or resumed values.
+fn trainer(job: &Job<'_>, groups: Groups) -> Trainer {
+    let Job { gpt, options, resumed, .. } = *job;
+    let values = |key: ParameterKey| match resumed {
+        Some(state) => state.model[&key.describe(gpt).name].values.clone(),
+        None => key.first_values(gpt, options.seed),
+    };
+    let mut trainer = Trainer::new(job.plan, gpt, groups, values, job.clock);
+    if let Some(state) = resumed.filter(|state| state.updates > 0) {
+        let device = trainer.plain_device().clone();
+        for key in trainer.parameters().into_keys() {
+            let name = key.describe(gpt).name;
+            if let (Some(first), Some(second)) = (state.first_moments.get(&name), state.second_moments.get(&name)) {
+                let time = state.updates as usize;
+                let moments = Moments { time, first: first.values.clone(), second: second.values.clone() };
+                trainer.optimizer().restore(key, &moments, &device);
+            }
+        }
+    }
+    trainer
+}
+
+fn train(
+    job: &Job<'_>,
+    mut trainer: Trainer,
+    first: u64,
+    batches: &Receiver<Vec<MicroBatch>>,
+) -> Result<WorkerOutcome, WorkerError> {
+    let rank = trainer.world().rank();
+    let mut outcome = WorkerOutcome {
+        steps: Vec::new(),
+        phases: Vec::new(),
+        spans: VecDeque::new(),
+        held_out: None,
+        interrupted: false,
+        memory: None,
+        state: None,
+    };
+    trainer.world().barrier()?;
+    for step in first + 1..=job.options.steps {
+        let start = trainer.now();
+        let batch = if trainer.reads_data() { batches.recv().map_err(|_| WorkerError::Loader)? } else { Vec::new() };
+        let share = trainer.step(&batch, learning_rate(job.options, step))?;
+        let (loss, stop) = agree(&mut trainer, share, rank == 0 && job.stop.load(Ordering::Relaxed))?;
+        let seconds = trainer.now() - start;
+        if !loss.is_finite() {
+            return Err(WorkerError::Diverged { step, loss });
+        }
+        note(&mut outcome, &trainer, StepReport { step, loss: f64::from(loss), seconds });
+        if rank == 0 {
+            (job.observer)(outcome.steps[outcome.steps.len() - 1]);
+        }
+        if stop {
+            outcome.interrupted = step < job.options.steps;
+            break;
+        }
+    }
+    outcome.memory = job.memory.peak();
+    outcome.held_out = held_out(job, &trainer)?;
+    let at = job.plan.mesh().coordinates(Rank(rank as u32));
+    if at.data == 0 && job.options.checkpoint.is_some() {
+        outcome.state = Some((trainer.parameters(), trainer.optimizer().moments()));
+    }
+    Ok(outcome)
+}
+
+/// Rises linearly during warm-up, then stays.
+fn learning_rate(options: &RunOptions, step: u64) -> f64 {
+    let share = step as f64 / options.learning_rate_warm_up.max(1) as f64;
+    options.learning_rate * share.min(1.0)
+}
+
+/// What all ranks must know of a step in the same way: its loss, and whether it is the last.
+fn agree(trainer: &mut Trainer, share: f32, stop: bool) -> Result<(f32, bool), GroupError> {
+    let start = trainer.now();
+    let mut known = vec![share, f32::from(u8::from(stop))];
+    trainer.world().all_reduce(&mut known, Reduction::Sum)?;
+    trainer.record(Phase::Communication, None, start);
+    Ok((known[0], known[1] > 0.0))
+}
+
+fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
+    outcome.steps.push(step);
+    outcome.phases.push(StepPhases::of(trainer.spans(), step.seconds));
+    if outcome.spans.len() == SPANS_KEPT {
+        outcome.spans.pop_front();
+    }
+    outcome.spans.push_back((step.step, trainer.now() - step.seconds, trainer.spans().to_vec()));
+}
+
+/// The mean loss over the held-out samples. Replicas share them.
+fn held_out(job: &Job<'_>, trainer: &Trainer) -> Result<Option<f64>, GroupError> {
+    let count = job.samples.held_out_samples();
+    if count == 0 {
+        return Ok(None);
+    }
+    let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
+    let own: Vec<&[u8]> = (at.data as usize..count)
+        .step_by(job.plan.mesh().data() as usize)
+        .map(|index| job.samples.held_out(index))
+        .collect();
+    let micro = job.plan.batch().micro as usize;
+    let batches: Vec<MicroBatch> = own.chunks(micro).map(|samples| MicroBatch::of(samples.iter().copied())).collect();
+    let mut sum = vec![trainer.evaluate(&batches)? as f32];
+    trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
+    Ok(Some(f64::from(sum[0]) / count as f64))
+}
+
+fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunReport {
+    let mesh = job.plan.mesh();
+    let steps = outcomes[0].steps.clone();
+    let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
+    let seconds: Vec<f64> = steps[warm_up..].iter().map(|step| step.seconds).collect();
+    let step_time_s = median(&seconds);
+    let ranks: Vec<RankReport> = outcomes
+        .iter()
+        .enumerate()
+        .map(|(rank, outcome)| {
+            let at = mesh.coordinates(Rank(rank as u32));
+            let phases = StepPhases::mean(&outcome.phases[warm_up..]);
+            RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
+        })
+        .collect();
+    let samples_per_s = job.plan.batch().global as f64 / step_time_s;
+    let loss = |step: Option<&StepReport>| step.map_or(f64::NAN, |step| step.loss);
+    RunReport {
+        schema: MEASUREMENT_SCHEMA.into(),
+        plan: job.options.plan_document.clone(),
+        device: DeviceReport {
+            processor: memory::processor_name(),
+            cores: cores() as u32,
+            ranks: mesh.ranks(),
+            threads_per_rank: job.threads as u32,
+            framework: FRAMEWORK.into(),
+        },
+        data,
+        seed: job.options.seed,
+        end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
+        resumed_from: job.resumed.map_or(0, |state| state.step),
+        step_time_s,
+        interval_s: [quantile(&seconds, 0.05), quantile(&seconds, 0.95)],
+        samples_per_s,
+        tokens_per_s: samples_per_s * job.gpt.seq_len as f64,
+        memory_bytes: outcomes[0].memory,
+        phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
+        ranks,
+        loss: LossReport { first: loss(steps.first()), last: loss(steps.last()), held_out: outcomes[0].held_out },
+        timeline: timeline(outcomes, step_time_s),
+        steps,
+    }
+}
+
+/// The spans of all ranks in the step whose time is nearest to `typical`, from that step's start.
+fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
+    let seconds = |step: u64| outcomes[0].steps.iter().find(|report| report.step == step).map(|report| report.seconds);
+    let distance = |step: u64| seconds(step).map_or(f64::INFINITY, |seconds| (seconds - typical).abs());
+    let nearest = outcomes[0].spans.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+    let Some((chosen, start, _)) = nearest else { return Vec::new() };
+    outcomes
+        .iter()
+        .flat_map(|outcome| outcome.spans.iter().filter(|(step, ..)| step == chosen))
+        .flat_map(|(_, _, spans)| spans)
+        .map(|span| Span { start_s: span.start_s - start, end_s: span.end_s - start, ..*span })
+        .collect()
+}
+
+/// The state of the whole training, from the ranks of the first replica.
+fn state(job: &Job<'_>, outcomes: &mut [WorkerOutcome], data_bytes: u64, data_checksum: String) -> State {
+    let (mut model, mut first_moments, mut second_moments) =
+        (HostTensors::new(), HostTensors::new(), HostTensors::new());
+    let mut updates = 0;
+    for (parameters, moments) in outcomes.iter_mut().filter_map(|outcome| outcome.state.take()) {
+        for (key, values) in parameters.into_iter().filter(|(key, _)| !key.is_copy(job.gpt)) {
+            let parameter = key.describe(job.gpt);
+            model.insert(parameter.name, HostTensor { shape: parameter.shape, values });
+        }
+        for (key, moments) in moments.into_iter().filter(|(key, _)| !key.is_copy(job.gpt)) {
+            let parameter = key.describe(job.gpt);
+            updates = moments.time as u64;
+            let tensor = |values| HostTensor { shape: parameter.shape.clone(), values };
+            first_moments.insert(parameter.name.clone(), tensor(moments.first));
+            second_moments.insert(parameter.name.clone(), tensor(moments.second));
+        }
+    }
+    let done = outcomes[0].steps.len() as u64;
+    let (step, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
+    State {
+        step: step + done,
+        position: position + done * job.plan.batch().global,
+        seed: job.options.seed,
+        updates,
+        data_bytes,
+        data_checksum,
+        plan: job.options.plan_document.clone(),
+        model,
+        first_moments,
+        second_moments,
+    }
+}
+
+/// Writes a report as JSON, whole or not at all.
+///
+/// # Errors
+///
+/// When the folder does not exist or the disk is full; what stood at `path` before is still there then.
+pub fn write_report(path: &Path, report: &RunReport) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let part = folder.join(format!(".{name}.part"));
+    let written = (|| {
+        let mut file = checkpoint::create(&part)?;
+        let mut text = serde_json::to_vec_pretty(report)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
+        file.settle()?;
+        std::fs::rename(&part, path)
+    })();
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! Whole runs of tiny models: every way to cut a plan trains the same model.
+
+use super::*;
+use std::fs;
+use std::sync::Mutex;
+use trainyard_models::{Family, ModelSpec};
+use trainyard_plan::{
+    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute,
+    ScheduleName, StageSpec,
+};
+
+const GLOBAL: u64 = 8;
+
+/// A plan for a tiny model at the same global batch, whatever the degrees.
+fn spec(data: u32, pipeline: u32, accumulation: u64, schedule: ScheduleName) -> PlanSpec {
+    let layers = 4;
+    let total = layers as usize + 2;
+    let stages = (0..pipeline as usize)
+        .map(|stage| {
+            let first = stage * total / pipeline as usize;
+            StageSpec { first, layers: (stage + 1) * total / pipeline as usize - first }
+        })
+        .collect();
+    PlanSpec {
+        model: ModelSpec {
+            name: "tiny".into(),
+            family: Family::Gpt,
+            layers,
+            hidden: 16,
+            heads: Some(2),
+            ffn: None,
+            vocab: Some(256),
+            seq_len: Some(12),
+            attention: None,
+            inputs: None,
+            outputs: None,
+        },
+        cluster: ClusterSpec { instance: "local".into(), instances: 1, profile: None },
+        parallel: ParallelSpec { data, tensor: 1, pipeline },
+        batch: BatchSpec { global: GLOBAL, micro: GLOBAL / u64::from(data) / accumulation, accumulation },
+        schedule,
+        stages,
+        precision: Precision::Fp32,
+        recompute: Recompute::None,
+        collectives: Collectives::Nccl,
+        optimizer: Optimizer::AdamW,
+        pricing: Pricing::OnDemand,
+    }
+}
+
+fn plan(spec: PlanSpec) -> Plan {
+    Plan::try_from(spec).expect("a valid plan")
+}
+
+/// A folder with text, and a place for checkpoints beside it.
+fn text() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::create_dir(folder.path().join("text")).expect("a folder");
+    let words = ["the ", "loss ", "falls ", "when ", "training ", "goes ", "on.\n"];
+    let text: String = (0..900).map(|i| words[(i * i + i / 3) % words.len()]).collect();
+    fs::write(folder.path().join("text/a.txt"), text).expect("a file");
+    folder
+}
+
+fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
+    RunOptions {
+        data: folder.path().join("text"),
+        steps,
+        learning_rate: 1e-2,
+        learning_rate_warm_up: 4,
+        seed: 42,
+        checkpoint: Some(folder.path().join("checkpoint")),
+        resume: false,
+        allocations: None,
+        plan_document: serde_json::json!({}),
+    }
+}
+
+fn train_plan(spec: PlanSpec, steps: u64) -> (RunReport, State) {
+    let folder = text();
+    let outcome =
+        run(&plan(spec), &options(&folder, steps), &|_| {}, &AtomicBool::new(false)).expect("the run ends well");
+    let state = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1;
+    (outcome.report, state)
+}
+
+fn largest_difference(a: &HostTensors, b: &HostTensors) -> f32 {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    let pairs = a.iter().flat_map(|(name, tensor)| tensor.values.iter().zip(&b[name].values));
+    pairs.map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
+}
+
+/// Trains both plans and compares every loss and all weights with those of the single process.
+fn assert_equals_single_process(changed: &PlanSpec) {
+    for (optimizer, tolerance) in [(Optimizer::Sgd, 2e-6), (Optimizer::AdamW, 2e-3)] {
+        let single = PlanSpec { optimizer, ..spec(1, 1, 1, ScheduleName::None) };
+        let (expected, expected_state) = train_plan(single, 4);
+        let (report, state) = train_plan(PlanSpec { optimizer, ..changed.clone() }, 4);
+        for (a, b) in expected.steps.iter().zip(&report.steps) {
+            assert!((a.loss - b.loss).abs() < 2e-5, "{optimizer} step {}: {} and {}", a.step, a.loss, b.loss);
+        }
+        let (a, b) = (expected.loss.held_out.expect("held-out text"), report.loss.held_out.expect("held-out text"));
+        assert!((a - b).abs() < 2e-5, "{a} and {b}");
+        let difference = largest_difference(&expected_state.model, &state.model);
+        assert!(difference < tolerance, "{optimizer} weights differ by {difference}");
+    }
+}
+
+#[test]
+fn two_replicas_equal_the_single_process() {
+    assert_equals_single_process(&spec(2, 1, 1, ScheduleName::None));
+}
+
+#[test]
+fn accumulation_equals_the_single_process() {
+    assert_equals_single_process(&spec(1, 1, 4, ScheduleName::None));
+    assert_equals_single_process(&spec(2, 1, 2, ScheduleName::None));
+}
+
+#[test]
+fn two_stages_equal_the_single_process() {
+    assert_equals_single_process(&spec(1, 2, 4, ScheduleName::GPipe));
+    assert_equals_single_process(&spec(1, 2, 4, ScheduleName::OneForwardOneBackward));
+}
+
+#[test]
+fn four_stages_equal_the_single_process() {
+    assert_equals_single_process(&spec(1, 4, 2, ScheduleName::GPipe));
+    assert_equals_single_process(&spec(1, 4, 8, ScheduleName::OneForwardOneBackward));
+}
+
+#[test]
+fn replicas_of_a_pipeline_equal_the_single_process() {
+    assert_equals_single_process(&spec(2, 2, 2, ScheduleName::GPipe));
+}
+
+#[test]
+fn recomputation_equals_the_single_process() {
+    assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 1, 2, ScheduleName::None) });
+    assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 2, 2, ScheduleName::GPipe) });
+}
+
+#[test]
+fn a_run_gives_the_same_bits_every_time() {
+    let cut = spec(2, 2, 2, ScheduleName::OneForwardOneBackward);
+    let ((first, first_state), (second, second_state)) = (train_plan(cut.clone(), 3), train_plan(cut, 3));
+    let bits = |report: &RunReport| report.steps.iter().map(|step| step.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&first), bits(&second));
+    assert_eq!(first_state, second_state);
+}
+
+#[test]
+fn the_loss_falls_and_the_seed_matters() {
+    let (report, _) = train_plan(spec(1, 1, 1, ScheduleName::None), 30);
+    assert!((report.loss.first - 256f64.ln()).abs() < 0.2, "{}", report.loss.first);
+    assert!(report.loss.last < report.loss.first - 1.5, "{:?}", report.loss);
+    let folder = text();
+    let other = RunOptions { seed: 43, ..options(&folder, 1) };
+    let single = plan(spec(1, 1, 1, ScheduleName::None));
+    let outcome = run(&single, &other, &|_| {}, &AtomicBool::new(false)).expect("the run ends well");
+    assert_ne!(outcome.report.loss.first.to_bits(), report.loss.first.to_bits());
+}
+
+#[test]
+fn a_resumed_run_gives_the_bits_of_one_that_never_stopped() {
+    for cut in [spec(1, 1, 2, ScheduleName::None), spec(2, 2, 1, ScheduleName::GPipe)] {
+        let (straight, expected) = train_plan(cut.clone(), 6);
+        let (folder, plan) = (text(), plan(cut));
+        let go = |options: &RunOptions| run(&plan, options, &|_| {}, &AtomicBool::new(false));
+        go(&options(&folder, 3)).expect("the first half");
+        let again = RunOptions { resume: true, ..options(&folder, 6) };
+        let report = go(&again).expect("the second half").report;
+        assert_eq!(report.resumed_from, 3);
+        let losses = |steps: &[StepReport]| steps.iter().map(|s| (s.step, s.loss.to_bits())).collect::<Vec<_>>();
+        assert_eq!(losses(&report.steps), losses(&straight.steps[3..]));
+        let (_, state) = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
+        assert_eq!(state, expected);
+        assert!(matches!(go(&again), Err(RunError::NothingToDo { done: 6, .. })));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_training_is_refused() {
+    let folder = text();
+    let single = plan(spec(1, 1, 1, ScheduleName::None));
+    let go = |plan: &Plan, options: &RunOptions| run(plan, options, &|_| {}, &AtomicBool::new(false));
+    let again = RunOptions { resume: true, ..options(&folder, 4) };
+    let missing = go(&single, &again).expect_err("nothing to resume from");
+    assert!(matches!(missing, RunError::Checkpoint(CheckpointError::Missing { .. })), "{missing}");
+    go(&single, &options(&folder, 2)).expect("the run ends well");
+    let field = |result: Result<RunOutcome, RunError>| match result {
+        Err(RunError::Checkpoint(CheckpointError::Mismatch { field, .. })) => field,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(field(go(&single, &RunOptions { seed: 1, ..again.clone() })), "seed");
+    let mut wider = spec(1, 1, 1, ScheduleName::None);
+    wider.model.hidden = 32;
+    assert_eq!(field(go(&plan(wider), &again)), "model");
+    fs::write(folder.path().join("text/b.txt"), "more text").expect("a file");
+    assert_eq!(field(go(&single, &again)), "data");
+}
+
+#[test]
+fn a_stopped_run_finishes_its_step_and_keeps_a_checkpoint() {
+    let folder = text();
+    let stop = AtomicBool::new(false);
+    let seen = Mutex::new(Vec::new());
+    let observer = |report: StepReport| {
+        let mut seen = seen.lock().expect("no panic");
+        seen.push(report.step);
+        stop.store(seen.len() == 2, Ordering::Relaxed);
+    };
+    let outcome = run(&plan(spec(2, 1, 1, ScheduleName::None)), &options(&folder, 50), &observer, &stop);
+    let outcome = outcome.expect("an interrupted run is not a failure");
+    assert_eq!(outcome.report.end, RunEnd::Interrupted);
+    // The flag was raised after the second step, and is seen at the end of the third.
+    assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
+    let (path, state) = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
+    assert_eq!((Some(path), state.step, state.position), (outcome.checkpoint, 3, 24));
+}
+
+#[test]
+fn the_report_accounts_for_the_whole_step() {
+    let (report, _) = train_plan(spec(1, 2, 4, ScheduleName::GPipe), 8);
+    assert_eq!(report.ranks.len(), 2);
+    assert!(report.phases.forward_s > 0.0 && report.phases.backward_s > 0.0 && report.phases.optimizer_s > 0.0);
+    assert!(report.ranks[1].phases.communication_s > 0.0);
+    let forwards = report.timeline.iter().filter(|s| s.stage == 1 && s.phase == Phase::Forward).count();
+    assert_eq!(forwards, 4);
+    assert!(report.timeline.iter().all(|span| span.start_s >= -1e-3 && span.end_s >= span.start_s));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("measurement.json");
+    write_report(&path, &report).expect("room");
+    let read: RunReport = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("a report");
+    assert_eq!(read, report);
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is_read() {
+    let single = || spec(1, 1, 1, ScheduleName::None);
+    let mut tensor = single();
+    tensor.parallel.tensor = 2;
+    tensor.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
+    let half = PlanSpec { precision: Precision::Fp16Mixed, ..single() };
+    let mut small = single();
+    small.model.vocab = Some(100);
+    let mut flash = single();
+    flash.model.attention = Some(trainyard_models::AttentionKernel::Flash);
+    let mlp = ModelSpec {
+        family: Family::Mlp,
+        heads: None,
+        vocab: None,
+        seq_len: None,
+        inputs: Some(4),
+        outputs: Some(4),
+        ..single().model
+    };
+    let mlp = PlanSpec { model: mlp, stages: vec![StageSpec { first: 0, layers: 5 }], ..single() };
+    let nowhere = RunOptions { data: "nowhere".into(), ..options(&text(), 1) };
+    for (spec, field) in [
+        (tensor, "parallel.tensor"),
+        (half, "precision"),
+        (small, "model.vocab"),
+        (flash, "model.attention"),
+        (mlp, "model.family"),
+    ] {
+        let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
+        let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
+        assert_eq!(refusal.field, field);
+        assert!(error.to_string().contains(&refusal.value), "{error}");
+    }
+    let error = run(&plan(single()), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("no such path");
+    assert!(matches!(error, RunError::Data(DataError::Unreadable { .. })), "{error}");
+    let zero = RunOptions { steps: 0, ..nowhere };
+    let error = run(&plan(single()), &zero, &|_| {}, &AtomicBool::new(false)).expect_err("no steps");
+    assert!(matches!(error, RunError::Option { field: "steps", .. }), "{error}");
+}
+
+#[test]
+fn an_observer_that_panics_fails_the_run_instead_of_hanging_it() {
+    let folder = text();
+    let observer = |_: StepReport| panic!("no room to draw");
+    let error =
+        run(&plan(spec(1, 2, 2, ScheduleName::GPipe)), &options(&folder, 5), &observer, &AtomicBool::new(false));
+    let error = error.expect_err("a rank panicked");
+    assert!(error.to_string().contains("rank 0") && error.to_string().contains("no room to draw"), "{error}");
+    assert!(!folder.path().join("checkpoint").exists());
+}
