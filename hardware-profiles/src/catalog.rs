@@ -174,10 +174,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            rest.char_indices()
-                .map(|(index, _)| index)
-                .chain([rest.len()])
-                .any(|index| matches(tail, &rest[index..]))
+            rest.char_indices().map(|(index, _)| index).chain([rest.len()]).any(|index| matches(tail, &rest[index..]))
         }),
     }
 }

@@ -16,7 +16,9 @@ pub use catalog::{Catalog, CatalogError, catalog};
 pub use cluster::{Cluster, Device, DevicePosition, Fabric};
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{Instance, Interconnect, Network, Transport};
-pub use measured::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA};
+pub use measured::{
+    CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
+};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use sourced::Sourced;
 pub use stack::{PublishedAs, Stack, StageCut};

@@ -32,11 +32,8 @@ pub struct PublishedAs {
 impl PublishedAs {
     /// How closely the label is met: the number of its parts, or nothing if one of them differs.
     fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
-        let parts = [
-            (Some(&self.stack), stack),
-            (self.version.as_ref(), version),
-            (self.generation.as_ref(), generation),
-        ];
+        let parts =
+            [(Some(&self.stack), stack), (self.version.as_ref(), version), (self.generation.as_ref(), generation)];
         let stated = || parts.iter().filter_map(|(label, actual)| label.map(|label| label == actual));
         stated().all(|equal| equal).then(|| stated().count())
     }

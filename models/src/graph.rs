@@ -163,10 +163,8 @@ fn gpt_embedding(gpt: &Gpt) -> Layer {
 /// parallelism reduces (Shoeybi et al., arXiv:1909.08053, section 3).
 fn gpt_block(gpt: &Gpt) -> Layer {
     let (rows, hidden, ffn) = (gpt.seq_len, gpt.hidden, gpt.ffn);
-    let linear = |inputs, outputs, split| Operator {
-        kind: OperatorKind::Linear { rows, inputs, outputs, bias: true },
-        split,
-    };
+    let linear =
+        |inputs, outputs, split| Operator { kind: OperatorKind::Linear { rows, inputs, outputs, bias: true }, split };
     let norm = replicated(OperatorKind::LayerNorm { rows, width: hidden });
     let residual = replicated(OperatorKind::Residual { rows, width: hidden });
     let attention = OperatorKind::Attention {

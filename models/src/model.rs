@@ -149,11 +149,8 @@ impl Checked<'_> {
     }
 
     fn needed(&self, field: &'static str, value: Option<u64>, maximum: u64) -> Result<u64, ModelError> {
-        let value = value.ok_or_else(|| ModelError::Missing {
-            model: self.spec.name.clone(),
-            family: self.family(),
-            field,
-        })?;
+        let value =
+            value.ok_or_else(|| ModelError::Missing { model: self.spec.name.clone(), family: self.family(), field })?;
         self.range(field, value, maximum)
     }
 

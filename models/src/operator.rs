@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, Flops};
 
 /// How the attention core is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[derive(schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionKernel {
     /// Scores, softmax and values as separate kernels; the s × s matrices go through memory.
@@ -225,14 +224,12 @@ impl OperatorKind {
             (Self::Linear { inputs, .. }, Split::Rows) => *inputs = inputs.div_ceil(tensor),
             (Self::Linear { outputs, .. }, _) => *outputs = outputs.div_ceil(tensor),
             (Self::Attention { heads, .. }, _) => *heads = heads.div_ceil(tensor),
-            (
-                Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. },
-                _,
-            ) => *width = width.div_ceil(tensor),
-            (
-                Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. },
-                _,
-            ) => *vocab = vocab.div_ceil(tensor),
+            (Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. }, _) => {
+                *width = width.div_ceil(tensor)
+            }
+            (Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. }, _) => {
+                *vocab = vocab.div_ceil(tensor)
+            }
         }
         part
     }
@@ -304,9 +301,7 @@ impl OperatorKind {
             Self::Linear { .. } | Self::TiedHead { .. } => Storage::default(),
             Self::LayerNorm { rows, width } => elements(rows * width * if forward { 2 } else { 5 }),
             Self::Activation { rows, width } => elements(rows * width * if forward { 2 } else { 4 }),
-            Self::Residual { rows, width } => {
-                Storage { elements: rows * width * 3, single: 0, masks: rows * width }
-            }
+            Self::Residual { rows, width } => Storage { elements: rows * width * 3, single: 0, masks: rows * width },
             Self::Attention { samples, heads, sequence, head_width, kernel } => {
                 let stream = samples * sequence * heads * head_width;
                 let scores = samples * heads * sequence * sequence;
@@ -357,9 +352,7 @@ impl OperatorKind {
                 let stream = samples * sequence * heads * head_width;
                 let scores = samples * heads * sequence * sequence;
                 match kernel {
-                    AttentionKernel::Unfused => {
-                        Storage { elements: 3 * stream + 2 * scores, single: 0, masks: scores }
-                    }
+                    AttentionKernel::Unfused => Storage { elements: 3 * stream + 2 * scores, single: 0, masks: scores },
                     // The output and one statistic per row take the place of the scores.
                     AttentionKernel::Flash => {
                         Storage { elements: 4 * stream, single: samples * heads * sequence, masks: 0 }

@@ -4,8 +4,7 @@ use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
 
 /// The architecture of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[derive(schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// A decoder-only transformer with learned positions, as GPT-2.
@@ -15,8 +14,7 @@ pub enum Family {
 }
 
 /// A model as a person writes it. Which fields are needed depends on the family; [`crate::Model`] checks them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[derive(schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     /// The catalog id, or any name for a model of one's own.

@@ -32,7 +32,8 @@ fn gpt3_parameter_counts_equal_the_formula() {
         assert_eq!(parameters(name), formula + 2 * hidden, "{name}");
     }
     // And in billions, as the survey of the family prints them.
-    for (name, billions) in [("gpt3-125m", 0.1252), ("gpt3-1.3b", 1.3157), ("gpt3-13b", 12.853), ("gpt3-175b", 174.60)] {
+    for (name, billions) in [("gpt3-125m", 0.1252), ("gpt3-1.3b", 1.3157), ("gpt3-13b", 12.853), ("gpt3-175b", 174.60)]
+    {
         let counted = parameters(name) as f64 / 1e9;
         assert!((counted / billions - 1.0).abs() < 5e-4, "{name}: {counted}");
     }
@@ -61,8 +62,7 @@ fn megatron_parameter_counts_agree_with_table_1() {
 #[test]
 fn gpt2_forward_flops_equal_those_counted_by_pytorch() {
     // torch FlopCounterMode at sequence length 1024, batch 1: four digits.
-    for (name, flops) in
-        [("gpt2", 2.916e11), ("gpt2-medium", 8.27e11), ("gpt2-large", 1.775e12), ("gpt2-xl", 3.507e12)]
+    for (name, flops) in [("gpt2", 2.916e11), ("gpt2-medium", 8.27e11), ("gpt2-large", 1.775e12), ("gpt2-xl", 3.507e12)]
     {
         let counted = find(name).expect("a model of the catalog").model.graph().flops(Pass::Forward).0;
         assert!((counted / flops - 1.0).abs() < 1e-3, "{name}: {counted:e}");

@@ -25,8 +25,8 @@ pub use parameters::Held;
 pub use partition::{StageId, Stages};
 pub use schedule::{Slot, peak_in_flight, program};
 pub use spec::{
-    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName, StageSpec,
-    UnknownName,
+    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute,
+    ScheduleName, StageSpec, UnknownName,
 };
 pub use task::{Activity, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work};
 pub use timeline::{Interval, StageUse, Timeline};

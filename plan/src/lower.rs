@@ -90,12 +90,8 @@ impl<'a> Builder<'a> {
     fn passes(&mut self) {
         let stages = self.plan.stages().count();
         let micro_batches = self.micro_batches();
-        let programs: Vec<Vec<Slot>> = self
-            .plan
-            .stages()
-            .ids()
-            .map(|stage| program(self.plan.schedule(), stage, stages, micro_batches))
-            .collect();
+        let programs: Vec<Vec<Slot>> =
+            self.plan.stages().ids().map(|stage| program(self.plan.schedule(), stage, stages, micro_batches)).collect();
         let mut next = vec![0; programs.len()];
         let total: usize = programs.iter().map(Vec::len).sum();
         let mut added = 0;
@@ -134,8 +130,7 @@ impl<'a> Builder<'a> {
     fn forward(&mut self, stage: StageId, micro_batch: u32) {
         let StageBuilder { compute, forward, ref activations, .. } = self.stages[stage.0 as usize];
         let waits: Vec<TaskId> = activations[micro_batch as usize].into_iter().collect();
-        let task =
-            self.graph.add(Activity::Forward { stage, micro_batch }, Work::Compute(forward), compute, &waits);
+        let task = self.graph.add(Activity::Forward { stage, micro_batch }, Work::Compute(forward), compute, &waits);
         if stage.0 + 1 < self.plan.stages().count() {
             let next = StageId(stage.0 + 1);
             let activity = Activity::SendActivations { stage, micro_batch };

@@ -70,8 +70,9 @@ impl Timeline {
     /// is (p − 1)/m (Narayanan et al., arXiv:2104.04473, section 2.2). Transfers and reductions count as idle, so it
     /// is meant for a timeline without communication.
     pub fn bubble(&self) -> f64 {
-        let passes =
-            || self.intervals.iter().filter(|i| matches!(i.activity, Activity::Forward { .. } | Activity::Backward { .. }));
+        let passes = || {
+            self.intervals.iter().filter(|i| matches!(i.activity, Activity::Forward { .. } | Activity::Backward { .. }))
+        };
         let (Some(start), Some(end)) = (passes().map(|i| i.start).min(), passes().map(|i| i.end).max()) else {
             return 0.0;
         };

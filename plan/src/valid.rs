@@ -253,11 +253,9 @@ fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -
     let ranks = u64::from(parallel.data) * u64::from(parallel.tensor) * u64::from(parallel.pipeline);
     range("parallel.data × parallel.tensor × parallel.pipeline", ranks, RANKS_MAX)?;
     match model {
-        Model::Gpt(gpt) if !gpt.heads.is_multiple_of(u64::from(parallel.tensor)) => Err(PlanError::IndivisibleHeads {
-            tensor: parallel.tensor,
-            heads: gpt.heads,
-            model: gpt.name.clone(),
-        }),
+        Model::Gpt(gpt) if !gpt.heads.is_multiple_of(u64::from(parallel.tensor)) => {
+            Err(PlanError::IndivisibleHeads { tensor: parallel.tensor, heads: gpt.heads, model: gpt.name.clone() })
+        }
         Model::Mlp(mlp) if parallel.tensor > 1 => {
             Err(PlanError::TensorUnsupported { tensor: parallel.tensor, model: mlp.name.clone() })
         }

@@ -201,10 +201,18 @@ fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
 
 fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
     if let (Some(_), Some(_)) = (spec.epochs, spec.steps) {
-        return Err(JobError::Conflict { first: "training.epochs", second: "training.steps", rule: "write one of them" });
+        return Err(JobError::Conflict {
+            first: "training.epochs",
+            second: "training.steps",
+            rule: "write one of them",
+        });
     }
     if spec.learning_rate.is_some_and(|rate| !(rate > 0.0 && rate <= 10.0)) {
-        return Err(invalid("training.learning_rate", spec.learning_rate.unwrap_or_default(), "above 0 and at most 10"));
+        return Err(invalid(
+            "training.learning_rate",
+            spec.learning_rate.unwrap_or_default(),
+            "above 0 and at most 10",
+        ));
     }
     let samples = samples(data, model)?;
     match (spec.steps, samples) {
@@ -262,7 +270,9 @@ fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
             if min > max {
                 return Err(invalid("training.global_batch.min", min, format!("at most max, {max}")));
             }
-            Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2)).take_while(|batch| *batch <= max).collect())
+            Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2))
+                .take_while(|batch| *batch <= max)
+                .collect())
         }
     }
 }
@@ -310,10 +320,8 @@ fn owned(choice: &ClusterChoice, profile: MeasuredMachine, path: Option<String>)
 }
 
 fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
-    let patterns = choice
-        .instances
-        .clone()
-        .unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
+    let patterns =
+        choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
     if patterns.is_empty() {
         return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
     }

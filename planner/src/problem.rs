@@ -135,11 +135,9 @@ impl Place {
     pub(crate) fn choices(&self) -> Vec<(String, u32)> {
         match self {
             Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), 1)],
-            Self::Rented(rental) => rental
-                .instances
-                .iter()
-                .map(|(instance, _)| (instance.name.clone(), rental.max_instances))
-                .collect(),
+            Self::Rented(rental) => {
+                rental.instances.iter().map(|(instance, _)| (instance.name.clone(), rental.max_instances)).collect()
+            }
         }
     }
 

@@ -46,13 +46,7 @@ impl Reasons<'_> {
 
     /// One plan, whatever deadline and budget say.
     fn aim(&self) -> Aim {
-        Aim {
-            objective: self.problem.objective,
-            top: 1,
-            max_simulations: None,
-            within_goal: false,
-            without_gpu: None,
-        }
+        Aim { objective: self.problem.objective, top: 1, max_simulations: None, within_goal: false, without_gpu: None }
     }
 
     /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
@@ -99,10 +93,13 @@ impl Reasons<'_> {
             return Some(match (fewer, too_large) {
                 (Some(fewer), _) => {
                     let late = self.problem.deadline.filter(|deadline| fewer.time_s > deadline.0);
-                    let why = late.map_or_else(|| self.against(&fewer), |deadline| {
-                        let time = human_duration(Seconds(fewer.time_s));
-                        format!("those would need {time}, more than {}", human_duration(deadline))
-                    });
+                    let why = late.map_or_else(
+                        || self.against(&fewer),
+                        |deadline| {
+                            let time = human_duration(Seconds(fewer.time_s));
+                            format!("those would need {time}, more than {}", human_duration(deadline))
+                        },
+                    );
                     format!("{own} instances rather than {}: {why}", own - 1)
                 }
                 (None, Some((_, needed, available))) => format!(
@@ -132,8 +129,9 @@ impl Reasons<'_> {
             .max_by_key(|other| other.gpus);
         let Some(smaller) = smaller else {
             let sizes = catalog().instances().iter().filter(|other| other.gpu == own.gpu && other.gpus < own.gpus);
-            return (own.gpus > 1 && sizes.count() == 0)
-                .then(|| format!("{} is the only size with this GPU: all {} share one machine's links", own.name, own.gpus));
+            return (own.gpus > 1 && sizes.count() == 0).then(|| {
+                format!("{} is the only size with this GPU: all {} share one machine's links", own.name, own.gpus)
+            });
         };
         let instances = devices / smaller.gpus;
         let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..Fixed::default() };

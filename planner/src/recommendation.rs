@@ -57,9 +57,7 @@ impl NoPlan {
     /// Which limit to relax.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::EmptySpace { .. } => {
-                Some("choose a global batch with more divisors, or hold fewer fields".into())
-            }
+            Self::EmptySpace { .. } => Some("choose a global batch with more divisors, or hold fewer fields".into()),
             Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
                 "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
                 needed.as_f64() / available.as_f64().max(1.0)
@@ -127,8 +125,12 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
         ));
     }
     let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
-    (cost > budget)
-        .then(|| format!("no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much", cost / budget))
+    (cost > budget).then(|| {
+        format!(
+            "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",
+            cost / budget
+        )
+    })
 }
 
 fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
@@ -145,13 +147,8 @@ fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated
             Objective::Cost => Objective::Time,
             Objective::Time => Objective::Cost,
         };
-        let aim = Aim {
-            objective,
-            top: 1,
-            max_simulations: limits.max_simulations,
-            within_goal: false,
-            without_gpu: None,
-        };
+        let aim =
+            Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false, without_gpu: None };
         all.extend(search(problem, &limits.fixed, aim).pareto);
     }
     pareto(all)
@@ -221,7 +218,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
         warnings.push("less than 8 % of the device memory stays free".into());
     }
     if problem.global_batches.len() > 1 {
-        warnings.push("how many samples convergence needs at each global batch is not modelled: the data volume decides".into());
+        warnings.push(
+            "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),
+        );
     }
     warnings
 }

@@ -126,15 +126,7 @@ impl<'a> Searcher<'a> {
     fn new(problem: &'a Problem, fixed: &'a Fixed, aim: Aim) -> Self {
         let choices = problem.place.choices();
         let machines = (0..choices.len()).map(|choice| problem.place.machine(choice, 1, catalog())).collect();
-        Self {
-            problem,
-            fixed,
-            aim,
-            machines,
-            prices: BTreeMap::new(),
-            best: BTreeMap::new(),
-            simulated: Vec::new(),
-        }
+        Self { problem, fixed, aim, machines, prices: BTreeMap::new(), best: BTreeMap::new(), simulated: Vec::new() }
     }
 
     fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
@@ -354,7 +346,12 @@ mod tests {
                 Objective::Time => found.best[0].time_s,
             };
             assert!((best / exhaustive(&problem, aim) - 1.0).abs() < 1e-9);
-            assert!(found.simulated < found.candidates / 4, "bounds prune: {} of {}", found.simulated, found.candidates);
+            assert!(
+                found.simulated < found.candidates / 4,
+                "bounds prune: {} of {}",
+                found.simulated,
+                found.candidates
+            );
             assert!(found.gap.abs() < f64::EPSILON);
         }
     }
@@ -362,7 +359,8 @@ mod tests {
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
         let problem = small(Objective::Cost);
-        let aim = Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
+        let aim =
+            Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
         let cut = search(&problem, &Fixed::default(), aim);
         assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
     }

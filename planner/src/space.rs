@@ -107,11 +107,7 @@ fn push(
 }
 
 fn schedules(pipeline: u32) -> &'static [ScheduleName] {
-    if pipeline == 1 {
-        &[ScheduleName::None]
-    } else {
-        &[ScheduleName::GPipe, ScheduleName::OneForwardOneBackward]
-    }
+    if pipeline == 1 { &[ScheduleName::None] } else { &[ScheduleName::GPipe, ScheduleName::OneForwardOneBackward] }
 }
 
 /// The divisors of a positive number, ascending.

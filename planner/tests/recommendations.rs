@@ -29,7 +29,11 @@ fn a_bigger_instance_is_taken_before_more_instances() {
     // The only P3 that hold the model without splitting it over a network have several GPUs.
     let document = plan(&job, &[]).expect("a plan");
     assert_ne!(document.plan.cluster.instance, "p3.2xlarge");
-    assert!(document.reasons.iter().any(|reason| reason.starts_with("a bigger instance before")), "{:?}", document.reasons);
+    assert!(
+        document.reasons.iter().any(|reason| reason.starts_with("a bigger instance before")),
+        "{:?}",
+        document.reasons
+    );
 }
 
 #[test]
@@ -45,8 +49,8 @@ fn two_way_data_and_four_way_model_parallel_need_eight_gpus() {
     let mut job = job("gpt2-large", 1.0, 64);
     job.data.tokens = None;
     job.data.samples = Some(640);
-    let document = plan(&job, &["parallel.data=2", "parallel.tensor=4", "parallel.pipeline=1", "instances=1"])
-        .expect("a plan");
+    let document =
+        plan(&job, &["parallel.data=2", "parallel.tensor=4", "parallel.pipeline=1", "instances=1"]).expect("a plan");
     let plan = trainyard_plan::Plan::try_from(document.plan.clone()).expect("a valid plan");
     assert_eq!(plan.mesh().ranks(), 8);
     assert_eq!(plan.samples_per_replica(), 32);
@@ -129,7 +133,9 @@ fn fastest_plans_are_not_slower_than_cheapest_ones() {
     assert!(fastest.prediction.time_s <= cheapest.prediction.time_s);
     assert!(fastest.prediction.cost_usd >= cheapest.prediction.cost_usd);
     // The front of either holds both ends.
-    assert!(cheapest.pareto.windows(2).all(|pair| pair[0].time_s < pair[1].time_s && pair[0].cost_usd > pair[1].cost_usd));
+    assert!(
+        cheapest.pareto.windows(2).all(|pair| pair[0].time_s < pair[1].time_s && pair[0].cost_usd > pair[1].cost_usd)
+    );
 }
 
 #[test]

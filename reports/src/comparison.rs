@@ -59,13 +59,11 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         let [low, high] = predicted.interval_s;
         let inside = (low..=high).contains(&document.measured.step_time_s);
         let verdict = if inside { "holds" } else { "does not hold" };
-        rows.push((
-            "90 % interval",
-            format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high)),
-        ));
+        rows.push(("90 % interval", format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high))));
     }
     let files = &document.files;
-    let named = [("plan", &files.plan), ("trace", &files.trace), ("plot", &files.plot), ("checkpoint", &files.checkpoint)];
+    let named =
+        [("plan", &files.plan), ("trace", &files.trace), ("plot", &files.plot), ("checkpoint", &files.checkpoint)];
     rows.push(("measurements", files.measurement.clone()));
     rows.extend(named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?))));
     rows

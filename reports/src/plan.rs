@@ -27,7 +27,8 @@ pub(crate) fn cluster(plan: &PlanSpec) -> String {
 
 /// `data 4 × pipeline 2 (1f1b)`.
 pub(crate) fn strategy(plan: &PlanSpec) -> String {
-    let degrees = [("data", plan.parallel.data), ("tensor", plan.parallel.tensor), ("pipeline", plan.parallel.pipeline)];
+    let degrees =
+        [("data", plan.parallel.data), ("tensor", plan.parallel.tensor), ("pipeline", plan.parallel.pipeline)];
     let parts: Vec<String> =
         degrees.iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
     let schedule = if plan.parallel.pipeline > 1 { format!(" ({})", plan.schedule) } else { String::new() };
@@ -111,8 +112,15 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
             cells
         })
         .collect();
-    let header =
-        ["memory of a device in stage", ">weights, gradients", ">optimizer", ">activations", ">software", ">total", &limit];
+    let header = [
+        "memory of a device in stage",
+        ">weights, gradients",
+        ">optimizer",
+        ">activations",
+        ">software",
+        ">total",
+        &limit,
+    ];
     table(width, header, rows)
 }
 
@@ -149,11 +157,10 @@ fn search(document: &PlanDocument, width: Width) -> String {
         grouped(search.candidates),
         grouped(search.simulated)
     )];
-    items.extend(
-        document.rejected.iter().filter(|rejected| rejected.what != "other plans").map(|rejected| {
-            let count = if rejected.count > 0 { format!(" ({} plans tried)", grouped(rejected.count)) } else { String::new() };
-            format!("{} {}{count}", rejected.what, rejected.why)
-        }),
-    );
+    items.extend(document.rejected.iter().filter(|rejected| rejected.what != "other plans").map(|rejected| {
+        let count =
+            if rejected.count > 0 { format!(" ({} plans tried)", grouped(rejected.count)) } else { String::new() };
+        format!("{} {}{count}", rejected.what, rejected.why)
+    }));
     bullets(width, "Search", &items)
 }

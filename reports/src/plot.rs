@@ -123,11 +123,9 @@ fn step_time(
             .label("predicted before the run, with its 90 % interval")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GREEN.stroke_width(2)));
     }
-    let dots = points.iter().map(|point| Circle::new((point.step as f64, (point.seconds * 1e3).min(high)), 2, BLUE.filled()));
-    chart
-        .draw_series(dots)?
-        .label("measured")
-        .legend(|(x, y)| Circle::new((x + 9, y), 3, BLUE.filled()));
+    let dots =
+        points.iter().map(|point| Circle::new((point.step as f64, (point.seconds * 1e3).min(high)), 2, BLUE.filled()));
+    chart.draw_series(dots)?.label("measured").legend(|(x, y)| Circle::new((x + 9, y), 3, BLUE.filled()));
     chart.configure_series_labels().border_style(INK.mix(0.3)).background_style(WHITE).draw()?;
     Ok(())
 }

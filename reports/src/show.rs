@@ -26,8 +26,7 @@ pub fn models(entries: &[CatalogEntry], width: Width) -> String {
             ]
         })
         .collect();
-    let header =
-        ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">training TFLOP per sample"];
+    let header = ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">training TFLOP per sample"];
     table(width, header, rows)
 }
 
@@ -118,7 +117,11 @@ pub fn instances(catalog: &Catalog, width: Width) -> String {
                 instance.name.clone(),
                 format!("{} × {}", instance.gpus, instance.gpu),
                 interconnect(&instance.interconnect).into(),
-                format!("{} Gbit/s {}", instance.network.baseline.value.0 / 1.25e8, transport(instance.network.transport)),
+                format!(
+                    "{} Gbit/s {}",
+                    instance.network.baseline.value.0 / 1.25e8,
+                    transport(instance.network.transport)
+                ),
                 instance.vcpus.to_string(),
                 bytes(instance.memory.value.0),
                 price.map_or_else(|| "–".into(), |price| format!("{}", price.low.0)),
@@ -126,8 +129,7 @@ pub fn instances(catalog: &Catalog, width: Width) -> String {
             ]
         })
         .collect();
-    let header =
-        ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h us-east-1", "as of"];
+    let header = ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h us-east-1", "as of"];
     table(width, header, rows)
 }
 
@@ -194,8 +196,7 @@ pub fn instance(instance: &Instance, width: Width) -> String {
 
 /// All software stacks.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
-    let rows =
-        catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]).collect();
+    let rows = catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]).collect();
     table(width, ["stack", "what it is"], rows)
 }
 

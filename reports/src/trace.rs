@@ -32,7 +32,8 @@ fn events(pid: usize, process: Process<'_>) -> Vec<Value> {
     let mut streams: Vec<StreamKind> = process.timeline.intervals.iter().map(|interval| interval.stream).collect();
     streams.sort_by_key(|stream| order(*stream));
     streams.dedup();
-    let metadata = |name: &str, tid: usize, args: Value| json!({ "ph": "M", "name": name, "pid": pid, "tid": tid, "args": args });
+    let metadata =
+        |name: &str, tid: usize, args: Value| json!({ "ph": "M", "name": name, "pid": pid, "tid": tid, "args": args });
     let mut events = vec![
         metadata("process_name", 0, json!({ "name": process.name })),
         metadata("process_sort_index", 0, json!({ "sort_index": pid })),

@@ -23,8 +23,7 @@ pub fn validation(document: &ValidationDocument, width: Width) -> String {
             ]
         })
         .collect();
-    let header =
-        ["suite", ">rows", ">predicted", ">mean error", ">median", ">bias", ">90 % intervals hold", ">regret"];
+    let header = ["suite", ">rows", ">predicted", ">mean error", ">median", ">bias", ">90 % intervals hold", ">regret"];
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for row in document.rows.iter().filter(|row| row.status == Status::Unsupported) {
         *reasons.entry(row.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;

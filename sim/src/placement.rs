@@ -46,9 +46,7 @@ impl Family {
     pub(crate) fn pairs(mesh: Mesh, cluster: &Cluster, from: StageId, to: StageId) -> Self {
         let replicas = (0..mesh.data()).flat_map(|data| (0..mesh.tensor()).map(move |tensor| (data, tensor)));
         let groups = replicas
-            .map(|(data, tensor)| {
-                [from, to].map(|stage| mesh.rank(Coordinates { data, tensor, pipeline: stage.0 }))
-            })
+            .map(|(data, tensor)| [from, to].map(|stage| mesh.rank(Coordinates { data, tensor, pipeline: stage.0 })))
             .map(|pair| positions(cluster, &pair))
             .collect();
         Self { groups }

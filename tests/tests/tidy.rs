@@ -14,10 +14,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("planner", &["units", "models", "hardware-profiles", "plan", "sim", "calibration"]),
     ("executor", &["units", "models", "hardware-profiles", "plan"]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner"]),
-    (
-        "cli",
-        &["units", "models", "hardware-profiles", "plan", "sim", "calibration", "planner", "executor", "reports"],
-    ),
+    ("cli", &["units", "models", "hardware-profiles", "plan", "sim", "calibration", "planner", "executor", "reports"]),
     ("tests", &[]),
 ];
 
@@ -91,7 +88,9 @@ fn files_and_functions_stay_short() {
         if lines > FILE_LINES_MAX {
             long.push(format!("{name} has {lines} lines"));
         }
-        long.extend(long_functions(&code).into_iter().map(|(function, lines)| format!("{name}: {function} has {lines} lines")));
+        long.extend(
+            long_functions(&code).into_iter().map(|(function, lines)| format!("{name}: {function} has {lines} lines")),
+        );
     }
     assert!(long.is_empty(), "{long:#?}");
 }
@@ -103,7 +102,8 @@ fn long_functions(code: &str) -> Vec<(String, usize)> {
     for (start, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start();
         let indent = line.len() - trimmed.len();
-        let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|head| trimmed.starts_with(head));
+        let is_function =
+            ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|head| trimmed.starts_with(head));
         if !is_function {
             continue;
         }
@@ -170,7 +170,9 @@ fn the_event_kernel_knows_no_training_word() {
     for path in files(&root().join("sim/src/des"), "rs") {
         let foreign: Vec<String> = code(&path)
             .lines()
-            .filter(|line| line.starts_with("use ") && !line.starts_with("use std::") && !line.starts_with("use trainyard_units::"))
+            .filter(|line| {
+                line.starts_with("use ") && !line.starts_with("use std::") && !line.starts_with("use trainyard_units::")
+            })
             .map(Into::into)
             .collect();
         assert!(foreign.is_empty(), "{foreign:?}");

@@ -159,14 +159,7 @@ const BANDWIDTH: UnitTable = UnitTable {
 };
 const FLOPS: UnitTable = UnitTable {
     quantity: "an amount of arithmetic",
-    units: &[
-        ("FLOP", 1.0),
-        ("MFLOP", 1e6),
-        ("GFLOP", 1e9),
-        ("TFLOP", 1e12),
-        ("PFLOP", 1e15),
-        ("EFLOP", 1e18),
-    ],
+    units: &[("FLOP", 1.0), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15), ("EFLOP", 1e18)],
     print: &["FLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"],
 };
 const FLOP_RATE: UnitTable = UnitTable {

@@ -41,8 +41,8 @@ pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_fa
     let gemm = padded(gemm);
     let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
     let arithmetic = Seconds(fastest / (stack_factor * alignment(gemm, rate)));
-    let traffic = Bytes(gemm.elements() * element).as_f64()
-        / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value);
+    let traffic =
+        Bytes(gemm.elements() * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value);
     arithmetic.max(Seconds(traffic)) + gpu.achieved.kernel_floor.value
 }
 

@@ -2,8 +2,8 @@
 
 use crate::machine::MachineError;
 use trainyard_hardware_profiles::{MeasuredMachine, OperatorClass, OperatorSample};
-use trainyard_plan::{Held, Optimizer};
 use trainyard_plan::operators::{Layer, OperatorKind, Pass};
+use trainyard_plan::{Held, Optimizer};
 use trainyard_units::Seconds;
 
 /// A measured machine with this many ranks at work at the same time.
@@ -89,9 +89,7 @@ const SHORTEST: f64 = 1e-9;
 fn work(class: OperatorClass, shape: &[u64]) -> f64 {
     let product = |dimensions: &[u64]| dimensions.iter().map(|size| *size as f64).product::<f64>();
     match (class, shape) {
-        (OperatorClass::Attention, [samples, heads, sequence, _]) => {
-            product(&[*samples, *heads, *sequence, *sequence])
-        }
+        (OperatorClass::Attention, [samples, heads, sequence, _]) => product(&[*samples, *heads, *sequence, *sequence]),
         (OperatorClass::Embedding, [rows, _, _, width]) => product(&[*rows, *width]),
         (
             OperatorClass::AdamW | OperatorClass::Sgd | OperatorClass::Accumulate | OperatorClass::Flatten,
@@ -162,9 +160,8 @@ mod tests {
             collectives: Vec::new(),
         };
         let pricing = MeasuredPricing { machine: &machine, ranks: 1 };
-        let time = |rows| {
-            pricing.operator(OperatorKind::LayerNorm { rows, width: 64 }, Pass::Forward).expect("measured").0
-        };
+        let time =
+            |rows| pricing.operator(OperatorKind::LayerNorm { rows, width: 64 }, Pass::Forward).expect("measured").0;
         assert!((time(64) / 1e-3 - 1.0).abs() < 1e-3 && (time(256) / 3e-3 - 1.0).abs() < 1e-3);
         assert!(time(64) < time(128) && time(128) < time(256) && time(256) < time(512));
         let elsewhere = MeasuredPricing { machine: &machine, ranks: 2 };

@@ -1,0 +1,327 @@
+//! From a measured row to the plans and the machine it stands for.
+//!
+//! A knob that the row leaves empty was set as well as its authors could: every setting that fits into memory is a
+//! candidate, and the fastest is the prediction.
+
+use crate::system;
+use crate::table::Row;
+use std::cmp::Ordering;
+use trainyard_hardware_profiles::StageCut;
+use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
+use trainyard_plan::{
+    BatchSpec, ClusterSpec, Collectives, Mesh, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Pricing, Recompute,
+    ScheduleName, StageSpec, Stages,
+};
+use trainyard_sim::{Machine, Outcome, layer_prices, simulate, step_time_bound};
+
+/// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
+/// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
+const NO_VOCABULARY: u64 = 8;
+
+/// The most layouts that are tried for a row that leaves them open.
+const CANDIDATES_MAX: usize = 4096;
+
+/// Why a row cannot be predicted, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unsupported {
+    /// What the simulator cannot express, or what the row does not tell.
+    pub reason: String,
+}
+
+impl Unsupported {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+/// A row as the simulator understands it.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// Where it ran.
+    pub machine: Machine,
+    /// Every plan that the row may mean: one, unless it leaves knobs open.
+    pub plans: Vec<Plan>,
+}
+
+/// The plan and the machine of a measured row.
+///
+/// # Errors
+///
+/// When the simulator cannot express the row, or the row tells too little.
+pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
+    expressible(row)?;
+    let machine = system::machine(row)?;
+    let knobs = Knobs::of(row)?;
+    let mut plans = Vec::new();
+    let mut problem = None;
+    for layout in knobs.layouts(row) {
+        match knobs.plan(layout, &machine) {
+            Ok(plan) => plans.push(plan),
+            Err(error) => problem = Some(error),
+        }
+        if plans.len() > CANDIDATES_MAX {
+            return Err(Unsupported::new(format!("the row leaves more than {CANDIDATES_MAX} layouts open")));
+        }
+    }
+    if plans.is_empty() {
+        return Err(problem.unwrap_or_else(|| knobs.contradiction(row)));
+    }
+    Ok(Configuration { machine, plans })
+}
+
+impl Configuration {
+    /// The fastest plan that fits into memory, simulated; the fastest of all if none fits.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not admit any of the plans.
+    pub fn predict(&self) -> Result<(&Plan, Outcome), Unsupported> {
+        if let [plan] = self.plans.as_slice() {
+            return simulate(plan, &self.machine)
+                .map(|outcome| (plan, outcome))
+                .map_err(|error| Unsupported::new(error.to_string()));
+        }
+        let mut bounded = Vec::new();
+        for plan in &self.plans {
+            let bound = step_time_bound(plan, &self.machine).map_err(|error| Unsupported::new(error.to_string()))?;
+            bounded.push((!fits(plan, &self.machine), bound.0, plan));
+        }
+        bounded.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let some_fit = bounded.first().is_some_and(|(too_large, ..)| !too_large);
+        let mut best: Option<(&Plan, Outcome)> = None;
+        for (too_large, bound, plan) in bounded {
+            let beaten = best.as_ref().is_some_and(|(_, outcome)| outcome.step_time.0 <= bound);
+            if beaten || (too_large && some_fit) {
+                break;
+            }
+            let outcome = simulate(plan, &self.machine).map_err(|error| Unsupported::new(error.to_string()))?;
+            let order = best.as_ref().map(|(_, known)| outcome.step_time.0.total_cmp(&known.step_time.0));
+            if order.is_none_or(Ordering::is_lt) {
+                best = Some((plan, outcome));
+            }
+        }
+        best.ok_or_else(|| Unsupported::new("there is no plan to simulate"))
+    }
+}
+
+fn fits(plan: &Plan, machine: &Machine) -> bool {
+    trainyard_sim::footprint(plan, machine).fits().is_ok()
+}
+
+/// Features that plans do not have yet.
+fn expressible(row: &Row) -> Result<(), Unsupported> {
+    let refused = |reason: String| Err(Unsupported::new(reason));
+    if row.model != "gpt" {
+        return refused(format!(
+            "models of the kind `{}` are not simulated, only dense decoder-only transformers",
+            row.model
+        ));
+    }
+    if row.sequence_parallel {
+        return refused("sequence parallelism is not simulated".into());
+    }
+    if let (Some(stage @ 1..), true) = (row.zero_stage, row.dp != Some(1)) {
+        let what = match stage {
+            1 => "optimizer state",
+            2 => "gradients and optimizer state",
+            _ => "parameters, gradients and optimizer state",
+        };
+        return refused(format!("{what} sharded over replicas (ZeRO-{stage}) is not simulated"));
+    }
+    if row.schedule == Some("interleaved-1f1b") || row.virtual_stages.is_some_and(|virtual_stages| virtual_stages > 1) {
+        return refused("the interleaved pipeline schedule is not simulated".into());
+    }
+    if row.recompute == Some("selective") {
+        return refused("selective recomputation is not simulated".into());
+    }
+    if !["", "none"].contains(&row.offload.as_str()) {
+        return refused(format!("offload to main memory (`{}`) is not simulated", row.offload));
+    }
+    Ok(())
+}
+
+/// Settings that do not depend on the layout, read from the row.
+struct Knobs {
+    model: ModelSpec,
+    heads: u64,
+    blocks: u32,
+    cluster: ClusterSpec,
+    global: u64,
+    precision: Precision,
+    optimizer: Optimizer,
+    schedule: ScheduleName,
+}
+
+/// One setting of the knobs that a row may leave open.
+#[derive(Clone, Copy)]
+struct Layout {
+    parallel: ParallelSpec,
+    micro: u64,
+    recompute: Recompute,
+}
+
+impl Knobs {
+    fn of(row: &Row) -> Result<Self, Unsupported> {
+        let stated = |column: &str, value: Option<u64>| {
+            value.ok_or_else(|| Unsupported::new(format!("the row does not tell `{column}`")))
+        };
+        let heads = stated("heads", row.heads)?;
+        let blocks = stated("layers", row.layers.map(u64::from))? as u32;
+        let model = ModelSpec {
+            name: row.model.clone(),
+            family: Family::Gpt,
+            layers: blocks,
+            hidden: stated("hidden", row.hidden)?,
+            heads: Some(heads),
+            ffn: row.ffn,
+            vocab: Some(row.vocab.unwrap_or(NO_VOCABULARY)),
+            seq_len: Some(stated("seq_len", row.seq_len)?),
+            attention: row.attention.map(|kernel| match kernel {
+                "flash" => AttentionKernel::Flash,
+                _ => AttentionKernel::Unfused,
+            }),
+            inputs: None,
+            outputs: None,
+        };
+        Model::try_from(model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
+        Ok(Self {
+            model,
+            heads,
+            blocks,
+            cluster: ClusterSpec { instance: row.system.clone(), instances: row.nodes, profile: None },
+            global: stated("global_batch", row.global_batch)?,
+            precision: precision(&row.precision)?,
+            optimizer: optimizer(&row.optimizer)?,
+            schedule: match row.schedule {
+                Some("gpipe") => ScheduleName::GPipe,
+                _ => ScheduleName::OneForwardOneBackward,
+            },
+        })
+    }
+
+    /// Every setting of the open knobs that divides what it must divide.
+    fn layouts(&self, row: &Row) -> Vec<Layout> {
+        let recompute: &[Recompute] = match row.recompute {
+            None => &[Recompute::None, Recompute::Full],
+            Some("full") => &[Recompute::Full],
+            Some(_) => &[Recompute::None],
+        };
+        let mut layouts = Vec::new();
+        for parallel in self.degrees(row) {
+            let replica = self.global / u64::from(parallel.data);
+            let micros: Vec<u64> = match row.micro_batch {
+                Some(micro) => vec![micro],
+                None => divisors(replica),
+            };
+            for micro in micros {
+                layouts.extend(recompute.iter().map(|recompute| Layout { parallel, micro, recompute: *recompute }));
+            }
+        }
+        layouts
+    }
+
+    /// The degrees that the row states, or those it leaves open that divide GPUs, batch and heads.
+    fn degrees(&self, row: &Row) -> Vec<ParallelSpec> {
+        let gpus = row.gpus();
+        if let (Some(data), Some(tensor), Some(pipeline)) = (row.dp, row.tp, row.pp) {
+            // GPUs of a machine may stay idle.
+            let placed = u64::from(data) * u64::from(tensor) * u64::from(pipeline) <= gpus;
+            let divided = self.global.is_multiple_of(u64::from(data));
+            return [ParallelSpec { data, tensor, pipeline }].into_iter().filter(|_| placed && divided).collect();
+        }
+        let stated = |known: Option<u32>, value: u64| known.is_none_or(|known| u64::from(known) == value);
+        let mut degrees = Vec::new();
+        for tensor in divisors(gpus) {
+            for pipeline in divisors(gpus / tensor) {
+                let data = gpus / tensor / pipeline;
+                let given = stated(row.tp, tensor) && stated(row.pp, pipeline) && stated(row.dp, data);
+                // What nobody stated stays where it is sensible: tensor groups inside a machine.
+                let sensible = (row.tp.is_some() || tensor <= u64::from(row.gpus_per_node))
+                    && pipeline <= u64::from(self.blocks)
+                    && self.heads.is_multiple_of(tensor)
+                    && self.global.is_multiple_of(data);
+                if given && sensible {
+                    degrees.push(ParallelSpec { data: data as u32, tensor: tensor as u32, pipeline: pipeline as u32 });
+                }
+            }
+        }
+        degrees
+    }
+
+    /// Why a row that states its degrees has no plan.
+    fn contradiction(&self, row: &Row) -> Unsupported {
+        let (gpus, global) = (row.gpus(), self.global);
+        Unsupported::new(match (row.dp, row.tp, row.pp) {
+            (Some(data), _, _) if !global.is_multiple_of(u64::from(data)) => {
+                format!("the global batch of {global} samples cannot be divided among dp {data} replicas")
+            }
+            (Some(data), Some(tensor), Some(pipeline)) => {
+                format!("dp {data} × tp {tensor} × pp {pipeline} are more ranks than the {gpus} GPUs of the row")
+            }
+            _ => format!("no degrees of parallelism divide {gpus} GPUs, {} heads and {global} samples", self.heads),
+        })
+    }
+
+    fn plan(&self, layout: Layout, machine: &Machine) -> Result<Plan, Unsupported> {
+        let Layout { parallel, micro, recompute } = layout;
+        let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
+        let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
+        let spec = PlanSpec {
+            model: self.model.clone(),
+            cluster: self.cluster.clone(),
+            parallel,
+            batch: BatchSpec { global: self.global, micro, accumulation },
+            schedule,
+            stages: self.stages(layout, machine)?,
+            precision: self.precision,
+            recompute,
+            collectives: Collectives::Nccl,
+            optimizer: self.optimizer,
+            pricing: Pricing::OnDemand,
+        };
+        Plan::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))
+    }
+
+    /// The stages as the row's framework cuts them.
+    fn stages(&self, layout: Layout, machine: &Machine) -> Result<Vec<StageSpec>, Unsupported> {
+        let (blocks, pipeline) = (self.blocks, layout.parallel.pipeline);
+        if machine.stack.stage_cut == StageCut::EqualBlocks && blocks.is_multiple_of(pipeline) {
+            return Ok(equal_blocks(blocks as usize, pipeline as usize));
+        }
+        let model = Model::try_from(self.model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
+        let prices = layer_prices(&model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
+            .map_err(|error| Unsupported::new(error.to_string()))?;
+        Stages::balanced(&prices.weights(layout.recompute == Recompute::Full), pipeline)
+            .map(|stages| stages.specs())
+            .ok_or_else(|| Unsupported::new(format!("{blocks} layers cannot be cut into {pipeline} stages")))
+    }
+}
+
+/// The same number of blocks in each stage, the first with the embedding before them, the last with the head after.
+fn equal_blocks(blocks: usize, stages: usize) -> Vec<StageSpec> {
+    let each = blocks / stages;
+    (0..stages)
+        .map(|stage| {
+            let first = if stage == 0 { 0 } else { 1 + stage * each };
+            let end = if stage + 1 == stages { blocks + 2 } else { 1 + (stage + 1) * each };
+            StageSpec { first, layers: end - first }
+        })
+        .collect()
+}
+
+fn divisors(number: u64) -> Vec<u64> {
+    (1..=number).filter(|divisor| number.is_multiple_of(*divisor)).collect()
+}
+
+fn precision(text: &str) -> Result<Precision, Unsupported> {
+    text.parse().map_err(|error| Unsupported::new(format!("precision {error}")))
+}
+
+fn optimizer(text: &str) -> Result<Optimizer, Unsupported> {
+    match text {
+        "adam" | "adamw" | "" => Ok(Optimizer::AdamW),
+        "sgd" => Ok(Optimizer::Sgd),
+        other => Err(Unsupported::new(format!("the optimizer `{other}` is not simulated"))),
+    }
+}

@@ -1,0 +1,397 @@
+//! Profiles of measured machines: measurements in, a checked profile out, and the text of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_hardware_profiles::{
+    CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
+};
+use trainyard_units::{Bytes, BytesPerSecond};
+
+/// Every class of operators; a step may need any of them.
+const CLASSES: [OperatorClass; 12] = [
+    OperatorClass::Linear,
+    OperatorClass::Attention,
+    OperatorClass::LayerNorm,
+    OperatorClass::Activation,
+    OperatorClass::Residual,
+    OperatorClass::Embedding,
+    OperatorClass::TiedHead,
+    OperatorClass::CrossEntropy,
+    OperatorClass::AdamW,
+    OperatorClass::Sgd,
+    OperatorClass::Accumulate,
+    OperatorClass::Flatten,
+];
+
+/// What was measured on a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurements {
+    /// A name for the machine, `local`.
+    pub name: String,
+    /// The processor.
+    pub processor: String,
+    /// Ranks that can work at the same time.
+    pub devices: u32,
+    /// Main memory.
+    pub memory: Bytes,
+    /// When, `2026-11-21`.
+    pub measured: String,
+    /// The framework that was measured, with its version.
+    pub framework: String,
+    /// Rate of a plain copy by one thread.
+    pub copy_bandwidth: BytesPerSecond,
+    /// Timed operators.
+    pub operators: Vec<OperatorSample>,
+    /// Timed operations between ranks.
+    pub collectives: Vec<CollectiveSample>,
+}
+
+/// Something in a profile that no machine can have been.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileProblem {
+    /// A value is out of range.
+    #[error("`{field}` is {value}, but it must be {allowed}")]
+    Value {
+        /// Path of the field, `operators[3].forward_s`.
+        field: String,
+        /// What stands there.
+        value: String,
+        /// What may stand there.
+        allowed: &'static str,
+    },
+    /// There is no sample of something that a step needs.
+    #[error("`{field}` has no sample of `{what}` for {ranks} ranks at work at the same time")]
+    Missing {
+        /// `operators` or `collectives`.
+        field: &'static str,
+        /// The operator or the operation.
+        what: String,
+        /// Ranks for which other samples exist.
+        ranks: u32,
+    },
+}
+
+/// Why a text is not a profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// It is not TOML, or a field is absent, unknown or of the wrong kind.
+    #[error("profile `{file}`: {problem}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// What is wrong, with line and field.
+        problem: String,
+    },
+    /// It was written by another version of the program.
+    #[error("profile `{file}`: `schema` is `{found}`, but this version reads `{PROFILE_SCHEMA}`")]
+    Schema {
+        /// The file.
+        file: String,
+        /// What the file says.
+        found: String,
+    },
+    /// A value makes no sense.
+    #[error("profile `{file}`: {problem}")]
+    Problem {
+        /// The file.
+        file: String,
+        /// Which.
+        problem: ProfileProblem,
+    },
+}
+
+impl ProfileError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Schema { .. } => "measure the machine again: `trainyard calibrate` writes a new profile".into(),
+            Self::Syntax { .. } | Self::Problem { .. } => {
+                "profiles are written by `trainyard calibrate`; measure again rather than repair".into()
+            }
+        }
+    }
+}
+
+/// A profile from measurements.
+///
+/// Times that physics wants to grow with the amount of data, and that noise made fall, are replaced by the mean of
+/// the offenders: reductions, transfers, and the passes over all parameters.
+///
+/// # Errors
+///
+/// When a number makes no sense, or something that a step needs was not measured.
+pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, ProfileProblem> {
+    let mut machine = MeasuredMachine {
+        schema: PROFILE_SCHEMA.into(),
+        name: measurements.name,
+        processor: measurements.processor,
+        devices: measurements.devices,
+        memory: measurements.memory,
+        measured: measurements.measured,
+        framework: measurements.framework,
+        copy_bandwidth: measurements.copy_bandwidth,
+        operators: measurements.operators,
+        collectives: measurements.collectives,
+    };
+    check(&machine)?;
+    smooth_collectives(&mut machine.collectives);
+    smooth_updates(&mut machine.operators);
+    Ok(machine)
+}
+
+/// The text of a profile file.
+pub fn profile_to_toml(machine: &MeasuredMachine) -> String {
+    let text = toml::to_string(machine).expect("a profile holds only what TOML can hold");
+    format!("# A machine measured by `trainyard calibrate`. Measure again rather than edit.\n{text}")
+}
+
+/// A profile from the text of its file.
+///
+/// # Errors
+///
+/// When the text is no profile of this version, or what it says makes no sense.
+pub fn profile_from_toml(text: &str, file: &str) -> Result<MeasuredMachine, ProfileError> {
+    let syntax = |error: &toml::de::Error| ProfileError::Syntax { file: file.into(), problem: error.to_string() };
+    let table: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
+    match table.get("schema").and_then(toml::Value::as_str) {
+        Some(PROFILE_SCHEMA) => {}
+        found => return Err(ProfileError::Schema { file: file.into(), found: found.unwrap_or("absent").into() }),
+    }
+    let machine = toml::from_str(text).map_err(|error| syntax(&error))?;
+    check(&machine).map_err(|problem| ProfileError::Problem { file: file.into(), problem })?;
+    Ok(machine)
+}
+
+fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+    positive("devices", f64::from(machine.devices))?;
+    positive("memory", machine.memory.as_f64())?;
+    positive("copy_bandwidth", machine.copy_bandwidth.0)?;
+    for (index, sample) in machine.operators.iter().enumerate() {
+        check_operator(&format!("operators[{index}]"), sample)?;
+    }
+    for (index, sample) in machine.collectives.iter().enumerate() {
+        let field = |name: &str| format!("collectives[{index}].{name}");
+        positive(&field("bytes"), sample.bytes as f64)?;
+        positive(&field("seconds"), sample.seconds)?;
+        if sample.ranks < 2 {
+            return Err(wrong(field("ranks"), &sample.ranks, "at least 2"));
+        }
+    }
+    complete(machine)
+}
+
+fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), ProfileProblem> {
+    positive(&format!("{at}.ranks"), f64::from(sample.ranks))?;
+    positive(&format!("{at}.threads"), f64::from(sample.threads))?;
+    positive(&format!("{at}.forward_s"), sample.forward_s)?;
+    for (name, value) in [("backward_s", sample.backward_s), ("spread", sample.spread)] {
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(wrong(format!("{at}.{name}"), &value, "a number of at least 0"));
+        }
+    }
+    if sample.shape.len() != dimensions(sample.operator) || sample.shape.contains(&0) {
+        let shape = format!("{:?}", sample.shape);
+        return Err(wrong(format!("{at}.shape"), &shape, "as many sizes above 0 as the class has dimensions"));
+    }
+    Ok(())
+}
+
+/// How many sizes say what an operator of a class worked on.
+fn dimensions(class: OperatorClass) -> usize {
+    match class {
+        OperatorClass::Attention | OperatorClass::Embedding => 4,
+        OperatorClass::Linear | OperatorClass::TiedHead => 3,
+        OperatorClass::LayerNorm
+        | OperatorClass::Activation
+        | OperatorClass::Residual
+        | OperatorClass::CrossEntropy
+        | OperatorClass::AdamW
+        | OperatorClass::Sgd
+        | OperatorClass::Accumulate
+        | OperatorClass::Flatten => 2,
+    }
+}
+
+/// Whether every number of ranks has every operator, and more than one rank an all-reduce and a transfer.
+fn complete(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+    let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).chain([1]).collect();
+    for ranks in ranks {
+        let known = |class: OperatorClass| machine.operators.iter().any(|s| s.operator == class && s.ranks == ranks);
+        if let Some(class) = CLASSES.iter().find(|class| !known(**class)) {
+            return Err(ProfileProblem::Missing { field: "operators", what: format!("{class:?}"), ranks });
+        }
+        let timed = |operation, ranks| {
+            machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks == ranks)
+        };
+        for (operation, members) in [(CollectiveOperation::AllReduce, ranks), (CollectiveOperation::Send, 2)] {
+            if ranks > 1 && !timed(operation, members) {
+                let what = format!("{operation:?}");
+                return Err(ProfileProblem::Missing { field: "collectives", what, ranks: members });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn positive(field: &str, value: f64) -> Result<(), ProfileProblem> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(wrong(field.into(), &value, "a number above 0")) }
+}
+
+fn wrong(field: String, value: &dyn std::fmt::Display, allowed: &'static str) -> ProfileProblem {
+    ProfileProblem::Value { field, value: value.to_string(), allowed }
+}
+
+fn smooth_collectives(samples: &mut [CollectiveSample]) {
+    let mut groups: BTreeMap<(CollectiveOperation, u32), Vec<usize>> = BTreeMap::new();
+    for (index, sample) in samples.iter().enumerate() {
+        groups.entry((sample.operation, sample.ranks)).or_default().push(index);
+    }
+    for mut group in groups.into_values() {
+        group.sort_by_key(|index| samples[*index].bytes);
+        let times: Vec<f64> = group.iter().map(|index| samples[*index].seconds).collect();
+        for (index, time) in group.into_iter().zip(never_falling(&times)) {
+            samples[index].seconds = time;
+        }
+    }
+}
+
+fn smooth_updates(samples: &mut [OperatorSample]) {
+    let flat = [OperatorClass::AdamW, OperatorClass::Sgd, OperatorClass::Accumulate, OperatorClass::Flatten];
+    let mut groups: BTreeMap<(OperatorClass, u32), Vec<usize>> = BTreeMap::new();
+    for (index, sample) in samples.iter().enumerate().filter(|(_, sample)| flat.contains(&sample.operator)) {
+        groups.entry((sample.operator, sample.ranks)).or_default().push(index);
+    }
+    for mut group in groups.into_values() {
+        group.sort_by_key(|index| samples[*index].shape[0]);
+        let times: Vec<f64> = group.iter().map(|index| samples[*index].forward_s).collect();
+        for (index, time) in group.into_iter().zip(never_falling(&times)) {
+            samples[index].forward_s = time;
+        }
+    }
+}
+
+/// The sequence that never falls and is nearest to `values` in the sum of squares.
+///
+/// # Source
+///
+/// Pool adjacent violators: Ayer et al., Annals of Mathematical Statistics 26 (1955), 641-647.
+fn never_falling(values: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        let mut pool = (*value, 1);
+        while let Some((mean, count)) = pools.pop_if(|(mean, _)| *mean > pool.0) {
+            let together = count + pool.1;
+            pool = ((mean * count as f64 + pool.0 * pool.1 as f64) / together as f64, together);
+        }
+        pools.push(pool);
+    }
+    pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn measurements(ranks: &[u32]) -> Measurements {
+        let operators = ranks.iter().flat_map(|ranks| {
+            CLASSES.iter().map(|class| OperatorSample {
+                operator: *class,
+                ranks: *ranks,
+                threads: 1,
+                shape: vec![8; dimensions(*class)],
+                forward_s: 1e-3,
+                backward_s: if dimensions(*class) == 2 { 0.0 } else { 2e-3 },
+                spread: 0.05,
+            })
+        });
+        let collectives = ranks.iter().filter(|ranks| **ranks > 1).flat_map(|ranks| {
+            [(CollectiveOperation::AllReduce, *ranks), (CollectiveOperation::Send, 2)]
+                .map(|(operation, ranks)| CollectiveSample { operation, ranks, bytes: 1024, seconds: 1e-5 })
+        });
+        Measurements {
+            name: "local".into(),
+            processor: "a processor".into(),
+            devices: 2,
+            memory: Bytes(1 << 33),
+            measured: "2026-11-21".into(),
+            framework: "burn".into(),
+            copy_bandwidth: BytesPerSecond(1e10),
+            operators: operators.collect(),
+            collectives: collectives.collect(),
+        }
+    }
+
+    #[test]
+    fn a_profile_survives_its_text() {
+        let machine = fit_profile(measurements(&[1, 2])).expect("complete");
+        let text = profile_to_toml(&machine);
+        assert_eq!(profile_from_toml(&text, "local.toml"), Ok(machine));
+    }
+
+    #[test]
+    fn another_version_is_refused_with_a_hint() {
+        let machine = fit_profile(measurements(&[1])).expect("complete");
+        let text = profile_to_toml(&machine).replace("profile/1", "profile/9");
+        let error = profile_from_toml(&text, "old.toml").expect_err("another schema");
+        assert!(error.to_string().contains("old.toml") && error.to_string().contains("trainyard.profile/9"), "{error}");
+        assert!(error.hint().contains("trainyard calibrate"));
+    }
+
+    #[test]
+    fn text_that_is_no_profile_names_the_file() {
+        for text in ["", "schema = 3", "schema = \"trainyard.profile/1\"\nname = 4\n", "[[["] {
+            let error = profile_from_toml(text, "broken.toml").expect_err("no profile");
+            assert!(error.to_string().contains("broken.toml"), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_named() {
+        let mut bad = measurements(&[1]);
+        bad.operators[3].forward_s = f64::NAN;
+        let problem = fit_profile(bad).expect_err("not a number");
+        assert_eq!(problem.to_string(), "`operators[3].forward_s` is NaN, but it must be a number above 0");
+        let mut bad = measurements(&[1]);
+        bad.operators[0].shape.pop();
+        assert!(fit_profile(bad).expect_err("a size is missing").to_string().contains("operators[0].shape"));
+        assert!(fit_profile(Measurements { devices: 0, ..measurements(&[1]) }).is_err());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_named() {
+        let mut lacking = measurements(&[1, 2]);
+        lacking.operators.retain(|sample| !(sample.operator == OperatorClass::AdamW && sample.ranks == 2));
+        let problem = fit_profile(lacking).expect_err("an empty class");
+        assert!(problem.to_string().contains("AdamW") && problem.to_string().contains("2 ranks"), "{problem}");
+        let mut lacking = measurements(&[1, 2]);
+        lacking.collectives.clear();
+        assert!(fit_profile(lacking).expect_err("no collective").to_string().contains("AllReduce"));
+    }
+
+    #[test]
+    fn more_bytes_never_take_less_time_in_a_profile() {
+        let mut noisy = measurements(&[1, 2]);
+        let sample =
+            |bytes, seconds| CollectiveSample { operation: CollectiveOperation::AllReduce, ranks: 2, bytes, seconds };
+        noisy.collectives.extend([sample(4096, 5e-6), sample(8192, 3e-5)]);
+        let machine = fit_profile(noisy).expect("complete");
+        let times: Vec<f64> = machine
+            .collectives
+            .iter()
+            .filter(|s| s.operation == CollectiveOperation::AllReduce)
+            .map(|s| s.seconds)
+            .collect();
+        let expected = [7.5e-6, 7.5e-6, 3e-5];
+        assert!(times.iter().zip(expected).all(|(time, wanted)| (time / wanted - 1.0).abs() < 1e-9), "{times:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn pooling_never_falls_and_keeps_the_sum(values in prop::collection::vec(0.001f64..10.0, 1..40)) {
+            let pooled = never_falling(&values);
+            prop_assert_eq!(pooled.len(), values.len());
+            prop_assert!(pooled.windows(2).all(|pair| pair[0] <= pair[1]));
+            prop_assert!((pooled.iter().sum::<f64>() - values.iter().sum::<f64>()).abs() < 1e-9);
+        }
+    }
+}

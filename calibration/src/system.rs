@@ -1,0 +1,94 @@
+//! The machines of a measured row: a catalog instance, or a cluster built from what the row says of it.
+
+use crate::configuration::Unsupported;
+use crate::table::Row;
+use trainyard_hardware_profiles::{
+    Catalog, Cluster, Device, Fabric, Interconnect, Network, Sourced, Transport, catalog,
+};
+use trainyard_sim::Machine;
+use trainyard_units::BytesPerSecond;
+
+/// Links inside a machine by the names that tables use, and a catalog instance that is wired so.
+const LINKS: [(&str, &str); 2] = [("nvlink2-hybrid-cube-mesh", "p3.16xlarge"), ("nvswitch2", "p4d.24xlarge")];
+
+/// The stack of a framework that nobody has measured: the constants of a common one.
+pub const DEFAULT_STACK: &str = "pytorch";
+
+/// Bytes a second in one Gbit/s.
+const GBIT: f64 = 1.25e8;
+
+/// The cluster and the software of a row.
+pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
+    let cluster = cluster(row)?;
+    let generation = match &cluster.device {
+        Device::Gpu(gpu) => gpu.generation.as_str(),
+        Device::Measured(_) => "",
+    };
+    let stack = catalog()
+        .stack_published_as(&row.stack, &row.stack_version, generation)
+        .or_else(|| catalog().stack(DEFAULT_STACK).ok())
+        .expect("the default stack is in the catalog")
+        .clone();
+    Ok(Machine { cluster, stack })
+}
+
+fn cluster(row: &Row) -> Result<Cluster, Unsupported> {
+    let mut cluster = match catalog().cluster(&row.system, row.nodes) {
+        Ok(cluster) if cluster.devices_per_instance >= row.gpus_per_node => cluster,
+        Ok(cluster) => {
+            return Err(Unsupported::new(format!(
+                "{} has {} GPUs, but the row uses {} of each",
+                row.system, cluster.devices_per_instance, row.gpus_per_node
+            )));
+        }
+        Err(_) => built(row, catalog())?,
+    };
+    cluster.devices_per_instance = row.gpus_per_node;
+    if let (Some(stated), Fabric::Wired { network, .. }) = (row.inter_node_gbps, &mut cluster.fabric) {
+        network.baseline = stated_rate(stated);
+        network.burst = stated_rate(stated);
+    }
+    Ok(cluster)
+}
+
+fn stated_rate(gbit: f64) -> Sourced<BytesPerSecond> {
+    Sourced::new(BytesPerSecond(gbit * GBIT), "stated by the measured row")
+}
+
+/// A system of no catalog. One that is not a cloud's is taken to have a network with remote memory access.
+fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
+    let gpu = catalog
+        .gpu(&row.gpu)
+        .map_err(|_| Unsupported::new(format!("no GPU of the catalog is called `{}`", row.gpu)))?;
+    let interconnect = match LINKS.iter().find(|(link, _)| *link == row.intra_node_link) {
+        Some((_, instance)) => {
+            catalog.instance(instance).map_err(|error| Unsupported::new(error.to_string()))?.interconnect.clone()
+        }
+        None if row.gpus_per_node == 1 => Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() },
+        None => {
+            return Err(Unsupported::new(format!(
+                "links of the kind `{}` between the GPUs of a machine are not in the catalog",
+                row.intra_node_link
+            )));
+        }
+    };
+    let stated = match row.inter_node_gbps {
+        Some(stated) => stated,
+        None if row.nodes == 1 => 0.0,
+        None => return Err(Unsupported::new("the network between the machines is not stated")),
+    };
+    Ok(Cluster {
+        instance: row.system.clone(),
+        instances: row.nodes,
+        devices_per_instance: row.gpus_per_node,
+        device: Device::Gpu(gpu.clone()),
+        fabric: Fabric::Wired {
+            interconnect,
+            network: Network {
+                baseline: stated_rate(stated),
+                burst: stated_rate(stated),
+                transport: Transport::Infiniband,
+            },
+        },
+    })
+}

@@ -1,0 +1,186 @@
+//! Published measurements that the project cites, predicted again: the build fails when accuracy falls back.
+
+use serde::Deserialize;
+use trainyard_calibration::{
+    Entry, Row, Status, SuiteResult, TableError, VALIDATION_SCHEMA, ValidationDocument, configure, read_measurements,
+    validate,
+};
+use trainyard_units::Seconds;
+
+const STEP_TIMES: &str = include_str!("published/step-times.csv");
+const COLLECTIVES: &str = include_str!("published/collectives.csv");
+const LIMITS: &str = include_str!("published/limits.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    suite: Vec<Limit>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    name: String,
+    mape: f64,
+}
+
+fn step_times() -> ValidationDocument {
+    validate(STEP_TIMES, "step-times.csv").expect("the carried table is well formed")
+}
+
+fn suite<'a>(document: &'a ValidationDocument, name: &str) -> &'a SuiteResult {
+    document.suites.iter().find(|suite| suite.suite == name).expect("the suite is in the table")
+}
+
+/// The table with one cell of its first row changed.
+fn with(column: &str, value: &str) -> String {
+    let mut reader = csv::Reader::from_reader(STEP_TIMES.as_bytes());
+    let header = reader.headers().expect("a header").clone();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(&header).expect("memory takes it");
+    for (number, record) in reader.records().enumerate() {
+        let record = record.expect("well formed");
+        let cells = header.iter().zip(record.iter());
+        let changed = cells.map(|(name, cell)| if number == 0 && name == column { value } else { cell });
+        writer.write_record(changed).expect("memory takes it");
+    }
+    String::from_utf8(writer.into_inner().expect("memory takes it")).expect("UTF-8")
+}
+
+#[test]
+fn published_step_times_are_predicted_within_their_limits() {
+    let document = step_times();
+    let limits: Limits = toml::from_str(LIMITS).expect("the limits are well formed");
+    assert_eq!(document.schema, VALIDATION_SCHEMA);
+    for Limit { name, mape } in limits.suite {
+        let reached = suite(&document, &name);
+        assert_eq!(reached.predicted, reached.rows, "{name}: every carried row can be predicted");
+        assert!(reached.mape.is_some_and(|error| error <= mape), "{name}: {:?}, limit {mape}", reached.mape);
+    }
+    for row in &document.rows {
+        assert!(row.error.is_some_and(|error| error.abs() < 0.5), "{}: {:?}", row.id, row.error);
+    }
+}
+
+#[test]
+fn intervals_hold_about_nine_in_ten() {
+    let document = step_times();
+    let held = suite(&document, "*").coverage90.expect("rows are predicted");
+    assert!((0.8..=1.0).contains(&held), "{held}");
+    for row in document.rows {
+        let ([low, high], predicted) =
+            (row.interval_s.expect("predicted"), row.predicted_step_time_s.expect("predicted"));
+        assert!(low < predicted && predicted < high && high < 2.5 * low, "{}: {low} {predicted} {high}", row.id);
+    }
+}
+
+#[test]
+fn published_collectives_are_predicted_within_a_third() {
+    let document = validate(COLLECTIVES, "collectives.csv").expect("the carried table is well formed");
+    let all = suite(&document, "*");
+    assert!(all.mape.is_some_and(|error| error < 0.3), "{:?}", all.mape);
+    assert!(all.coverage90.is_some_and(|held| held >= 0.8), "{:?}", all.coverage90);
+    let refused = document.rows.iter().find(|row| row.status == Status::Unsupported).expect("one row has no size");
+    assert!(refused.reason.as_ref().is_some_and(|reason| reason.contains("size of the message")));
+}
+
+#[test]
+fn equal_tables_give_equal_documents_on_any_number_of_threads() {
+    let text = |document: ValidationDocument| serde_json::to_string(&document).expect("it can be written");
+    let many = text(step_times());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one");
+    assert_eq!(many, text(pool.install(step_times)));
+}
+
+#[test]
+fn a_bad_cell_costs_its_row_and_no_other() {
+    let good = step_times();
+    for (column, value, allowed) in [
+        ("layers", "twelve", "a whole number"),
+        ("tp", "-2", "a whole number"),
+        ("dp", "0", "at least 1"),
+        ("step_time_s", "NaN", "a number above 0"),
+        ("step_time_s", "", "a number above 0"),
+        ("global_batch", "99999999999999999999999", "a whole number"),
+        ("recompute", "some", "none, selective, full"),
+        ("id", "", "given"),
+    ] {
+        let document = validate(&with(column, value), "mine.csv").expect("still a table");
+        let [error] = document.malformed.as_slice() else { panic!("{column}: {:?}", document.malformed) };
+        let said = error.to_string();
+        for part in ["`mine.csv` line 2", &format!("`{column}`"), &format!("`{value}`"), allowed] {
+            assert!(said.contains(part), "{said}: {part}");
+        }
+        assert_eq!(document.rows[0].status, Status::Unsupported);
+        assert_eq!(document.rows[0].reason.as_deref(), Some(said.as_str()));
+        assert_eq!(document.rows[1..], good.rows[1..]);
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_expressed_say_why() {
+    for (column, value, reason) in [
+        ("model", "resnet50", "`resnet50`"),
+        ("zero_stage", "3", "ZeRO-3"),
+        ("sequence_parallel", "true", "sequence parallelism"),
+        ("schedule", "interleaved-1f1b", "interleaved"),
+        ("gpu", "b9000", "`b9000`"),
+        ("precision", "bf16-mixed", "`bf16-mixed`"),
+        ("optimizer", "lamb", "`lamb`"),
+        ("offload", "parameters", "offload"),
+        ("global_batch", "61", "61"),
+        ("dp", "16", "more ranks than the 8 GPUs"),
+        ("layers", "", "`layers`"),
+        ("heads", "17", "17"),
+        ("intra_node_link", "string", "`string`"),
+        ("recompute", "selective", "selective"),
+    ] {
+        let document = validate(&with(column, value), "mine.csv").expect("still a table");
+        let row = &document.rows[0];
+        assert!(document.malformed.is_empty() && row.status == Status::Unsupported, "{column}: {row:?}");
+        assert!(row.reason.as_ref().is_some_and(|said| said.contains(reason)), "{column}: {row:?}");
+        assert!(row.predicted_step_time_s.is_none() && row.error.is_none() && row.measured_step_time_s.is_some());
+    }
+}
+
+#[test]
+fn doubled_ids_and_short_lines_are_bad_rows() {
+    let first = STEP_TIMES.lines().nth(1).expect("there is a row");
+    let text = format!("{STEP_TIMES}{first}\nshort,line\n");
+    let document = validate(&text, "mine.csv").expect("still a table");
+    assert_eq!(document.rows.len(), step_times().rows.len() + 2);
+    let lines: Vec<u64> = document.malformed.iter().map(|error| error.line).collect();
+    let last = text.lines().count() as u64;
+    assert_eq!(lines, [last - 1, last]);
+    assert_eq!(document.malformed[0].column, "id");
+}
+
+#[test]
+fn what_is_no_table_is_refused() {
+    assert!(matches!(validate("", "mine.csv"), Err(TableError::Empty { .. })));
+    let lacking = STEP_TIMES.replacen("micro_batch", "microbatch", 1);
+    let error = validate(&lacking, "mine.csv").expect_err("a column is missing");
+    let said = error.to_string();
+    assert!(said.contains("`mine.csv` line 1") && said.contains("`micro_batch`"), "{said}");
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn a_slower_network_never_makes_a_row_faster() {
+    let entries = read_measurements(STEP_TIMES, "step-times.csv").expect("well formed");
+    let rows = entries.into_iter().filter_map(|entry| match entry {
+        Entry::Row(row) if row.nodes > 1 && row.dp.is_some() && row.micro_batch.is_some() => Some(row),
+        _ => None,
+    });
+    let mut compared = 0;
+    for mut row in rows {
+        let time = |row: &Row| -> Seconds {
+            configure(row).and_then(|row| row.predict().map(|(_, outcome)| outcome.step_time)).expect("supported")
+        };
+        let stated = time(&row);
+        row.inter_node_gbps = row.inter_node_gbps.map(|rate| rate / 4.0);
+        assert!(time(&row).0 >= stated.0, "{}", row.id);
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared}");
+}
