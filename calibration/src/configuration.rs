@@ -325,3 +325,22 @@ fn optimizer(text: &str) -> Result<Optimizer, Unsupported> {
         other => Err(Unsupported::new(format!("the optimizer `{other}` is not simulated"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_blocks_cover_every_layer() {
+        let stages = equal_blocks(12, 4);
+        assert_eq!(stages.iter().map(|stage| stage.layers).collect::<Vec<_>>(), [4, 3, 3, 4]);
+        assert_eq!(stages.iter().map(|stage| stage.first).collect::<Vec<_>>(), [0, 4, 7, 10]);
+        assert_eq!(equal_blocks(7, 1), [StageSpec { first: 0, layers: 9 }]);
+    }
+
+    #[test]
+    fn divisors_are_all_of_them() {
+        assert_eq!(divisors(12), [1, 2, 3, 4, 6, 12]);
+        assert_eq!(divisors(1), [1]);
+    }
+}

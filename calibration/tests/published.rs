@@ -184,3 +184,29 @@ fn a_slower_network_never_makes_a_row_faster() {
     }
     assert!(compared > 10, "{compared}");
 }
+
+#[test]
+fn an_open_knob_is_set_as_well_as_it_can_be() {
+    let entries = read_measurements(STEP_TIMES, "step-times.csv").expect("well formed");
+    let open = entries.into_iter().find_map(|entry| match entry {
+        Entry::Row(row) if row.micro_batch.is_none() && row.dp == Some(1) && row.nodes == 1 => Some(row),
+        _ => None,
+    });
+    let mut row = open.expect("a row leaves its micro-batch open");
+    let time = |row: &Row| -> (f64, bool) {
+        let configuration = configure(row).expect("supported");
+        let (_, outcome) = configuration.predict().expect("supported");
+        (outcome.step_time.0, outcome.footprint.fits().is_ok())
+    };
+    let (best, fits) = time(&row);
+    assert!(fits);
+    let samples = row.global_batch.expect("stated") / u64::from(row.dp.expect("stated"));
+    let mut reached = false;
+    for micro in (1..=samples).filter(|micro| samples.is_multiple_of(*micro)) {
+        row.micro_batch = Some(micro);
+        let (stated, fits) = time(&row);
+        assert!(!fits || best <= stated, "micro-batch {micro}: {stated} beats {best}");
+        reached |= (best / stated - 1.0).abs() < 1e-12;
+    }
+    assert!(reached);
+}
