@@ -1,1 +1,51 @@
-fn main() {}
+//! The `trainyard` command: arguments, files and terminals around the libraries.
+//!
+//! Every command reads what the user names, calls public functions of the libraries, and shows what they return.
+//! Only this crate knows paths, exit codes and terminals.
+
+mod arguments;
+mod commands;
+mod diagnose;
+mod failure;
+mod files;
+mod job;
+mod machine;
+mod output;
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Parser;
+use peak_alloc::PeakAlloc;
+use std::process::ExitCode;
+
+/// Counts what is allocated, so that a run can tell how much memory training takes.
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let output = Output::new(&arguments.global);
+    match dispatch(arguments.command, &output) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.code().into()
+        }
+    }
+}
+
+fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure> {
+    match command {
+        Command::Train(arguments) => commands::train::train(&arguments, output),
+        Command::Plan(arguments) => commands::plan::plan(&arguments, output),
+        Command::Simulate(arguments) => commands::simulate::simulate(&arguments, output),
+        Command::Run(arguments) => commands::run::run(&arguments, output),
+        Command::Compare(arguments) => commands::compare::compare(&arguments, output),
+        Command::Calibrate(arguments) => commands::calibrate::calibrate(&arguments, output),
+        Command::Validate(arguments) => commands::validate::validate(&arguments, output),
+        Command::Show(arguments) => commands::show::show(&arguments, output),
+        Command::Completions(arguments) => commands::shell::completions(&arguments, output),
+        Command::Man => commands::shell::man(output),
+    }
+}

@@ -1,7 +1,7 @@
 //! Tables and numbers as every report shows them.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_duration};
 
 /// Columns of the terminal that a report may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,20 @@ pub(crate) fn table<const N: usize>(width: Width, header: [&str; N], rows: Vec<[
         Cell::new(text).set_alignment(alignment)
     };
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.0);
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     for row in &rows {
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 2 } else { 1 }, 0));
+    }
+    // Names are not broken unless they would leave no room for anything else.
+    let names = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
+    if names <= usize::from(width.0) / 3 {
+        let column = table.column_mut(0).expect("a table has a column");
+        column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(names as u16 + 2)));
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
@@ -68,6 +77,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
 
 pub(crate) fn seconds(seconds: f64) -> String {
     human_duration(Seconds(seconds))
+}
+
+/// Four digits and a decimal unit: `1.555 TB/s`, `15.75 GB/s`.
+pub(crate) fn bandwidth(rate: BytesPerSecond) -> String {
+    let (value, unit) = if rate.0 >= 1e12 { (rate.0 / 1e12, "TB/s") } else { (rate.0 / 1e9, "GB/s") };
+    format!("{} {unit}", (value * 1e3).round() / 1e3)
 }
 
 pub(crate) fn percent(fraction: f64) -> String {

@@ -66,7 +66,7 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         rows.push((
             "price",
             format!(
-                "{} USD/h each, {} {}, {} in {}, as of {}",
+                "{:.2} USD/h each, {} {}, {} in {}, as of {}",
                 price.usd_per_hour, price.service, plan.pricing, plan.cluster.instance, price.region, price.date
             ),
         ));
@@ -124,13 +124,21 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
     table(width, header, rows)
 }
 
+/// The plans that no other beats in both time and cost, fastest first.
+pub fn front(document: &PlanDocument, width: Width) -> String {
+    list("neither faster nor cheaper is", &document.pareto, width)
+}
+
 fn alternatives(document: &PlanDocument, width: Width) -> String {
-    if document.alternatives.is_empty() {
+    list("runners-up", &document.alternatives, width)
+}
+
+fn list(title: &str, plans: &[Alternative], width: Width) -> String {
+    if plans.is_empty() {
         return String::new();
     }
-    let rows = document.alternatives.iter().map(alternative);
-    let header = ["runners-up", "strategy", "micro-batch, precision", ">time", ">cost", ">memory"];
-    format!("\n{}", table(width, header, rows.collect()))
+    let header = [title, "strategy", "micro-batch, precision", ">time", ">cost", ">memory"];
+    format!("\n{}", table(width, header, plans.iter().map(alternative).collect()))
 }
 
 fn alternative(other: &Alternative) -> [String; 6] {

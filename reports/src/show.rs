@@ -1,9 +1,10 @@
 //! The catalogs, as lists and entry by entry with the source of every number.
 
-use crate::format::{Width, bytes, facts, grouped, rate, table};
+use crate::format::{Width, bandwidth, bytes, facts, grouped, rate, seconds, table};
 use trainyard_hardware_profiles::{Catalog, Gpu, Instance, Interconnect, Sourced, Stack, Transport};
 use trainyard_models::{CatalogEntry, Model, Pass};
 use trainyard_plan::ScheduleName;
+use trainyard_units::Seconds;
 
 /// All models.
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
@@ -26,7 +27,7 @@ pub fn models(entries: &[CatalogEntry], width: Width) -> String {
             ]
         })
         .collect();
-    let header = ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">training TFLOP per sample"];
+    let header = ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">TFLOP a sample"];
     table(width, header, rows)
 }
 
@@ -72,7 +73,7 @@ pub fn gpus(catalog: &Catalog, width: Width) -> String {
                 gpu.name.clone(),
                 gpu.generation.clone(),
                 bytes(gpu.memory.value.0),
-                gpu.memory_bandwidth.value.to_string(),
+                bandwidth(gpu.memory_bandwidth.value),
                 gpu.peak_fp32.value.to_string(),
                 gpu.peak_fp16.value.to_string(),
             ]
@@ -86,21 +87,26 @@ fn sourced<T: std::fmt::Display>(name: &'static str, number: &Sourced<T>) -> (&'
     (name, format!("{}  [{}]", number.value, number.source))
 }
 
+/// The same where the number reads better rounded.
+fn sourced_as<T: Copy>(name: &'static str, number: &Sourced<T>, print: impl Fn(T) -> String) -> (&'static str, String) {
+    (name, format!("{}  [{}]", print(number.value), number.source))
+}
+
 /// One GPU.
 pub fn gpu(gpu: &Gpu) -> String {
     let rows = [
         sourced("memory", &gpu.memory),
-        sourced("memory bandwidth", &gpu.memory_bandwidth),
+        sourced_as("memory bandwidth", &gpu.memory_bandwidth, bandwidth),
         sourced("cache", &gpu.cache),
         sourced("multiprocessors", &gpu.multiprocessors),
         sourced("peak fp32", &gpu.peak_fp32),
         sourced("peak fp16", &gpu.peak_fp16),
-        sourced("host link", &gpu.host_bandwidth),
+        sourced_as("host link", &gpu.host_bandwidth, bandwidth),
         sourced("reached of peak fp16", &gpu.achieved.gemm_fp16),
         sourced("reached of peak fp32", &gpu.achieved.gemm_fp32),
         sourced("depth offset of a product", &gpu.achieved.gemm_depth),
         sourced("reached of the bandwidth", &gpu.achieved.memory),
-        sourced("shortest kernel", &gpu.achieved.kernel_floor),
+        sourced_as("shortest kernel", &gpu.achieved.kernel_floor, duration),
         sourced("uncertainty", &gpu.achieved.uncertainty),
     ];
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
@@ -124,13 +130,13 @@ pub fn instances(catalog: &Catalog, width: Width) -> String {
                 ),
                 instance.vcpus.to_string(),
                 bytes(instance.memory.value.0),
-                price.map_or_else(|| "–".into(), |price| format!("{}", price.low.0)),
+                price.map_or_else(|| "–".into(), |price| format!("{:.2}", price.low.0)),
                 price.map_or_else(String::new, |price| price.date.clone()),
             ]
         })
         .collect();
-    let header = ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h us-east-1", "as of"];
-    table(width, header, rows)
+    let header = ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h *", "as of"];
+    table(width, header, rows) + "\n  * on demand in us-east-1\n"
 }
 
 fn interconnect(interconnect: &Interconnect) -> &'static str {
@@ -157,23 +163,23 @@ pub fn instance(instance: &Instance, width: Width) -> String {
         ("vcpus", instance.vcpus.to_string()),
         sourced("memory", &instance.memory),
         sourced("disk", &instance.disk),
-        sourced("network, sustained", &instance.network.baseline),
-        sourced("network, burst", &instance.network.burst),
+        sourced_as("network, sustained", &instance.network.baseline, bandwidth),
+        sourced_as("network, burst", &instance.network.burst, bandwidth),
         ("transport", transport(instance.network.transport).into()),
         ("links", interconnect(&instance.interconnect).into()),
     ];
     match &instance.interconnect {
-        Interconnect::Pcie { bandwidth } => rows.push(sourced("ring over PCIe", bandwidth)),
+        Interconnect::Pcie { bandwidth: ring } => rows.push(sourced_as("ring over PCIe", ring, bandwidth)),
         Interconnect::Nvswitch { port, fraction } => {
-            rows.extend([sourced("port", port), sourced("reached by a ring", fraction)]);
+            rows.extend([sourced_as("port", port, bandwidth), sourced("reached by a ring", fraction)]);
         }
         Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
             let links: Vec<String> = pairs.value.iter().map(|(a, b, links)| format!("{a}–{b} ×{links}")).collect();
             rows.extend([
-                sourced("link", link),
+                sourced_as("link", link, bandwidth),
                 sourced("reached by a ring", fraction),
                 ("pairs", format!("{}  [{}]", links.join(", "), pairs.source)),
-                sourced("other pairs, PCIe", pcie_bandwidth),
+                sourced_as("other pairs, PCIe", pcie_bandwidth, bandwidth),
             ]);
         }
     }
@@ -194,6 +200,10 @@ pub fn instance(instance: &Instance, width: Width) -> String {
     format!("{}\n\n{}\n{prices}", instance.name, facts(&rows))
 }
 
+fn duration(time: Seconds) -> String {
+    seconds(time.0)
+}
+
 /// All software stacks.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
     let rows = catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]).collect();
@@ -203,27 +213,40 @@ pub fn stacks(catalog: &Catalog, width: Width) -> String {
 /// One software stack.
 pub fn stack(stack: &Stack) -> String {
     let rows = [
-        sourced("host time per kernel", &stack.launch),
+        sourced_as("host time per kernel", &stack.launch, duration),
         sourced("memory traffic", &stack.traffic),
         sourced("rate of products", &stack.gemm),
         sourced("gradient bucket", &stack.bucket),
         sourced("exposed transfer", &stack.exposed_transfer),
         sourced("resident memory", &stack.resident),
         sourced("fragmentation", &stack.fragmentation),
-        sourced("step overhead", &stack.step_overhead),
+        sourced_as("step overhead", &stack.step_overhead, duration),
     ];
     format!("{}: {}\n\n{}", stack.name, stack.description, facts(&rows))
 }
 
 /// All schedules.
 pub fn schedules(width: Width) -> String {
-    let about = |schedule: ScheduleName| match schedule {
+    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]).collect();
+    table(width, ["schedule", "what it does"], rows)
+}
+
+/// One schedule.
+pub fn schedule(schedule: ScheduleName) -> String {
+    let source = match schedule {
+        ScheduleName::None => "plain gradient accumulation",
+        ScheduleName::GPipe => "Huang et al., arXiv:1811.06965",
+        ScheduleName::OneForwardOneBackward => "Narayanan et al., arXiv:2104.04473",
+    };
+    format!("{schedule}\n\n{}", facts(&[("what it does", about(schedule).into()), ("source", source.into())]))
+}
+
+fn about(schedule: ScheduleName) -> &'static str {
+    match schedule {
         ScheduleName::None => "one stage: each micro-batch forward, then backward",
         ScheduleName::GPipe => "all micro-batches forward, then all backward: holds the activations of all of them",
         ScheduleName::OneForwardOneBackward => {
             "forwards and backwards alternate: holds as many micro-batches as stages follow"
         }
-    };
-    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]).collect();
-    table(width, ["schedule", "what it does"], rows)
+    }
 }

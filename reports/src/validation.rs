@@ -1,6 +1,6 @@
 //! A validation as a page.
 
-use crate::format::{Width, bullets, deviation, percent, table};
+use crate::format::{Width, bullets, deviation, percent, seconds, table};
 use std::collections::BTreeMap;
 use trainyard_calibration::{Status, ValidationDocument};
 
@@ -32,4 +32,25 @@ pub fn validation(document: &ValidationDocument, width: Width) -> String {
     reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
     table(width, header, rows) + &bullets(width, "Not predicted", &reasons)
+}
+
+/// Every predicted row of a validation document.
+pub fn validation_rows(document: &ValidationDocument, width: Width) -> String {
+    let rows = document
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let (predicted, [low, high]) = (row.predicted_step_time_s?, row.interval_s?);
+            Some([
+                row.id.clone(),
+                row.suite.clone(),
+                seconds(predicted),
+                format!("{} to {}", seconds(low), seconds(high)),
+                row.measured_step_time_s.map_or_else(|| "–".into(), seconds),
+                row.error.map_or_else(|| "–".into(), deviation),
+            ])
+        })
+        .collect();
+    let header = ["row", "suite", ">predicted", ">90 % interval", ">measured", ">error"];
+    format!("\n{}", table(width, header, rows))
 }

@@ -1,0 +1,333 @@
+//! What can be typed. Meaning is given elsewhere: here are only names, defaults and help.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+use trainyard_plan::{Objective, Pricing};
+
+const EXAMPLES: &str = "\
+Examples:
+  trainyard train examples/quickstart.toml
+      calibrate this machine, plan, simulate, run, and compare predicted with measured
+  trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
+      which instances to rent for that, how many, and how to split the work
+  trainyard plan examples/gpt2-xl-aws.toml --out plan.json
+  trainyard simulate plan.json --trace step.json
+      one step of that plan; open the trace at ui.perfetto.dev
+
+Exit codes:
+  0  done
+  1  something failed
+  2  wrong usage or input
+  3  there is no feasible plan
+  4  there is a plan, but none within the deadline or budget
+  5  the run ended early; its checkpoint is complete";
+
+/// Simulates, plans and runs distributed training of neural networks.
+#[derive(Debug, Parser)]
+#[command(name = "trainyard", version, after_long_help = EXAMPLES, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How results and messages appear.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Global {
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub(crate) format: Format,
+    /// When messages are coloured; NO_COLOR is respected
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub(crate) color: Colour,
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Show more: every plan on the front of time and cost, every row of a validation
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// For programs: one document with its schema
+    Json,
+}
+
+/// When messages are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train on this machine: calibrate if needed, plan, simulate, run, and compare
+    Train(TrainArguments),
+    /// Recommend instances and a way to split the work
+    Plan(PlanArguments),
+    /// Simulate one step of a plan
+    Simulate(SimulateArguments),
+    /// Run a plan on this machine
+    Run(RunArguments),
+    /// Compare what a plan predicted with what a run measured
+    Compare(CompareArguments),
+    /// Measure this machine and write its profile
+    Calibrate(CalibrateArguments),
+    /// Predict published measurements and show how far off that is
+    Validate(ValidateArguments),
+    /// Show what the catalogs hold, with the source of every number
+    Show(ShowArguments),
+    /// Print completions for a shell
+    Completions(CompletionsArguments),
+    /// Print the manual page
+    Man,
+}
+
+/// A job as flags; they override the job file.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Job")]
+pub(crate) struct JobArguments {
+    /// Job file (TOML); may be left out if flags say it all
+    #[arg(value_name = "JOB", help_heading = None)]
+    pub(crate) job: Option<PathBuf>,
+    /// Model of the catalog, see `trainyard show models`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Tokens in the data set, 10e9
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "samples")]
+    pub(crate) tokens: Option<f64>,
+    /// Samples in the data set
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) samples: Option<u64>,
+    /// Samples of an optimizer step
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) global_batch: Option<u64>,
+    /// Passes over the data set
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "steps")]
+    pub(crate) epochs: Option<f64>,
+    /// Optimizer steps, instead of epochs
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) steps: Option<u64>,
+}
+
+/// Which machines and to what end.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Machines and goal")]
+pub(crate) struct GoalArguments {
+    /// What is sought [default: cost]
+    #[arg(long, value_name = "WHAT", value_parser = objective())]
+    pub(crate) objective: Option<Objective>,
+    /// The longest training accepted, 3d
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) deadline: Option<String>,
+    /// The most money accepted, in USD
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub(crate) budget: Option<f64>,
+    /// Instance types, such as 'p3.*,p4d.24xlarge'
+    #[arg(long, value_name = "TYPES", value_delimiter = ',')]
+    pub(crate) instances: Option<Vec<String>>,
+    /// The most instances [default: 16]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) max_instances: Option<u32>,
+    /// AWS region [default: us-east-1]
+    #[arg(long)]
+    pub(crate) region: Option<String>,
+    /// How instances are paid [default: on-demand]
+    #[arg(long, value_name = "TERMS", value_parser = pricing())]
+    pub(crate) pricing: Option<Pricing>,
+    /// Who rents them out [default: ec2]
+    #[arg(long, value_parser = ["ec2", "sagemaker"])]
+    pub(crate) service: Option<String>,
+}
+
+fn objective() -> impl TypedValueParser<Value = Objective> {
+    PossibleValuesParser::new(["time", "cost"])
+        .map(|name| if name == "time" { Objective::Time } else { Objective::Cost })
+}
+
+fn pricing() -> impl TypedValueParser<Value = Pricing> {
+    let names: Vec<&str> = Pricing::ALL.iter().map(|pricing| pricing.name()).collect();
+    PossibleValuesParser::new(names).map(|name| name.parse().expect("only names of terms pass the parser above"))
+}
+
+/// How the search is limited.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct SearchArguments {
+    /// Stop after this many simulations and say how much better a plan could still be
+    #[arg(long, value_name = "N")]
+    pub(crate) max_simulations: Option<u64>,
+    /// Hold a field of the plan, --fix parallel.tensor=8; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) fix: Vec<String>,
+    /// Processor threads of the search [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// Arguments of `trainyard plan`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    #[command(flatten)]
+    pub(crate) goal: GoalArguments,
+    #[command(flatten)]
+    pub(crate) search: SearchArguments,
+    /// How many clusters to show: the recommended one and the runners-up
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) top: u16,
+    /// Write the plan document to this file
+    #[arg(long, value_name = "PLAN.json")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard train`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TrainArguments {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    #[command(flatten)]
+    pub(crate) search: SearchArguments,
+    /// Where: `local`, or the profile of this machine
+    #[arg(long, value_name = "local|PROFILE")]
+    pub(crate) on: Option<String>,
+    /// Text to train on: a file, or a folder of files
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// Measure this machine again
+    #[arg(long)]
+    pub(crate) recalibrate: bool,
+    /// Seed of first parameters and of the order of data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Folder for everything that the run writes [default: a new one under runs/]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard simulate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SimulateArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// Write the step as a trace for ui.perfetto.dev
+    #[arg(long, value_name = "T.json")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Device {
+    /// Processor threads of this machine
+    Cpu,
+    /// GPUs; not built into this version
+    Cuda,
+}
+
+/// Arguments of `trainyard run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// Text to train on: a file, or a folder of files
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: PathBuf,
+    /// Optimizer steps that the training shall have in the end [default: those of the plan]
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<u64>,
+    /// Folder of checkpoints [default: `checkpoint` in the run's folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Go on from the newest checkpoint
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    pub(crate) device: Device,
+    /// Seed of first parameters and of the order of data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Folder for everything that the run writes [default: a new one under runs/]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard compare`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompareArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// Folder of a run, or its measurement file
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+}
+
+/// Arguments of `trainyard calibrate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CalibrateArguments {
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    pub(crate) device: Device,
+    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml]
+    #[arg(long, value_name = "PROFILE.toml")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard validate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ValidateArguments {
+    /// Table of measurements: training steps or collectives
+    #[arg(value_name = "MEASUREMENTS.csv")]
+    pub(crate) table: PathBuf,
+}
+
+/// What a catalog lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Neural networks
+    Models,
+    /// GPUs
+    Gpus,
+    /// Instances that can be rented
+    Instances,
+    /// Training frameworks as they load a machine
+    Stacks,
+    /// Orders of micro-batches in a pipeline
+    Schedules,
+}
+
+/// Arguments of `trainyard show`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Which catalog
+    #[arg(value_enum, value_name = "CATALOG")]
+    pub(crate) kind: Kind,
+    /// One entry, with the source of every number
+    pub(crate) name: Option<String>,
+}
+
+/// Arguments of `trainyard completions`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}

@@ -1,0 +1,65 @@
+//! `trainyard calibrate`: this machine measured, and its profile written.
+
+use crate::arguments::{CalibrateArguments, Device};
+use crate::failure::{Exit, Failure};
+use crate::job::{LOCAL, local_profile};
+use crate::output::Output;
+use crate::{files, machine};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use trainyard_calibration::{Measurements, ProfileProblem, fit_profile, profile_to_toml};
+use trainyard_executor::{
+    FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
+    measure_operators,
+};
+use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_reports as reports;
+
+/// Measures this machine and shows what was found.
+pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    only_processors(arguments.device)?;
+    let path = arguments.out.clone().unwrap_or_else(local_profile);
+    let profile = measure(&path, super::execution::stop_on_interrupt(), output)?;
+    output.result(&profile, || reports::profile(&profile, output.width()));
+    output.note(format!("profile written to {}", path.display()));
+    Ok(Exit::Done)
+}
+
+/// Refuses devices that are not built in.
+pub(crate) fn only_processors(device: Device) -> Result<(), Failure> {
+    match device {
+        Device::Cpu => Ok(()),
+        Device::Cuda => Err(Failure::input("`--device cuda` is not built into this version")
+            .hint("leave --device out: plans run on the processors of this machine")),
+    }
+}
+
+/// The profile of this machine, measured now and written to `path`.
+pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
+    let settings = MeasureSettings::for_cores(cores());
+    let bar = output.bar(1, "measuring operators {bar:30} {pos}/{len}  {eta} left");
+    let mut progress = |MeasureProgress { done, total }| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    };
+    let failed = |error: MeasureError| Failure::of(Exit::Failed, &error);
+    let operators = measure_operators(&settings, &mut progress, stop).map_err(failed)?;
+    bar.finish_and_clear();
+    let collectives = measure_collectives(&settings, stop).map_err(failed)?;
+    let measurements = Measurements {
+        name: LOCAL.into(),
+        processor: machine::processor(),
+        devices: settings.cores as u32,
+        memory: machine::memory(),
+        measured: machine::today().unwrap_or_else(|| "unknown".into()),
+        framework: FRAMEWORK.into(),
+        copy_bandwidth: copy_bandwidth(),
+        operators,
+        collectives,
+    };
+    let profile = fit_profile(measurements).map_err(|problem: ProfileProblem| {
+        Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string())
+    })?;
+    files::write(path, &profile_to_toml(&profile))?;
+    Ok(profile)
+}

@@ -1,0 +1,282 @@
+//! Running a plan: what `train` and `run` share. Everything that a run leaves behind goes into one folder.
+
+use crate::ALLOCATOR;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::{Output, json};
+use indicatif::ProgressBar;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_executor::{
+    AllocationMeter, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run, write_report,
+};
+use trainyard_plan::document::{
+    COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
+};
+use trainyard_plan::{Activity, Interval, Plan, PlanError, StageId, StreamKind, Timeline};
+use trainyard_reports::{self as reports, Process, StepPoint};
+use trainyard_units::{Instant, Seconds};
+
+/// What is run and where its results go.
+pub(crate) struct Execution<'a> {
+    /// The plan with its prediction.
+    pub(crate) document: &'a PlanDocument,
+    /// The plan document's file.
+    pub(crate) plan_file: PathBuf,
+    /// The simulated step, if the plan was made for this machine; only then is the prediction one of this run.
+    pub(crate) predicted: Option<&'a Timeline>,
+    /// Text to train on.
+    pub(crate) data: PathBuf,
+    /// Optimizer steps that the training shall have in the end.
+    pub(crate) steps: u64,
+    /// Seed of first parameters and of the order of data.
+    pub(crate) seed: u64,
+    /// Where everything goes.
+    pub(crate) folder: PathBuf,
+    /// Where checkpoints go.
+    pub(crate) checkpoint: PathBuf,
+    /// Whether to go on from the newest checkpoint.
+    pub(crate) resume: bool,
+}
+
+const LEARNING_RATE: f64 = 1e-3;
+const LEARNING_RATE_WARM_UP: u64 = 10;
+/// How many lines a run says where no bar can be drawn.
+const LINES: u64 = 10;
+
+/// A flag that becomes true on Ctrl-C; a second Ctrl-C ends the program at once.
+pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // Fails only if it was set before.
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    &STOP
+}
+
+/// The plan of a document, if it is valid and this machine can run it.
+pub(crate) fn runnable(document: &PlanDocument, file: &Path, output: &Output) -> Result<Plan, Failure> {
+    let cannot = || Failure::input(format!("cannot run plan `{}`", file.display()));
+    let plan = Plan::try_from(document.plan.clone())
+        .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+    if let Some(refusal) = refusal(&plan) {
+        return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
+    }
+    if let Some(warning) = oversubscription(&plan, cores()) {
+        output.warn(warning);
+    }
+    Ok(plan)
+}
+
+/// Runs the plan, writes what was measured, and shows it beside the prediction.
+pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -> Result<Exit, Failure> {
+    let options = RunOptions {
+        data: execution.data.clone(),
+        steps: execution.steps,
+        learning_rate: execution.document.job.training.learning_rate.unwrap_or(LEARNING_RATE),
+        learning_rate_warm_up: LEARNING_RATE_WARM_UP,
+        seed: execution.seed,
+        checkpoint: Some(execution.checkpoint.clone()),
+        resume: execution.resume,
+        allocations: Some(AllocationMeter {
+            current_bytes: || ALLOCATOR.current_usage() as u64,
+            reset_peak: || ALLOCATOR.reset_peak_usage(),
+            peak_bytes: || ALLOCATOR.peak_usage() as u64,
+        }),
+        plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
+    };
+    let watch = Watch::new(execution, output)?;
+    let outcome =
+        run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| failure(&error))?;
+    watch.bar.finish_and_clear();
+    let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
+    output.result(&document, || reports::comparison(&document, output.width()));
+    if outcome.report.end == RunEnd::Interrupted {
+        let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
+        let again = format!("--checkpoint {} --resume", execution.checkpoint.display());
+        return Err(Failure::new(Exit::Interrupted, message)
+            .hint(format!("its checkpoint is complete: `trainyard run` goes on with {again}")));
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(error: &RunError) -> Failure {
+    let code = match error {
+        RunError::Refused(_) | RunError::Data(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
+            Exit::Input
+        }
+        RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
+    };
+    Failure::of(code, error)
+}
+
+/// Who hears of each step: the progress bar and the metrics log.
+struct Watch<'a> {
+    bar: ProgressBar,
+    metrics: Mutex<std::fs::File>,
+    output: &'a Output,
+    batch: f64,
+    steps: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(execution: &Execution<'_>, output: &'a Output) -> Result<Self, Failure> {
+        Ok(Self {
+            bar: output.bar(execution.steps, "training {bar:30} {pos}/{len}  {msg}  {eta} left"),
+            metrics: Mutex::new(files::create(&execution.folder.join("metrics.jsonl"))?),
+            output,
+            batch: execution.document.plan.batch.global as f64,
+            steps: execution.steps,
+        })
+    }
+
+    fn step(&self, step: StepReport) {
+        let line = serde_json::to_string(&step).expect("a step holds only what JSON can hold");
+        // A log that cannot be written must not end a training.
+        let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
+        let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
+        let every = self.steps.div_ceil(LINES);
+        if !self.output.live() && (step.step.is_multiple_of(every) || step.step == self.steps) {
+            self.output.note(format!("  step {:>5} of {}  {said}", step.step, self.steps));
+        }
+        self.bar.set_position(step.step);
+        self.bar.set_message(said);
+    }
+}
+
+/// Writes everything that a run leaves behind and returns the comparison.
+fn keep(
+    execution: &Execution<'_>,
+    report: &RunReport,
+    checkpoint: Option<&Path>,
+    output: &Output,
+) -> Result<ComparisonDocument, Failure> {
+    let file = |name: &str| execution.folder.join(name);
+    let shown = |path: &Path| path.display().to_string();
+    let measurement = file("measurement.json");
+    write_report(&measurement, report).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot write `{}`", measurement.display())).because(error.to_string())
+    })?;
+    let trace = file("trace.json");
+    files::write(&trace, &format!("{}\n", traces(execution.predicted, &report.timeline)))?;
+    let prediction = execution.predicted.map(|_| &execution.document.prediction);
+    let mut document = comparison(execution.document, prediction, report);
+    let plot = file("loss.svg");
+    let drawn = draw(report, document.predicted.as_ref());
+    match &drawn {
+        Ok(svg) => files::write(&plot, svg)?,
+        Err(why) => output.warn(format!("no plot: {why}")),
+    }
+    document.files = Files {
+        plan: Some(shown(&execution.plan_file)),
+        measurement: shown(&measurement),
+        trace: Some(shown(&trace)),
+        plot: drawn.is_ok().then(|| shown(&plot)),
+        checkpoint: checkpoint.map(shown),
+    };
+    files::write(&file("comparison.json"), &json(&document))?;
+    Ok(document)
+}
+
+fn draw(report: &RunReport, predicted: Option<&Figures>) -> Result<String, String> {
+    let points: Vec<StepPoint> =
+        report.steps.iter().map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
+    reports::training(&points, predicted, report.loss.held_out)
+}
+
+/// Predicted against measured. `prediction` is absent where none was made for this machine.
+pub(crate) fn comparison(
+    document: &PlanDocument,
+    prediction: Option<&Prediction>,
+    report: &RunReport,
+) -> ComparisonDocument {
+    let predicted = prediction.map(|prediction| predicted(document, prediction));
+    let measured = measured(report);
+    let deviation = |predicted: f64, measured: f64| predicted / measured - 1.0;
+    let error = predicted.map(|predicted| Errors {
+        step_time: deviation(predicted.step_time_s, measured.step_time_s),
+        samples_per_s: deviation(predicted.samples_per_s, measured.samples_per_s),
+        memory: predicted
+            .memory_bytes
+            .zip(measured.memory_bytes)
+            .map(|(predicted, measured)| deviation(predicted as f64, measured as f64)),
+    });
+    let device = &report.device;
+    ComparisonDocument {
+        schema: COMPARISON_SCHEMA.into(),
+        plan: document.plan.clone(),
+        device: format!("{} ({} threads)", device.processor, device.cores),
+        steps: report.steps.len() as u64,
+        predicted,
+        measured,
+        error,
+        loss: Loss { first: report.loss.first, last: report.loss.last, held_out: report.loss.held_out },
+        files: Files::default(),
+    }
+}
+
+fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
+    let parallel = document.plan.parallel;
+    let one_of_each: u64 = prediction.memory_bytes.stages.iter().map(|stage| stage.total).sum();
+    Figures {
+        step_time_s: prediction.step_time_s,
+        interval_s: prediction.interval_s,
+        samples_per_s: prediction.samples_per_s,
+        memory_bytes: Some(one_of_each * u64::from(parallel.data) * u64::from(parallel.tensor)),
+        phases: prediction.phases,
+    }
+}
+
+/// Phases are those of the rank that computes longest, as a prediction's are.
+fn measured(report: &RunReport) -> Figures {
+    let busy = |rank: &&trainyard_executor::RankReport| rank.phases.forward_s + rank.phases.backward_s;
+    let busiest = report.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
+    let phases = busiest.map_or(report.phases, |rank| rank.phases);
+    Figures {
+        step_time_s: report.step_time_s,
+        interval_s: report.interval_s,
+        samples_per_s: report.samples_per_s,
+        memory_bytes: report.memory_bytes,
+        phases: Phases {
+            forward_s: phases.forward_s,
+            backward_s: phases.backward_s,
+            communication_s: phases.communication_s,
+            optimizer_s: phases.optimizer_s,
+        },
+    }
+}
+
+/// The simulated step above the measured one of each rank.
+fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> serde_json::Value {
+    let ranks = spans.iter().map(|span| span.rank).max().map_or(0, |last| last + 1);
+    let measured: Vec<(String, Timeline)> = (0..ranks)
+        .map(|rank| {
+            let own = spans.iter().filter(|span| span.rank == rank);
+            (format!("measured, rank {rank}"), Timeline { intervals: own.map(interval).collect() })
+        })
+        .collect();
+    let predicted = predicted.map(|timeline| Process { name: "predicted", timeline });
+    let measured = measured.iter().map(|(name, timeline)| Process { name, timeline });
+    reports::trace(&predicted.into_iter().chain(measured).collect::<Vec<_>>())
+}
+
+fn interval(span: &Span) -> Interval {
+    use trainyard_executor::Phase;
+    let (stage, micro_batch) = (StageId(span.stage), span.micro_batch.unwrap_or(0));
+    let activity = match span.phase {
+        Phase::Forward => Activity::Forward { stage, micro_batch },
+        Phase::Backward => Activity::Backward { stage, micro_batch },
+        Phase::Communication => Activity::ReduceGradients { stage, bucket: 0 },
+        Phase::Optimizer => Activity::Update { stage },
+    };
+    let stream = match span.phase {
+        Phase::Communication => StreamKind::Reduce(stage),
+        Phase::Forward | Phase::Backward | Phase::Optimizer => StreamKind::Compute(stage),
+    };
+    let at = |seconds: f64| Instant::START.after(Seconds(seconds.max(0.0)));
+    Interval { activity, stream, start: at(span.start_s), end: at(span.end_s.max(span.start_s)) }
+}

@@ -1,0 +1,12 @@
+//! One module for each command.
+
+pub(crate) mod calibrate;
+pub(crate) mod compare;
+mod execution;
+pub(crate) mod plan;
+pub(crate) mod run;
+pub(crate) mod shell;
+pub(crate) mod show;
+pub(crate) mod simulate;
+pub(crate) mod train;
+pub(crate) mod validate;

@@ -1,0 +1,160 @@
+//! Files: read with errors that name them, written whole or not at all.
+
+use crate::diagnose;
+use crate::failure::{Exit, Failure};
+use std::fs;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+use trainyard_calibration::profile_from_toml;
+use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_plan::document::PlanDocument;
+
+/// Where runs go unless told otherwise.
+const RUNS: &str = "runs";
+
+/// The text of a file.
+pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
+    let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
+    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+}
+
+/// A plan document.
+pub(crate) fn read_plan(path: &Path) -> Result<PlanDocument, Failure> {
+    diagnose::plan_from_json(&read_text("plan", path)?, path)
+}
+
+/// A profile of a machine.
+pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
+    let text = read_text("profile", path).map_err(|failure| failure.hint("`trainyard calibrate` writes one"))?;
+    profile_from_toml(&text, &path.display().to_string())
+        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+}
+
+/// The profile that a plan document needs; its path is relative to the document.
+pub(crate) fn profile_of(document: &PlanDocument, plan: &Path) -> Result<Option<MeasuredMachine>, Failure> {
+    let Some(profile) = &document.plan.cluster.profile else { return Ok(None) };
+    read_profile(&beside(plan, Path::new(profile))).map(Some)
+}
+
+/// A path that a file names, which is relative to the file.
+pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    folder.join(path)
+}
+
+/// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
+pub(crate) fn write(path: &Path, content: &str) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let written = || -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        if path.is_dir() {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        let mut file = tempfile::Builder::new().prefix(".trainyard-").tempfile_in(folder)?;
+        file.write_all(content.as_bytes())?;
+        file.as_file().sync_all()?;
+        readable(file.as_file())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
+    })
+}
+
+/// Temporary files are private; results are as readable as any other file.
+#[cfg(unix)]
+fn readable(file: &fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_: &fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// A file to which lines are added while a run goes on.
+pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
+    fs::File::create(path).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
+    })
+}
+
+/// A folder for a run: the one that the user names, which must be new or empty, or the next under `runs`.
+pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, Failure> {
+    let cannot = |path: &Path, error: &std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot make the folder `{}`", path.display())).because(error.to_string())
+    };
+    if let Some(folder) = wanted {
+        if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Failure::input(format!("`--out {}` is a folder that is not empty", folder.display()))
+                .hint("name a new folder; nothing is overwritten"));
+        }
+        fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+        return Ok(folder.into());
+    }
+    fs::create_dir_all(RUNS).map_err(|error| cannot(Path::new(RUNS), &error))?;
+    let name: String =
+        model.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    for number in 1.. {
+        let folder = Path::new(RUNS).join(format!("{name}-{number}"));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot(&folder, &error)),
+        }
+    }
+    unreachable!("a disk holds fewer folders than there are numbers")
+}
+
+/// `target` as seen from `folder`; absolute where one is not reachable from the other.
+pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (Ok(from), Ok(to)) = (fs::canonicalize(folder), fs::canonicalize(target)) else { return target.into() };
+    let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        return to;
+    }
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(shared)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_seen_from_a_folder_leads_to_the_same_file() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (from, to) = (root.path().join("a/b"), root.path().join("c"));
+        fs::create_dir_all(&from).expect("room");
+        fs::create_dir_all(&to).expect("room");
+        fs::write(to.join("f"), "x").expect("room");
+        assert_eq!(relative(&from, &to.join("f")), Path::new("../../c/f"));
+        assert_eq!(relative(&to, &to.join("f")), Path::new("f"));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("new/plan.json");
+        write(&path, "one").expect("room");
+        write(&path, "two").expect("room");
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "two");
+        assert_eq!(fs::read_dir(root.path().join("new")).expect("readable").count(), 1);
+        assert!(write(root.path(), "a folder stands there").is_err());
+    }
+
+    #[test]
+    fn a_folder_with_something_in_it_is_not_used_for_a_run() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        assert!(run_folder(Some(&root.path().join("new")), "gpt").is_ok());
+        fs::write(root.path().join("plan.json"), "mine").expect("room");
+        assert_eq!(run_folder(Some(root.path()), "gpt").expect_err("not empty").code(), Exit::Input);
+    }
+}

@@ -1,0 +1,161 @@
+//! Jobs: a file, flags, or both; and the files that a job names.
+
+use crate::arguments::{GoalArguments, JobArguments, SearchArguments};
+use crate::diagnose::from_toml;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use std::path::{Path, PathBuf};
+use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_models::ModelSpec;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
+use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+
+/// The name that stands for the machine that the program runs on.
+pub(crate) const LOCAL: &str = "local";
+
+/// Where the profile of this machine is unless the environment says otherwise.
+const LOCAL_PROFILE: &str = "runs/local-profile.toml";
+
+/// A job with the file that it was read from.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) spec: JobSpec,
+    file: Option<PathBuf>,
+}
+
+/// Where the profile of this machine is, or would be.
+pub(crate) fn local_profile() -> PathBuf {
+    std::env::var_os("TRAINYARD_PROFILE")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| LOCAL_PROFILE.into(), PathBuf::from)
+}
+
+/// The job that file and flags describe; flags override the file.
+pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
+    let file = arguments.job.clone();
+    let mut spec: JobSpec = match &file {
+        Some(path) => from_toml("job", &files::read_text("job", path)?, path)?,
+        None => JobSpec::default(),
+    };
+    if let Some(name) = &arguments.model {
+        spec.model = ModelChoice { name: Some(name.clone()), ..ModelChoice::default() };
+    }
+    if arguments.tokens.is_some() || arguments.samples.is_some() {
+        (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
+    }
+    if let Some(samples) = arguments.global_batch {
+        spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
+    }
+    if arguments.epochs.is_some() || arguments.steps.is_some() {
+        (spec.training.epochs, spec.training.steps) = (arguments.epochs, arguments.steps);
+    }
+    Ok(Job { spec, file })
+}
+
+impl Job {
+    /// Overrides machines and goal by flags.
+    pub(crate) fn aim(&mut self, goal: &GoalArguments) {
+        fn set<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {
+            if let Some(value) = flag {
+                *field = Some(value.clone());
+            }
+        }
+        let (cluster, aim) = (&mut self.spec.cluster, &mut self.spec.goal);
+        set(&mut aim.objective, goal.objective.as_ref());
+        set(&mut aim.deadline, goal.deadline.as_ref());
+        set(&mut aim.budget, goal.budget.as_ref());
+        set(&mut cluster.instances, goal.instances.as_ref());
+        set(&mut cluster.max_instances, goal.max_instances.as_ref());
+        set(&mut cluster.region, goal.region.as_ref());
+        set(&mut cluster.pricing, goal.pricing.as_ref());
+        set(&mut cluster.service, goal.service.as_ref());
+    }
+
+    /// A path that the job names, which is relative to its file.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.file.as_deref().map_or_else(|| path.into(), |file| files::beside(file, Path::new(path)))
+    }
+
+    /// The profile that the job names, read; `local` is the profile of this machine.
+    fn profile(&self) -> Result<Option<(MeasuredMachine, PathBuf)>, Failure> {
+        let Some(name) = &self.spec.cluster.profile else { return Ok(None) };
+        let path = if name == LOCAL { local_profile() } else { self.path(name) };
+        Ok(Some((files::read_profile(&path)?, path)))
+    }
+
+    fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
+        let Some(name) = &self.spec.model.file else { return Ok(None) };
+        let path = self.path(name);
+        from_toml("model", &files::read_text("model", &path)?, &path).map(Some)
+    }
+
+    /// The question that the job asks. `folder` is where the plan document will be, which names the profile.
+    pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
+        let (profile, path) = self.profile()?.unzip();
+        let profile_path = path.map(|path| files::relative(folder, &path).display().to_string());
+        self.ask(Resources { model_file: self.model_file()?, profile, profile_path })
+    }
+
+    /// The question on a machine whose profile is at hand, under the name that the plan shall give it.
+    pub(crate) fn problem_on(&self, profile: MeasuredMachine, name: &str) -> Result<Problem, Failure> {
+        let profile_path = Some(name.into());
+        self.ask(Resources { model_file: self.model_file()?, profile: Some(profile), profile_path })
+    }
+
+    /// Tells what is wrong with model, data and training before anything is measured.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let anywhere = JobSpec { cluster: trainyard_plan::ClusterChoice::default(), ..self.spec.clone() };
+        let resources = Resources { model_file: self.model_file()?, ..Resources::default() };
+        problem(&anywhere, resources).map(|_| ()).map_err(|error| self.explain(&error))
+    }
+
+    fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
+        problem(&self.spec, resources).map_err(|error| self.explain(&error))
+    }
+
+    fn explain(&self, error: &JobError) -> Failure {
+        let failure = match &self.file {
+            Some(file) => {
+                Failure::input(format!("cannot plan the job `{}`", file.display())).because(error.to_string())
+            }
+            None => Failure::input(error.to_string()),
+        };
+        failure.maybe_hint(error.hint().or_else(|| flag_for(error)))
+    }
+}
+
+/// How a field of a job is given on the command line.
+fn flag_for(error: &JobError) -> Option<String> {
+    let (JobError::Missing { field, .. } | JobError::Invalid { field, .. }) = error else { return None };
+    let flag = match *field {
+        "model" => "--model NAME",
+        "data" => "--tokens N, --samples N or --steps N",
+        "data.tokens" => "--tokens N",
+        "data.samples" => "--samples N",
+        "training.global_batch" => "--global-batch N",
+        "training.steps" => "--steps N",
+        "training.epochs" => "--epochs N",
+        "goal.deadline" => "--deadline TIME",
+        "goal.budget" => "--budget USD",
+        "cluster.max_instances" => "--max-instances N",
+        _ => return None,
+    };
+    Some(format!("on the command line it is {flag}"))
+}
+
+/// The limits that flags put on a search.
+pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Failure> {
+    let fixed = Fixed::parse(&search.fix).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
+    if let Some(threads) = search.threads {
+        // Fails only if threads were started before, and then they do the work.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    }
+    Ok(Limits { top, max_simulations: search.max_simulations, fixed })
+}
+
+/// The best plan of a problem.
+pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
+    recommend(problem, limits, &job.spec)
+        .map_err(|error: NoPlan| Failure::of(Exit::NoPlan, &error).maybe_hint(error.hint()))
+}

@@ -1,0 +1,123 @@
+//! What the user sees: results on standard output, everything else on standard error.
+
+use crate::arguments::{Colour, Format, Global};
+use crate::failure::Failure;
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use trainyard_reports::Width;
+
+/// Columns of a report that goes into a file or a pipe.
+const PIPE_WIDTH: u16 = 100;
+/// Reports narrower or wider than this are hard to read.
+const WIDTHS: std::ops::RangeInclusive<u16> = 60..=140;
+
+/// Where and how results and messages appear.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    format: Format,
+    colour: bool,
+    quiet: bool,
+    verbose: bool,
+    width: Width,
+    /// Whether progress may be drawn over and over on one line.
+    live: bool,
+}
+
+impl Output {
+    /// What the flags and the terminal ask for.
+    pub(crate) fn new(global: &Global) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let colour = match global.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => !set("NO_COLOR") && (set("CLICOLOR_FORCE") || (stderr().is_terminal() && !dumb)),
+        };
+        let columns = terminal_size::terminal_size_of(stdout()).map_or(PIPE_WIDTH, |(columns, _)| columns.0);
+        Self {
+            format: global.format,
+            colour,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            width: Width(columns.clamp(*WIDTHS.start(), *WIDTHS.end())),
+            live: stderr().is_terminal() && !dumb && !global.quiet,
+        }
+    }
+
+    /// The width of reports.
+    pub(crate) fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Whether everything that is known shall be shown.
+    pub(crate) fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// Shows a result: the page for people, or the document for programs.
+    pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce() -> String) {
+        match self.format {
+            Format::Table => self.page(&page()),
+            Format::Json => self.page(&json(document)),
+        }
+    }
+
+    /// Shows text on standard output. Whoever reads may stop to do so; that is no error.
+    #[expect(clippy::unused_self, reason = "all output goes through one value")]
+    pub(crate) fn page(&self, text: &str) {
+        let _ = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
+    }
+
+    /// Says what is going on, unless nothing shall be said.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            let _ = writeln!(stderr(), "{}", text.as_ref());
+        }
+    }
+
+    /// Says what the user should know, unless nothing shall be said.
+    pub(crate) fn warn(&self, text: impl AsRef<str>) {
+        self.note(format!("{} {}", self.paint("warning:", AnsiColor::Yellow), text.as_ref()));
+    }
+
+    /// Says why a command failed.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let mut text = format!("{} {}\n", self.paint("error:", AnsiColor::Red), failure.message());
+        for cause in failure.causes() {
+            text += &format!("  caused by: {cause}\n");
+        }
+        if let Some(hint) = failure.hint_text() {
+            text += &format!("\n{} {hint}\n", self.paint("hint:", AnsiColor::Cyan));
+        }
+        let _ = stderr().write_all(text.as_bytes());
+    }
+
+    fn paint(&self, word: &str, colour: AnsiColor) -> String {
+        if !self.colour {
+            return word.into();
+        }
+        let style = Style::new().bold().fg_color(Some(colour.into()));
+        format!("{style}{word}{style:#}")
+    }
+
+    /// A bar on standard error, hidden where nobody would see it move.
+    pub(crate) fn bar(&self, length: u64, template: &str) -> ProgressBar {
+        let target = if self.live { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template(template).expect("templates are constants").progress_chars("━╸ ");
+        ProgressBar::with_draw_target(Some(length), target).with_style(style)
+    }
+
+    /// Whether bars are drawn; otherwise long work says a line now and then.
+    pub(crate) fn live(&self) -> bool {
+        self.live
+    }
+}
+
+/// A document as it is printed and written.
+pub(crate) fn json<T: Serialize>(document: &T) -> String {
+    let mut text = serde_json::to_string_pretty(document).expect("documents hold only what JSON can hold");
+    text.push('\n');
+    text
+}

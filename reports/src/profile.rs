@@ -1,0 +1,65 @@
+//! A measured machine as a page.
+
+use crate::format::{Width, bytes, facts, grouped, table};
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_hardware_profiles::{CollectiveOperation, MeasuredMachine, OperatorClass, OperatorSample};
+
+/// What was measured of a machine, in the numbers that steps depend on most.
+pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
+    let rows = [
+        ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
+        ("memory", bytes(machine.memory.0)),
+        ("plain copy", gigabytes(machine.copy_bandwidth.0)),
+        ("framework", machine.framework.clone()),
+        ("measured", machine.measured.clone()),
+        ("samples", format!("{} of operators, {} of collectives", machine.operators.len(), machine.collectives.len())),
+    ];
+    let header = [
+        "ranks at work",
+        ">threads each",
+        ">linear layers, GFLOP/s each",
+        ">backward",
+        ">all-reduce of 16 MiB",
+        ">send of 16 MiB",
+    ];
+    format!("{}\n\n{}\n{}", machine.name, facts(&rows), table(width, header, rates(machine)))
+}
+
+/// For each number of ranks, what the best linear layer and the largest messages reach.
+fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
+    let threads: BTreeMap<u32, u32> = machine.operators.iter().map(|sample| (sample.ranks, sample.threads)).collect();
+    let ranks: BTreeSet<u32> = threads.keys().copied().collect();
+    ranks
+        .into_iter()
+        .map(|ranks| {
+            let linear =
+                || machine.operators.iter().filter(move |s| s.ranks == ranks && s.operator == OperatorClass::Linear);
+            let best = |time: fn(&OperatorSample) -> f64, passes: f64| {
+                let rate = |sample: &OperatorSample| {
+                    2.0 * passes * sample.shape.iter().map(|size| *size as f64).product::<f64>() / time(sample) / 1e9
+                };
+                linear().map(rate).fold(0.0, f64::max)
+            };
+            let message = |operation: CollectiveOperation| {
+                let largest = machine
+                    .collectives
+                    .iter()
+                    .filter(|sample| sample.ranks == ranks && sample.operation == operation)
+                    .max_by_key(|sample| sample.bytes);
+                largest.map_or_else(|| "–".into(), |sample| gigabytes(sample.bytes as f64 / sample.seconds))
+            };
+            [
+                ranks.to_string(),
+                threads[&ranks].to_string(),
+                grouped(best(|sample| sample.forward_s, 1.0).round() as u64),
+                grouped(best(|sample| sample.backward_s, 2.0).round() as u64),
+                message(CollectiveOperation::AllReduce),
+                message(CollectiveOperation::Send),
+            ]
+        })
+        .collect()
+}
+
+fn gigabytes(rate: f64) -> String {
+    format!("{:.1} GB/s", rate / 1e9)
+}
