@@ -1,6 +1,6 @@
 //! Measurements against predictions, and measurements made into profiles.
 //!
-//! [`validate`] predicts every row of a table of published measurements and sums up the errors; [`interval()`] says
+//! [`validate()`] predicts every row of a table of published measurements and sums up the errors; [`interval()`] says
 //! how far a prediction may be off, which is what those errors teach. Nothing here opens a file: text comes in, text
 //! and values go out.
 

@@ -111,16 +111,16 @@ pub(crate) struct JobArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "samples")]
     pub(crate) tokens: Option<f64>,
     /// Samples in the data set
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) samples: Option<u64>,
     /// Samples of an optimizer step
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) global_batch: Option<u64>,
     /// Passes over the data set
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "steps")]
     pub(crate) epochs: Option<f64>,
     /// Optimizer steps, instead of epochs
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct GoalArguments {
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     pub(crate) instances: Option<Vec<String>>,
     /// The most instances [default: 16]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = small_count)]
     pub(crate) max_instances: Option<u32>,
     /// AWS region [default: us-east-1]
     #[arg(long)]
@@ -152,6 +152,15 @@ pub(crate) struct GoalArguments {
     /// Who rents them out [default: ec2]
     #[arg(long, value_parser = ["ec2", "sagemaker"])]
     pub(crate) service: Option<String>,
+}
+
+/// A whole number; ranges are checked where their meaning is known.
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from 1 to {}", u64::MAX))
+}
+
+fn small_count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "it must be a whole number, at least 1".into())
 }
 
 fn objective() -> impl TypedValueParser<Value = Objective> {
@@ -169,7 +178,7 @@ fn pricing() -> impl TypedValueParser<Value = Pricing> {
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchArguments {
     /// Stop after this many simulations and say how much better a plan could still be
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) max_simulations: Option<u64>,
     /// Hold a field of the plan, --fix parallel.tensor=8; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
@@ -250,7 +259,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,
     /// Optimizer steps that the training shall have in the end [default: those of the plan]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
     /// Folder of checkpoints [default: `checkpoint` in the run's folder]
     #[arg(long, value_name = "DIR")]

@@ -12,7 +12,8 @@ const SIMILAR: f64 = 0.75;
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let place = format!("line {}{}", line(text, at), toml_key(text, at).map_or_else(String::new, quoted));
+        let place =
+            format!("line {}{}", line(text, at), toml_key(text, at).map_or_else(String::new, |key| quoted(&key)));
         unreadable(what, path, &place, error.message())
     })
 }
@@ -37,8 +38,10 @@ pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str, path: &Path
     serde_json::from_str(text).map_err(|error| {
         let start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
         let end = text.floor_char_boundary(start + error.column());
-        let key = json_key(&text[..end]).map_or_else(String::new, quoted);
         let message = error.to_string();
+        // An unknown key is named by the message, and the text before it ends with another.
+        let key = json_key(&text[..end]).filter(|_| !message.starts_with("unknown field"));
+        let key = key.map_or_else(String::new, |key| quoted(&key));
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         unreadable(what, path, &format!("line {}{key}", error.line()), message)
     })
@@ -51,7 +54,7 @@ fn unreadable(what: &str, path: &Path, place: &str, message: &str) -> Failure {
         .maybe_hint(did_you_mean(&message))
 }
 
-fn quoted(key: String) -> String {
+fn quoted(key: &str) -> String {
     format!(", `{key}`")
 }
 
@@ -80,7 +83,11 @@ fn json_key(text: &str) -> Option<String> {
 /// A message of serde in the words of this program.
 fn plain(message: &str) -> String {
     let numbers = ["u8", "u16", "u32", "u64", "usize"];
-    let mut text = message.replace("unknown field", "unknown key").replace("unknown variant", "unknown value");
+    let mut text = message
+        .replace("unknown field", "unknown key")
+        .replace("unknown variant", "unknown value")
+        .replace(" as i128", "")
+        .replace("EOF while parsing", "the text ends inside");
     for number in numbers {
         if let Some(head) = text.strip_suffix(&format!("expected {number}")) {
             text = format!("{head}expected a whole number, at least 0");

@@ -37,10 +37,24 @@ pub(crate) fn profile_of(document: &PlanDocument, plan: &Path) -> Result<Option<
     read_profile(&beside(plan, Path::new(profile))).map(Some)
 }
 
-/// A path that a file names, which is relative to the file.
+/// A path that a file names, which is relative to the file: `..` in `examples/job.toml` is `.`.
 pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    folder.join(path)
+    let joined = file.parent().unwrap_or(Path::new("")).join(path);
+    // Going up from a folder that is a link leads elsewhere than its name says.
+    if joined.ancestors().any(Path::is_symlink) {
+        return joined;
+    }
+    let mut short = PathBuf::new();
+    for part in joined.components() {
+        match (part, short.components().next_back()) {
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                short.pop();
+            }
+            (Component::CurDir, _) => {}
+            _ => short.push(part),
+        }
+    }
+    if short.as_os_str().is_empty() { PathBuf::from(".") } else { short }
 }
 
 /// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
@@ -83,6 +97,12 @@ pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
     fs::File::create(path).map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
     })
+}
+
+/// Removes an empty file, and its folder if that is empty then.
+pub(crate) fn discard(folder: &Path, name: &str) {
+    // What cannot be removed does no harm.
+    let _ = fs::remove_file(folder.join(name)).and_then(|()| fs::remove_dir(folder));
 }
 
 /// A folder for a run: the one that the user names, which must be new or empty, or the next under `runs`.
@@ -137,6 +157,15 @@ mod tests {
         fs::write(to.join("f"), "x").expect("room");
         assert_eq!(relative(&from, &to.join("f")), Path::new("../../c/f"));
         assert_eq!(relative(&to, &to.join("f")), Path::new("f"));
+    }
+
+    #[test]
+    fn paths_in_a_file_are_relative_to_it() {
+        let job = Path::new("examples/job.toml");
+        assert_eq!(beside(job, Path::new("..")), Path::new("."));
+        assert_eq!(beside(job, Path::new("../docs")), Path::new("docs"));
+        assert_eq!(beside(Path::new("job.toml"), Path::new("../text")), Path::new("../text"));
+        assert_eq!(beside(job, Path::new("/data")), Path::new("/data"));
     }
 
     #[test]

@@ -103,11 +103,11 @@ impl Job {
         self.ask(Resources { model_file: self.model_file()?, profile: Some(profile), profile_path })
     }
 
-    /// Tells what is wrong with model, data and training before anything is measured.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// The question without its machines: tells what is wrong with model, data and training before anything is measured.
+    pub(crate) fn check(&self) -> Result<Problem, Failure> {
         let anywhere = JobSpec { cluster: trainyard_plan::ClusterChoice::default(), ..self.spec.clone() };
         let resources = Resources { model_file: self.model_file()?, ..Resources::default() };
-        problem(&anywhere, resources).map(|_| ()).map_err(|error| self.explain(&error))
+        problem(&anywhere, resources).map_err(|error| self.explain(&error))
     }
 
     fn ask(&self, resources: Resources) -> Result<Problem, Failure> {

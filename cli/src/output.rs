@@ -15,6 +15,7 @@ const WIDTHS: std::ops::RangeInclusive<u16> = 60..=140;
 
 /// Where and how results and messages appear.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line or a fact about the terminal")]
 pub(crate) struct Output {
     format: Format,
     colour: bool,
@@ -84,13 +85,10 @@ impl Output {
 
     /// Says why a command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        let mut text = format!("{} {}\n", self.paint("error:", AnsiColor::Red), failure.message());
-        for cause in failure.causes() {
-            text += &format!("  caused by: {cause}\n");
-        }
-        if let Some(hint) = failure.hint_text() {
-            text += &format!("\n{} {hint}\n", self.paint("hint:", AnsiColor::Cyan));
-        }
+        let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), failure.message());
+        let causes = failure.causes().iter().map(|cause| format!("  caused by: {cause}\n"));
+        let hint = failure.hint_text().map(|hint| format!("\n{} {hint}\n", self.paint("hint:", AnsiColor::Cyan)));
+        let text: String = std::iter::once(error).chain(causes).chain(hint).collect();
         let _ = stderr().write_all(text.as_bytes());
     }
 

@@ -225,10 +225,10 @@ impl OperatorKind {
             (Self::Linear { outputs, .. }, _) => *outputs = outputs.div_ceil(tensor),
             (Self::Attention { heads, .. }, _) => *heads = heads.div_ceil(tensor),
             (Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. }, _) => {
-                *width = width.div_ceil(tensor)
+                *width = width.div_ceil(tensor);
             }
             (Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. }, _) => {
-                *vocab = vocab.div_ceil(tensor)
+                *vocab = vocab.div_ceil(tensor);
             }
         }
         part

@@ -6,7 +6,7 @@ use crate::problem::{Place, Problem};
 use crate::search::{Aim, Evaluated, Found, search};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Objective, Precision, Recompute};
-use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
 /// The answers for one recommended plan.
 pub(crate) struct Reasons<'a> {
@@ -68,7 +68,7 @@ impl Reasons<'_> {
             Place::Owned { .. } => "this machine".into(),
             Place::Rented(rental) => format!("{} instance types", rental.instances.len()),
         };
-        format!("{goal} of {} on {clusters}", self.found.candidates)
+        format!("{goal} of {} on {clusters}", human_count(self.found.candidates))
     }
 
     /// The best plan on machines with another GPU.

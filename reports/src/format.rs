@@ -1,14 +1,18 @@
 //! Tables and numbers as every report shows them.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_duration};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, human_duration};
 
 /// Columns of the terminal that a report may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(pub u16);
 
 /// A table with a header; columns whose header starts with `>` are aligned to the right.
-pub(crate) fn table<const N: usize>(width: Width, header: [&str; N], rows: Vec<[String; N]>) -> String {
+pub(crate) fn table<const N: usize>(
+    width: Width,
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
@@ -18,27 +22,34 @@ pub(crate) fn table<const N: usize>(width: Width, header: [&str; N], rows: Vec<[
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
-    for row in &rows {
+    let mut names = 0;
+    for row in rows {
+        names = names.max(row[0].chars().count());
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
     // Names are not broken unless they would leave no room for anything else.
-    let names = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
     if names <= usize::from(width.0) / 3 {
         let column = table.column_mut(0).expect("a table has a column");
         column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(names as u16 + 2)));
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines(table.lines().map(|line| line.trim_end().to_owned()))
+}
+
+/// Text of these lines, each ended.
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
 /// Lines of `name  value`, the values under each other.
 pub(crate) fn facts(rows: &[(&str, String)]) -> String {
     let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    rows.iter()
-        .map(|(name, value)| format!("  {name}{}  {value}\n", " ".repeat(longest - name.chars().count())))
-        .collect()
+    lines(rows.iter().map(|(name, value)| {
+        let room = " ".repeat(longest - name.chars().count());
+        format!("  {name}{room}  {value}")
+    }))
 }
 
 /// Sentences as a list, wrapped to the width.
@@ -46,13 +57,11 @@ pub(crate) fn bullets(width: Width, title: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{title}\n");
-    for item in items {
-        for (index, line) in wrap(item, usize::from(width.0).saturating_sub(4)).into_iter().enumerate() {
-            text += &format!("  {} {line}\n", if index == 0 { "·" } else { " " });
-        }
-    }
-    text
+    let item = |item: &String| {
+        let wrapped = wrap(item, usize::from(width.0).saturating_sub(4)).into_iter().enumerate();
+        wrapped.map(|(index, line)| format!("  {} {line}", if index == 0 { "·" } else { " " })).collect::<Vec<_>>()
+    };
+    format!("\n{title}\n") + &lines(items.iter().flat_map(item))
 }
 
 fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -96,29 +105,19 @@ pub(crate) fn deviation(fraction: f64) -> String {
 
 /// Money with thousands apart: `12,345 USD`, `8.42 USD`.
 pub(crate) fn usd(amount: f64) -> String {
+    if amount < 0.1 {
+        return format!("{amount:.4} USD");
+    }
     if amount < 1000.0 {
         return format!("{amount:.2} USD");
     }
-    format!("{} USD", grouped(amount.round() as u64))
-}
-
-/// A count with thousands apart.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{} USD", human_count(amount.round() as u64))
 }
 
 /// A rate with three or more digits.
 pub(crate) fn rate(value: f64) -> String {
     match value {
-        v if v >= 1000.0 => grouped(v.round() as u64),
+        v if v >= 1000.0 => human_count(v.round() as u64),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v => format!("{v:.2}"),
@@ -131,8 +130,6 @@ mod tests {
 
     #[test]
     fn numbers_read_easily() {
-        assert_eq!(grouped(1), "1");
-        assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(usd(999.0), "999.00 USD");
         assert_eq!(usd(12_345.4), "12,345 USD");
         assert_eq!(deviation(-0.0321), "-3.2 %");

@@ -1,8 +1,9 @@
 //! A recommendation as a page.
 
-use crate::format::{Width, bullets, bytes, facts, grouped, percent, rate, seconds, table, usd};
+use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
 use trainyard_plan::{PlanSpec, Recompute};
+use trainyard_units::human_count;
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
 pub fn plan(document: &PlanDocument, width: Width) -> String {
@@ -58,7 +59,7 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
         ("throughput", throughput(prediction)),
     ];
-    rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), grouped(prediction.steps))));
+    rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps))));
     if let (Some(cost), Some([low, high]), Some(price)) =
         (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
     {
@@ -75,14 +76,10 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
 }
 
 fn throughput(prediction: &Prediction) -> String {
-    let mut text = format!("{} samples/s", rate(prediction.samples_per_s));
-    if let Some(tokens) = prediction.tokens_per_s {
-        text += &format!(", {} tokens/s", rate(tokens));
-    }
-    if let Some(mfu) = prediction.mfu {
-        text += &format!(", MFU {}", percent(mfu));
-    }
-    text
+    let samples = format!("{} samples/s", rate(prediction.samples_per_s));
+    let tokens = prediction.tokens_per_s.map(|tokens| format!("{} tokens/s", rate(tokens)));
+    let mfu = prediction.mfu.map(|mfu| format!("MFU {}", percent(mfu)));
+    [Some(samples), tokens, mfu].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Memory of each stage against its limit; equal neighbouring stages share a line.
@@ -105,28 +102,17 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
         }
     }
     let limit = format!(">of {}", bytes(memory.limit));
-    let rows = rows
-        .into_iter()
-        .map(|(first, last, mut cells)| {
-            cells[0] = if first == last { first.to_string() } else { format!("{first} to {last}") };
-            cells
-        })
-        .collect();
-    let header = [
-        "memory of a device in stage",
-        ">weights, gradients",
-        ">optimizer",
-        ">activations",
-        ">software",
-        ">total",
-        &limit,
-    ];
+    let rows = rows.into_iter().map(|(first, last, mut cells)| {
+        cells[0] = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        cells
+    });
+    let header = ["memory, stage", ">weights, gradients", ">optimizer", ">activations", ">software", ">total", &limit];
     table(width, header, rows)
 }
 
 /// The plans that no other beats in both time and cost, fastest first.
 pub fn front(document: &PlanDocument, width: Width) -> String {
-    list("neither faster nor cheaper is", &document.pareto, width)
+    list("best in time or cost", &document.pareto, width)
 }
 
 fn alternatives(document: &PlanDocument, width: Width) -> String {
@@ -137,8 +123,8 @@ fn list(title: &str, plans: &[Alternative], width: Width) -> String {
     if plans.is_empty() {
         return String::new();
     }
-    let header = [title, "strategy", "micro-batch, precision", ">time", ">cost", ">memory"];
-    format!("\n{}", table(width, header, plans.iter().map(alternative).collect()))
+    let header = [title, "strategy", "micro, precision", ">time", ">cost", ">memory"];
+    format!("\n{}", table(width, header, plans.iter().map(alternative)))
 }
 
 fn alternative(other: &Alternative) -> [String; 6] {
@@ -162,12 +148,12 @@ fn search(document: &PlanDocument, width: Width) -> String {
     };
     let mut items = vec![format!(
         "{} plans considered, {} simulated; {proof}",
-        grouped(search.candidates),
-        grouped(search.simulated)
+        human_count(search.candidates),
+        human_count(search.simulated)
     )];
     items.extend(document.rejected.iter().filter(|rejected| rejected.what != "other plans").map(|rejected| {
         let count =
-            if rejected.count > 0 { format!(" ({} plans tried)", grouped(rejected.count)) } else { String::new() };
+            if rejected.count > 0 { format!(" ({} plans tried)", human_count(rejected.count)) } else { String::new() };
         format!("{} {}{count}", rejected.what, rejected.why)
     }));
     bullets(width, "Search", &items)

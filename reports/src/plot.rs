@@ -84,7 +84,12 @@ fn loss(area: &Area<'_>, points: &[StepPoint], held_out: Option<f64>) -> Result<
             .label("held out, at the end")
             .legend(|(x, y)| Circle::new((x + 9, y), 5, ORANGE.filled()));
     }
-    chart.configure_series_labels().border_style(INK.mix(0.3)).background_style(WHITE).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .border_style(INK.mix(0.3))
+        .background_style(WHITE)
+        .draw()?;
     Ok(())
 }
 
@@ -97,7 +102,9 @@ fn step_time(
     times.sort_by(f64::total_cmp);
     // One step that was disturbed must not flatten all others.
     let typical = times[times.len() * 95 / 100] * 1.4;
-    let high = predicted.map_or(typical, |figures| typical.max(figures.interval_s[1] * 1.1e3));
+    let shown = predicted.map_or(typical, |figures| typical.max(figures.interval_s[1] * 1.1e3));
+    // Room for the legend above the points.
+    let high = shown * 1.3;
     let mut chart = ChartBuilder::on(area)
         .caption("Step time", ("sans-serif", 18).into_font().color(&INK))
         .margin(12)
@@ -110,6 +117,7 @@ fn step_time(
         .bold_line_style(INK.mix(0.12))
         .x_desc("optimizer step")
         .y_desc("milliseconds")
+        .y_label_formatter(&|milliseconds| format!("{milliseconds:.0}"))
         .x_label_formatter(&|step| format!("{step:.0}"))
         .draw()?;
     let range = steps(points);
@@ -124,9 +132,14 @@ fn step_time(
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GREEN.stroke_width(2)));
     }
     let dots =
-        points.iter().map(|point| Circle::new((point.step as f64, (point.seconds * 1e3).min(high)), 2, BLUE.filled()));
+        points.iter().map(|point| Circle::new((point.step as f64, (point.seconds * 1e3).min(shown)), 2, BLUE.filled()));
     chart.draw_series(dots)?.label("measured").legend(|(x, y)| Circle::new((x + 9, y), 3, BLUE.filled()));
-    chart.configure_series_labels().border_style(INK.mix(0.3)).background_style(WHITE).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .border_style(INK.mix(0.3))
+        .background_style(WHITE)
+        .draw()?;
     Ok(())
 }
 

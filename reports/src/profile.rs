@@ -1,8 +1,9 @@
 //! A measured machine as a page.
 
-use crate::format::{Width, bytes, facts, grouped, table};
+use crate::format::{Width, bytes, facts, table};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{CollectiveOperation, MeasuredMachine, OperatorClass, OperatorSample};
+use trainyard_units::human_count;
 
 /// What was measured of a machine, in the numbers that steps depend on most.
 pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
@@ -51,8 +52,8 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
             [
                 ranks.to_string(),
                 threads[&ranks].to_string(),
-                grouped(best(|sample| sample.forward_s, 1.0).round() as u64),
-                grouped(best(|sample| sample.backward_s, 2.0).round() as u64),
+                human_count(best(|sample| sample.forward_s, 1.0).round() as u64),
+                human_count(best(|sample| sample.backward_s, 2.0).round() as u64),
                 message(CollectiveOperation::AllReduce),
                 message(CollectiveOperation::Send),
             ]

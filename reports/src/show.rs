@@ -1,32 +1,29 @@
 //! The catalogs, as lists and entry by entry with the source of every number.
 
-use crate::format::{Width, bandwidth, bytes, facts, grouped, rate, seconds, table};
-use trainyard_hardware_profiles::{Catalog, Gpu, Instance, Interconnect, Sourced, Stack, Transport};
+use crate::format::{Width, bandwidth, bytes, facts, rate, seconds, table};
+use trainyard_hardware_profiles::{Catalog, Gpu, Instance, Interconnect, Purchase, Service, Sourced, Stack, Transport};
 use trainyard_models::{CatalogEntry, Model, Pass};
 use trainyard_plan::ScheduleName;
-use trainyard_units::Seconds;
+use trainyard_units::{Seconds, human_count};
 
 /// All models.
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
-    let rows = entries
-        .iter()
-        .map(|entry| {
-            let graph = entry.model.graph();
-            let (layers, hidden, heads, sequence) = match &entry.model {
-                Model::Gpt(gpt) => (gpt.layers, gpt.hidden, gpt.heads.to_string(), gpt.seq_len.to_string()),
-                Model::Mlp(mlp) => (mlp.layers, mlp.hidden, "–".into(), "–".into()),
-            };
-            [
-                entry.model.name().into(),
-                grouped(graph.parameters()),
-                layers.to_string(),
-                hidden.to_string(),
-                heads,
-                sequence,
-                tera(graph.training_flops().0),
-            ]
-        })
-        .collect();
+    let rows = entries.iter().map(|entry| {
+        let graph = entry.model.graph();
+        let (layers, hidden, heads, sequence) = match &entry.model {
+            Model::Gpt(gpt) => (gpt.layers, gpt.hidden, gpt.heads.to_string(), gpt.seq_len.to_string()),
+            Model::Mlp(mlp) => (mlp.layers, mlp.hidden, "–".into(), "–".into()),
+        };
+        [
+            entry.model.name().into(),
+            human_count(graph.parameters()),
+            layers.to_string(),
+            hidden.to_string(),
+            heads,
+            sequence,
+            tera(graph.training_flops().0),
+        ]
+    });
     let header = ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">TFLOP a sample"];
     table(width, header, rows)
 }
@@ -39,7 +36,7 @@ fn tera(flops: f64) -> String {
 pub fn model(entry: &CatalogEntry) -> String {
     let graph = entry.model.graph();
     let mut rows = vec![
-        ("parameters", grouped(graph.parameters())),
+        ("parameters", human_count(graph.parameters())),
         ("forward", format!("{} TFLOP per sample", tera(graph.flops(Pass::Forward).0))),
         ("training", format!("{} TFLOP per sample", tera(graph.training_flops().0))),
     ];
@@ -65,20 +62,16 @@ pub fn model(entry: &CatalogEntry) -> String {
 
 /// All GPUs.
 pub fn gpus(catalog: &Catalog, width: Width) -> String {
-    let rows = catalog
-        .gpus()
-        .iter()
-        .map(|gpu| {
-            [
-                gpu.name.clone(),
-                gpu.generation.clone(),
-                bytes(gpu.memory.value.0),
-                bandwidth(gpu.memory_bandwidth.value),
-                gpu.peak_fp32.value.to_string(),
-                gpu.peak_fp16.value.to_string(),
-            ]
-        })
-        .collect();
+    let rows = catalog.gpus().iter().map(|gpu| {
+        [
+            gpu.name.clone(),
+            gpu.generation.clone(),
+            bytes(gpu.memory.value.0),
+            bandwidth(gpu.memory_bandwidth.value),
+            gpu.peak_fp32.value.to_string(),
+            gpu.peak_fp16.value.to_string(),
+        ]
+    });
     table(width, ["gpu", "generation", ">memory", ">bandwidth", ">fp32", ">fp16"], rows)
 }
 
@@ -114,27 +107,19 @@ pub fn gpu(gpu: &Gpu) -> String {
 
 /// All instances, with their price on demand in us-east-1 where it is known.
 pub fn instances(catalog: &Catalog, width: Width) -> String {
-    let rows = catalog
-        .instances()
-        .iter()
-        .map(|instance| {
-            let price = instance.prices.iter().find(|price| price.region == "us-east-1" && price.low == price.high);
-            [
-                instance.name.clone(),
-                format!("{} × {}", instance.gpus, instance.gpu),
-                interconnect(&instance.interconnect).into(),
-                format!(
-                    "{} Gbit/s {}",
-                    instance.network.baseline.value.0 / 1.25e8,
-                    transport(instance.network.transport)
-                ),
-                instance.vcpus.to_string(),
-                bytes(instance.memory.value.0),
-                price.map_or_else(|| "–".into(), |price| format!("{:.2}", price.low.0)),
-                price.map_or_else(String::new, |price| price.date.clone()),
-            ]
-        })
-        .collect();
+    let rows = catalog.instances().iter().map(|instance| {
+        let price = instance.prices.iter().find(|price| price.region == "us-east-1" && price.low == price.high);
+        [
+            instance.name.clone(),
+            format!("{} × {}", instance.gpus, instance.gpu),
+            interconnect(&instance.interconnect).into(),
+            format!("{} Gbit/s {}", instance.network.baseline.value.0 / 1.25e8, transport(instance.network.transport)),
+            instance.vcpus.to_string(),
+            bytes(instance.memory.value.0),
+            price.map_or_else(|| "–".into(), |price| format!("{:.2}", price.low.0)),
+            price.map_or_else(String::new, |price| price.date.clone()),
+        ]
+    });
     let header = ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h *", "as of"];
     table(width, header, rows) + "\n  * on demand in us-east-1\n"
 }
@@ -153,6 +138,20 @@ fn transport(transport: Transport) -> &'static str {
         Transport::Efa => "EFA",
         Transport::EfaGpudirect => "EFA, GPUDirect",
         Transport::Infiniband => "InfiniBand",
+    }
+}
+
+fn service(service: Service) -> &'static str {
+    match service {
+        Service::Ec2 => "ec2",
+        Service::Sagemaker => "sagemaker",
+    }
+}
+
+fn purchase(purchase: Purchase) -> &'static str {
+    match purchase {
+        Purchase::OnDemand => "on-demand",
+        Purchase::Spot => "spot",
     }
 }
 
@@ -183,19 +182,15 @@ pub fn instance(instance: &Instance, width: Width) -> String {
             ]);
         }
     }
-    let prices = instance
-        .prices
-        .iter()
-        .map(|price| {
-            let range = if price.low == price.high {
-                format!("{}", price.low.0)
-            } else {
-                format!("{} to {}", price.low.0, price.high.0)
-            };
-            let terms = format!("{:?} {:?}", price.service, price.purchase).to_lowercase();
-            [price.region.clone(), terms, range, price.date.clone(), price.source.clone()]
-        })
-        .collect();
+    let prices = instance.prices.iter().map(|price| {
+        let range = if price.low == price.high {
+            format!("{}", price.low.0)
+        } else {
+            format!("{} to {}", price.low.0, price.high.0)
+        };
+        let terms = format!("{} {}", service(price.service), purchase(price.purchase));
+        [price.region.clone(), terms, range, price.date.clone(), price.source.clone()]
+    });
     let prices = table(width, ["region", "terms", ">USD/h", "as of", "source"], prices);
     format!("{}\n\n{}\n{prices}", instance.name, facts(&rows))
 }
@@ -206,7 +201,7 @@ fn duration(time: Seconds) -> String {
 
 /// All software stacks.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
-    let rows = catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]).collect();
+    let rows = catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]);
     table(width, ["stack", "what it is"], rows)
 }
 
@@ -218,7 +213,9 @@ pub fn stack(stack: &Stack) -> String {
         sourced("rate of products", &stack.gemm),
         sourced("gradient bucket", &stack.bucket),
         sourced("exposed transfer", &stack.exposed_transfer),
-        sourced("resident memory", &stack.resident),
+        sourced("scattered transfers", &stack.scattered_transfers),
+        sourced("gradients in compute precision", &stack.compute_precision_gradients),
+        sourced_as("resident memory", &stack.resident, |memory| bytes(memory.0)),
         sourced("fragmentation", &stack.fragmentation),
         sourced_as("step overhead", &stack.step_overhead, duration),
     ];
@@ -227,7 +224,7 @@ pub fn stack(stack: &Stack) -> String {
 
 /// All schedules.
 pub fn schedules(width: Width) -> String {
-    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]).collect();
+    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]);
     table(width, ["schedule", "what it does"], rows)
 }
 

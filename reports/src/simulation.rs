@@ -26,12 +26,10 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     text += &facts(&rows);
     text.push('\n');
     let stages = document.plan.stages.iter().zip(&prediction.utilisation).enumerate();
-    let rows = stages
-        .map(|(index, (stage, used))| {
-            let last = stage.first + stage.layers - 1;
-            [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
-        })
-        .collect();
+    let rows = stages.map(|(index, (stage, used))| {
+        let last = stage.first + stage.layers - 1;
+        [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
+    });
     text += &table(width, ["stage", "layers", ">utilisation"], rows);
     text.push('\n');
     text + &memory(prediction, width)

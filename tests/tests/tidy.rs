@@ -140,9 +140,8 @@ fn every_number_of_the_hardware_catalog_has_a_source() {
 fn check(at: &str, value: &toml::Value, is_count: bool, bare: &mut Vec<String>) {
     match value {
         toml::Value::Table(table) if table.contains_key("source") => {
-            if table["source"].as_str().is_none_or(str::is_empty) {
-                bare.push(format!("{at} has an empty source"));
-            }
+            let named = table["source"].as_str().is_some_and(|source| !source.is_empty());
+            bare.extend((!named).then(|| format!("{at} has an empty source")));
         }
         toml::Value::Table(table) => {
             for (key, value) in table {

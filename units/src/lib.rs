@@ -14,4 +14,4 @@ mod text;
 
 pub use instant::{Instant, Span};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
-pub use text::{ParseQuantityError, human_bytes, human_duration};
+pub use text::{ParseQuantityError, human_bytes, human_count, human_duration};

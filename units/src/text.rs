@@ -256,6 +256,19 @@ pub fn human_duration(duration: Seconds) -> String {
     }
 }
 
+/// A count for a reader, thousands apart: `34,264`. Not meant to be read back.
+pub fn human_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -297,6 +310,7 @@ mod tests {
         assert_eq!(human_duration(Seconds(7199.0)), "2 h 00 min");
         assert_eq!(human_duration(Seconds(86400.0 * 4.0 + 3.0 * 3600.0)), "4 d 3 h");
         assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");
+        assert_eq!((human_count(1), human_count(1_234_567)), ("1".into(), "1,234,567".into()));
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_executor::{
-    AllocationMeter, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run, write_report,
+    AllocationMeter, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run,
+    write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -43,6 +44,8 @@ pub(crate) struct Execution<'a> {
 
 const LEARNING_RATE: f64 = 1e-3;
 const LEARNING_RATE_WARM_UP: u64 = 10;
+/// The log of a run's steps, in its folder.
+const METRICS: &str = "metrics.jsonl";
 /// How many lines a run says where no bar can be drawn.
 const LINES: u64 = 10;
 
@@ -90,16 +93,17 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
     };
     let watch = Watch::new(execution, output)?;
-    let outcome =
-        run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| failure(&error))?;
+    let outcome = run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| {
+        watch.discard(&execution.folder);
+        failure(&error)
+    })?;
     watch.bar.finish_and_clear();
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
     output.result(&document, || reports::comparison(&document, output.width()));
     if outcome.report.end == RunEnd::Interrupted {
         let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
-        let again = format!("--checkpoint {} --resume", execution.checkpoint.display());
         return Err(Failure::new(Exit::Interrupted, message)
-            .hint(format!("its checkpoint is complete: `trainyard run` goes on with {again}")));
+            .hint(format!("its checkpoint is complete; `{}` goes on", resumption(execution))));
     }
     Ok(Exit::Done)
 }
@@ -112,6 +116,18 @@ fn failure(error: &RunError) -> Failure {
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
     };
     Failure::of(code, error)
+}
+
+/// The command that goes on where a run stopped.
+fn resumption(execution: &Execution<'_>) -> String {
+    format!(
+        "trainyard run {} --data {} --steps {} --seed {} --checkpoint {} --resume",
+        execution.plan_file.display(),
+        execution.data.display(),
+        execution.steps,
+        execution.seed,
+        execution.checkpoint.display()
+    )
 }
 
 /// Who hears of each step: the progress bar and the metrics log.
@@ -127,11 +143,19 @@ impl<'a> Watch<'a> {
     fn new(execution: &Execution<'_>, output: &'a Output) -> Result<Self, Failure> {
         Ok(Self {
             bar: output.bar(execution.steps, "training {bar:30} {pos}/{len}  {msg}  {eta} left"),
-            metrics: Mutex::new(files::create(&execution.folder.join("metrics.jsonl"))?),
+            metrics: Mutex::new(files::create(&execution.folder.join(METRICS))?),
             output,
             batch: execution.document.plan.batch.global as f64,
             steps: execution.steps,
         })
+    }
+
+    /// Takes back what was opened for a run that never made a step.
+    fn discard(&self, folder: &Path) {
+        self.bar.finish_and_clear();
+        if self.metrics.lock().is_ok_and(|file| file.metadata().is_ok_and(|file| file.len() == 0)) {
+            files::discard(folder, METRICS);
+        }
     }
 
     fn step(&self, step: StepReport) {
@@ -140,7 +164,8 @@ impl<'a> Watch<'a> {
         let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
         let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
         let every = self.steps.div_ceil(LINES);
-        if !self.output.live() && (step.step.is_multiple_of(every) || step.step == self.steps) {
+        let told = [1, self.steps].contains(&step.step) || step.step.is_multiple_of(every);
+        if !self.output.live() && told {
             self.output.note(format!("  step {:>5} of {}  {said}", step.step, self.steps));
         }
         self.bar.set_position(step.step);

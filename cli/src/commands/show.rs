@@ -3,33 +3,52 @@
 use crate::arguments::{Kind, ShowArguments};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use serde_json::json;
 use trainyard_hardware_profiles::{CatalogError, catalog};
-use trainyard_models::{ModelError, find};
+use trainyard_models::{CatalogEntry, ModelError, find};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 
 /// Shows a catalog, or one entry of it.
 pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, Failure> {
     let (catalog, width) = (catalog(), output.width());
-    let page = match (arguments.kind, arguments.name.as_deref()) {
-        (Kind::Models, None) => reports::models(trainyard_models::catalog(), width),
-        (Kind::Models, Some(name)) => {
-            reports::model(find(name).map_err(|error: ModelError| unknown(&error, error.hint()))?)
+    match (arguments.kind, arguments.name.as_deref()) {
+        (Kind::Models, None) => {
+            let models = trainyard_models::catalog();
+            let documents: Vec<_> = models.iter().map(model).collect();
+            output.result(&documents, || reports::models(models, width));
         }
-        (Kind::Gpus, None) => reports::gpus(catalog, width),
-        (Kind::Gpus, Some(name)) => reports::gpu(catalog.gpu(name).map_err(no_entry)?),
-        (Kind::Instances, None) => reports::instances(catalog, width),
-        (Kind::Instances, Some(name)) => reports::instance(catalog.instance(name).map_err(no_entry)?, width),
-        (Kind::Stacks, None) => reports::stacks(catalog, width),
-        (Kind::Stacks, Some(name)) => reports::stack(catalog.stack(name).map_err(no_entry)?),
-        (Kind::Schedules, None) => reports::schedules(width),
+        (Kind::Models, Some(name)) => {
+            let entry = find(name).map_err(|error: ModelError| unknown(&error, error.hint()))?;
+            output.result(&model(entry), || reports::model(entry));
+        }
+        (Kind::Gpus, None) => output.result(&catalog.gpus(), || reports::gpus(catalog, width)),
+        (Kind::Gpus, Some(name)) => {
+            let gpu = catalog.gpu(name).map_err(no_entry)?;
+            output.result(gpu, || reports::gpu(gpu));
+        }
+        (Kind::Instances, None) => output.result(&catalog.instances(), || reports::instances(catalog, width)),
+        (Kind::Instances, Some(name)) => {
+            let instance = catalog.instance(name).map_err(no_entry)?;
+            output.result(instance, || reports::instance(instance, width));
+        }
+        (Kind::Stacks, None) => output.result(&catalog.stacks(), || reports::stacks(catalog, width)),
+        (Kind::Stacks, Some(name)) => {
+            let stack = catalog.stack(name).map_err(no_entry)?;
+            output.result(stack, || reports::stack(stack));
+        }
+        (Kind::Schedules, None) => output.result(&ScheduleName::ALL, || reports::schedules(width)),
         (Kind::Schedules, Some(name)) => {
             let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;
-            reports::schedule(schedule)
+            output.result(&schedule, || reports::schedule(schedule));
         }
-    };
-    output.page(&page);
+    }
     Ok(Exit::Done)
+}
+
+/// A model as its catalog file has it.
+fn model(entry: &CatalogEntry) -> serde_json::Value {
+    json!({ "source": entry.source, "model": entry.model.spec() })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]

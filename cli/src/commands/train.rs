@@ -8,10 +8,10 @@ use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::{Path, PathBuf};
 use trainyard_calibration::profile_to_toml;
-use trainyard_executor::{Corpus, DataError};
+use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
-use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{ClusterChoice, DataSpec};
 use trainyard_planner::{missed_goal, resimulate};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -25,8 +25,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
-    let data = data(&mut job, arguments.data.as_deref(), output)?;
-    job.check()?;
+    let data = data(&mut job, arguments, output)?;
     let profile = profile(&job, arguments.recalibrate, output)?;
     let problem = job.problem_on(profile.clone(), PROFILE)?;
     let document = job::solve(&problem, &limits, &job)?;
@@ -83,10 +82,10 @@ fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The text to train on, which must be there before anything is measured. Where the job does not say how much is
-/// trained, the text does.
-fn data(job: &mut Job, flag: Option<&Path>, output: &Output) -> Result<PathBuf, Failure> {
-    let path = match (flag, &job.spec.data.path) {
+/// The text to train on, which must be there, and enough of it, before anything is measured. Where the job does not
+/// say how much is trained, the text does.
+fn data(job: &mut Job, arguments: &TrainArguments, output: &Output) -> Result<PathBuf, Failure> {
+    let path = match (&arguments.data, &job.spec.data.path) {
         (Some(path), _) => path.to_owned(),
         (None, Some(path)) => job.path(path),
         (None, None) => {
@@ -95,17 +94,28 @@ fn data(job: &mut Job, flag: Option<&Path>, output: &Output) -> Result<PathBuf, 
         }
     };
     let corpus = read_data(&path)?;
-    let bytes = corpus.bytes.len();
+    let (bytes, files) = (corpus.bytes.len() as u64, corpus.files as u64);
+    let said = |job: &Job| {
+        let (data, training) = (&job.spec.data, &job.spec.training);
+        training.steps.is_some() || data.samples.is_some() || data.tokens.is_some()
+    };
+    let whole = if said(job) { None } else { Some(bytes as f64) };
+    job.spec.data.tokens = job.spec.data.tokens.or(whole);
+    let problem = job.check()?;
+    if let Some(sequence) = problem.model.tokens_per_sample() {
+        let samples = Samples::new(corpus, sequence as usize, problem.global_batches[0] as usize, arguments.seed)
+            .map_err(|error| unusable(&error))?;
+        if whole.is_some() {
+            job.spec.data =
+                DataSpec { samples: Some(samples.training_samples() as u64), tokens: None, ..job.spec.data.clone() };
+        }
+    }
     output.note(format!(
-        "data      {} in {} text files under {}",
-        human_bytes(Bytes(bytes as u64)),
-        corpus.files,
+        "data      {} in {}, {}",
+        human_bytes(Bytes(bytes)),
+        counted(files, "text file"),
         path.display()
     ));
-    let (data, training) = (&mut job.spec.data, &job.spec.training);
-    if training.steps.is_none() && data.samples.is_none() && data.tokens.is_none() {
-        data.tokens = Some(bytes as f64);
-    }
     Ok(path)
 }
 
@@ -115,9 +125,15 @@ pub(crate) fn check_data(path: &Path) -> Result<(), Failure> {
 }
 
 fn read_data(path: &Path) -> Result<Corpus, Failure> {
-    Corpus::read(path).map_err(|error: DataError| {
-        Failure::of(Exit::Input, &error).hint("name a UTF-8 text file, or a folder that holds some")
-    })
+    Corpus::read(path).map_err(|error| unusable(&error))
+}
+
+fn unusable(error: &DataError) -> Failure {
+    let failure = Failure::of(Exit::Input, error);
+    match error {
+        DataError::TooLittle { .. } => failure.hint("a smaller training.global_batch or model.seq_len needs less"),
+        _ => failure.hint("name a UTF-8 text file, or a folder that holds some"),
+    }
 }
 
 /// The profile that the job names; this machine is measured if it has none.
@@ -133,19 +149,26 @@ fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, F
     Ok(profile)
 }
 
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 fn planned(document: &PlanDocument, path: &Path) -> String {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let [low, high] = prediction.interval_s.map(|seconds| human_duration(Seconds(seconds)));
     format!(
-        "plan      best of {}: {} replicas × {} stages, micro-batch {} × {}, written to {}\nsimulate  a step takes {} (90 %: {low} to {high}), {} steps {}",
+        "plan      best of {}: {} × {}, micro-batch {} × {}; written to {}\n\
+         simulate  a step takes {} (90 %: {low} to {high}), {} take {}\n\
+         run       {}",
         document.search.candidates,
-        plan.parallel.data,
-        plan.parallel.pipeline,
+        counted(u64::from(plan.parallel.data), "replica"),
+        counted(u64::from(plan.parallel.pipeline), "stage"),
         plan.batch.micro,
         plan.batch.accumulation,
         path.display(),
         human_duration(Seconds(prediction.step_time_s)),
-        prediction.steps,
+        counted(prediction.steps, "step"),
         human_duration(Seconds(prediction.time_s)),
+        path.parent().unwrap_or(Path::new(".")).display(),
     )
 }
