@@ -1,0 +1,41 @@
+//! The JSON Schemas of the documents, in `docs/schemas`, are those of the types.
+//!
+//! After a change of a document's type, `UPDATE_SCHEMAS=1 cargo test --release -p trainyard-tests --test schemas` writes
+//! them anew; the difference is then reviewed like code.
+
+use schemars::{JsonSchema, schema_for};
+use std::path::Path;
+use trainyard_calibration::ValidationDocument;
+use trainyard_plan::JobSpec;
+use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+
+fn agrees<T: JsonSchema>(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
+    let generated = serde_json::to_string_pretty(&schema_for!(T)).expect("a schema is JSON") + "\n";
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the repository can be written");
+        std::fs::write(&path, &generated).expect("the repository can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == generated, "docs/schemas/{name}.json is not the schema of the type; see the head of this file");
+}
+
+#[test]
+fn plan_document() {
+    agrees::<PlanDocument>("plan");
+}
+
+#[test]
+fn comparison_document() {
+    agrees::<ComparisonDocument>("comparison");
+}
+
+#[test]
+fn validation_document() {
+    agrees::<ValidationDocument>("validation");
+}
+
+#[test]
+fn job() {
+    agrees::<JobSpec>("job");
+}
