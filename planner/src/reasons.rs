@@ -24,7 +24,7 @@ impl Reasons<'_> {
             self.cluster(),
             self.instances(),
             self.bigger_instance(),
-            Some(self.degrees()),
+            self.degrees(),
             self.precision(),
             self.recompute(),
             self.micro_batch(),
@@ -34,13 +34,13 @@ impl Reasons<'_> {
         .collect()
     }
 
+    /// What the user holds, on the cluster of the chosen plan.
     fn same_cluster(&self) -> Fixed {
         let cluster = self.chosen.plan.cluster();
         Fixed {
             instance: Some(cluster.instance.clone()),
             instances: Some(cluster.instances),
-            collectives: Some(self.chosen.plan.collectives()),
-            ..Fixed::default()
+            ..self.fixed.clone()
         }
     }
 
@@ -73,9 +73,12 @@ impl Reasons<'_> {
 
     /// The best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
+        if self.fixed.instance.is_some() {
+            return None;
+        }
         let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
         let aim = Aim { without_gpu: Some(&own.gpu), ..self.aim() };
-        let other = search(self.problem, &Fixed::default(), aim).best.into_iter().next()?;
+        let other = search(self.problem, self.fixed, aim).best.into_iter().next()?;
         let cluster = other.plan.cluster();
         Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))
     }
@@ -119,6 +122,9 @@ impl Reasons<'_> {
     /// The same number of the same GPUs in smaller machines.
     fn bigger_instance(&self) -> Option<String> {
         let Place::Rented(rental) = &self.problem.place else { return None };
+        if self.fixed.instance.is_some() {
+            return None;
+        }
         let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
         let devices = own.gpus * self.chosen.plan.cluster().instances;
         let smaller = rental
@@ -134,14 +140,22 @@ impl Reasons<'_> {
             });
         };
         let instances = devices / smaller.gpus;
-        let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..Fixed::default() };
+        let fixed =
+            Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
         let (other, _) = self.best(&fixed);
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
         Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))
     }
 
     /// Pure data parallelism, or the next best split.
-    fn degrees(&self) -> String {
+    fn degrees(&self) -> Option<String> {
+        if self.fixed.data.or(self.fixed.tensor).or(self.fixed.pipeline).is_some() {
+            return None;
+        }
+        Some(self.split())
+    }
+
+    fn split(&self) -> String {
         let mesh = self.chosen.plan.mesh();
         let ranks = mesh.ranks();
         if ranks == 1 {
@@ -173,6 +187,9 @@ impl Reasons<'_> {
     }
 
     fn precision(&self) -> Option<String> {
+        if self.fixed.precision.is_some() {
+            return None;
+        }
         let own = self.chosen.plan.precision();
         let other = self.problem.precisions.iter().copied().find(|other| *other != own)?;
         let (best, too_large) = self.best(&Fixed { precision: Some(other), ..self.same_cluster() });
@@ -188,6 +205,9 @@ impl Reasons<'_> {
     }
 
     fn recompute(&self) -> Option<String> {
+        if self.fixed.recompute.is_some() {
+            return None;
+        }
         let own = self.chosen.plan.recompute();
         let other = if own == Recompute::Full { Recompute::None } else { Recompute::Full };
         let mesh = self.chosen.plan.mesh();
@@ -218,7 +238,7 @@ impl Reasons<'_> {
 
     fn micro_batch(&self) -> Option<String> {
         let batch = self.chosen.plan.batch();
-        if batch.accumulation == 1 {
+        if batch.accumulation == 1 || self.fixed.micro.or(self.fixed.accumulation).is_some() {
             return None;
         }
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;

@@ -84,8 +84,9 @@ pub(crate) fn bytes(bytes: u64) -> String {
     human_bytes(Bytes(bytes))
 }
 
+/// A duration; steps of some minutes keep their three digits.
 pub(crate) fn seconds(seconds: f64) -> String {
-    human_duration(Seconds(seconds))
+    if (119.5..999.5).contains(&seconds) { format!("{seconds:.0} s") } else { human_duration(Seconds(seconds)) }
 }
 
 /// Four digits and a decimal unit: `1.555 TB/s`, `15.75 GB/s`.

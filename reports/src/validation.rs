@@ -26,7 +26,10 @@ pub fn validation(document: &ValidationDocument, width: Width) -> String {
     }
     let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
     reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+    let reasons: Vec<String> = reasons
+        .into_iter()
+        .map(|(reason, count)| format!("{count} {}: {reason}", if count == 1 { "row" } else { "rows" }))
+        .collect();
     table(width, header, rows) + &bullets(width, "Not predicted", &reasons)
 }
 

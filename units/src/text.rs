@@ -244,12 +244,14 @@ pub fn human_bytes(bytes: Bytes) -> String {
 /// A duration for a reader: `3.21 ms`, `2 h 05 min`, `4 d 3 h`. Not meant to be read back.
 pub fn human_duration(duration: Seconds) -> String {
     let s = duration.0;
+    let whole_seconds = s.round() as u64;
     let whole_minutes = (s / 60.0).round() as u64;
     let whole_hours = (s / 3600.0).round() as u64;
     match s {
         s if s < 1e-3 => format!("{} us", three_digits(s * 1e6)),
         s if s < 0.9995 => format!("{} ms", three_digits(s * 1e3)),
         s if s < 119.5 => format!("{} s", three_digits(s)),
+        s if s < 599.5 => format!("{} min {:02} s", whole_seconds / 60, whole_seconds % 60),
         s if s < 7170.0 => format!("{whole_minutes} min"),
         s if s < 172_770.0 => format!("{} h {:02} min", whole_minutes / 60, whole_minutes % 60),
         _ => format!("{} d {} h", whole_hours / 24, whole_hours % 24),
@@ -307,6 +309,7 @@ mod tests {
     #[test]
     fn durations_for_readers_carry_over_at_the_edges() {
         assert_eq!(human_duration(Seconds(0.9996)), "1.00 s");
+        assert_eq!(human_duration(Seconds(179.6)), "3 min 00 s");
         assert_eq!(human_duration(Seconds(7199.0)), "2 h 00 min");
         assert_eq!(human_duration(Seconds(86400.0 * 4.0 + 3.0 * 3600.0)), "4 d 3 h");
         assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");

@@ -1,0 +1,296 @@
+//! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const JOB: &str = r#"
+[model]
+family = "gpt"
+name = "tiny"
+layers = 2
+hidden = 16
+heads = 2
+vocab = 256
+seq_len = 16
+
+[data]
+path = "text"
+
+[training]
+global_batch = 4
+steps = 12
+learning_rate = 1e-2
+"#;
+
+/// A folder with a job and text to train on.
+fn workplace() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("job.toml"), JOB).expect("room");
+    fs::create_dir(folder.path().join("text")).expect("room");
+    let text = "All that glitters is not gold; often have you heard that told. ".repeat(60);
+    fs::write(folder.path().join("text/proverbs.txt"), text).expect("room");
+    folder
+}
+
+fn trainyard(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+    command.current_dir(folder).args(arguments).env_remove("TRAINYARD_PROFILE").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs a command that must end with this exit code.
+fn ends(code: i32, folder: &Path, arguments: &[&str]) -> Output {
+    let output = trainyard(folder, arguments).output().expect("the binary starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+    assert!(!told.contains('\u{1b}') && !told.contains('\r'), "nothing is drawn where there is no terminal: {told}");
+    output
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("readable")).expect("JSON")
+}
+
+fn losses(folder: &Path) -> Vec<Value> {
+    let log = fs::read_to_string(folder.join("metrics.jsonl")).expect("a metrics log");
+    log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["loss"].clone()).collect()
+}
+
+/// One calibration serves all claims about what stands on it.
+#[test]
+fn the_whole_loop_closes_on_this_machine() {
+    let place = workplace();
+    let place = place.path();
+    let first = document(&ends(0, place, &["train", "job.toml", "--format", "json"]));
+    let run = place.join("runs/tiny-1");
+    everything_is_written_down(&first, place, &run);
+    the_trace_shows_predicted_above_measured(&read(&run.join("trace.json")));
+    the_same_plan_and_seed_give_the_same_training(place, &run);
+    a_plan_is_simulated_from_its_own_folder(place, &first);
+    an_interrupted_run_goes_on(place);
+}
+
+fn everything_is_written_down(document: &Value, place: &Path, run: &Path) {
+    assert_eq!(document["schema"], "trainyard.comparison/1");
+    assert_eq!(document["steps"], 12);
+    assert_eq!(&read(&run.join("comparison.json")), document);
+    let plan = read(&run.join("plan.json"));
+    assert_eq!(plan["schema"], "trainyard.plan/1");
+    assert_eq!(plan["plan"], document["plan"]);
+    // What was written down before the run is what the run is compared with.
+    for field in ["step_time_s", "interval_s", "samples_per_s", "phases"] {
+        assert_eq!(plan["prediction"][field], document["predicted"][field], "{field}");
+    }
+    let seconds = |side: &str| document[side]["step_time_s"].as_f64().expect("a step time");
+    let error = document["error"]["step_time"].as_f64().expect("an error");
+    assert!((seconds("predicted") / seconds("measured") - 1.0 - error).abs() < 1e-9);
+    assert!(document["measured"]["memory_bytes"].as_u64().expect("a peak") > 10_000);
+    let loss = |end: &str| document["loss"][end].as_f64().expect("a loss");
+    assert!(loss("last") < loss("first") && loss("held_out").is_finite(), "{}", document["loss"]);
+    for file in ["plan", "measurement", "trace", "plot", "checkpoint"] {
+        let path = document["files"][file].as_str().expect("a path");
+        assert!(place.join(path).exists(), "{file}: {path}");
+    }
+    assert!(place.join("runs/local-profile.toml").exists() && run.join("profile.toml").exists());
+    assert!(fs::read_to_string(run.join("loss.svg")).expect("a plot").contains("predicted"));
+    assert_eq!(losses(run).len(), 12);
+}
+
+fn the_trace_shows_predicted_above_measured(trace: &Value) {
+    let events = trace["traceEvents"].as_array().expect("events");
+    let processes: Vec<&str> = events
+        .iter()
+        .filter(|event| event["name"] == "process_name")
+        .filter_map(|event| event["args"]["name"].as_str())
+        .collect();
+    assert_eq!((processes[0], processes[1]), ("predicted", "measured, rank 0"));
+    let spans = || events.iter().filter(|event| event["ph"] == "X");
+    for pid in 0..processes.len() {
+        let own: f64 = spans().filter(|span| span["pid"] == pid).filter_map(|span| span["dur"].as_f64()).sum();
+        assert!(own > 0.0, "process {pid} did something");
+    }
+    assert!(spans().all(|span| span["ts"].as_f64().is_some_and(|start| start >= 0.0)));
+}
+
+fn the_same_plan_and_seed_give_the_same_training(place: &Path, run: &Path) {
+    let plan = "runs/tiny-1/plan.json";
+    ends(0, place, &["run", plan, "--data", "text", "--out", "again", "-q"]);
+    assert_eq!(losses(run), losses(&place.join("again")));
+    ends(0, place, &["run", plan, "--data", "text", "--out", "other", "--seed", "2", "-q"]);
+    assert_ne!(losses(run), losses(&place.join("other")));
+    let compared = document(&ends(0, place, &["compare", plan, "again", "--format", "json"]));
+    assert_eq!(compared["measured"], read(&place.join("again/comparison.json"))["measured"]);
+    // A folder that holds something is left alone, and so is a profile that is there.
+    ends(2, place, &["run", plan, "--data", "text", "--out", "again"]);
+    let told = ends(0, place, &["train", "job.toml", "--steps", "3", "--data", "text/proverbs.txt"]).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("reused runs/local-profile.toml"));
+}
+
+fn a_plan_is_simulated_from_its_own_folder(place: &Path, first: &Value) {
+    let simulated = document(&ends(0, place, &["simulate", "runs/tiny-1/plan.json", "--format", "json"]));
+    assert_eq!(simulated["prediction"]["step_time_s"], first["predicted"]["step_time_s"]);
+    ends(0, place, &["simulate", "runs/tiny-1/plan.json", "--trace", "traces/step.json"]);
+    let trace = read(&place.join("traces/step.json"));
+    let spans = trace["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == "X");
+    let end = spans.filter_map(|span| Some(span["ts"].as_f64()? + span["dur"].as_f64()?)).fold(0.0, f64::max);
+    let step = first["predicted"]["step_time_s"].as_f64().expect("a step time");
+    assert!((end / 1e6 / step - 1.0).abs() < 1e-6, "the trace ends with the step: {end} us, {step} s");
+    let inside = place.join("runs/tiny-1");
+    assert_eq!(document(&ends(0, &inside, &["simulate", "plan.json", "--format", "json"])), simulated);
+}
+
+/// Ctrl-C ends a run after its step with exit code 5, and what it leaves is gone on from.
+fn an_interrupted_run_goes_on(place: &Path) {
+    let plan = "runs/tiny-1/plan.json";
+    let long = ["run", plan, "--data", "text", "--out", "long", "--checkpoint", "kept", "--steps", "100000000"];
+    let mut child = trainyard(place, &long).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let mut told = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("step     1 of") {
+        line.clear();
+        assert!(told.read_line(&mut line).expect("text") > 0, "the run ended before its first step");
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(interrupted.success());
+    let rest: Vec<String> = told.lines().map_while(Result::ok).collect();
+    assert_eq!(child.wait().expect("it ends").code(), Some(5), "{rest:?}");
+    let hint = rest.iter().find(|line| line.starts_with("hint:")).expect("how to go on");
+    assert!(hint.contains("--checkpoint kept --resume"), "{hint}");
+    let done = read(&place.join("long/comparison.json"))["steps"].as_u64().expect("steps");
+    let more = (done + 2).to_string();
+    let resume = ["run", plan, "--data", "text", "--out", "more", "--checkpoint", "kept", "--resume", "--steps", &more];
+    ends(0, place, &resume);
+    assert_eq!(losses(&place.join("more")).len(), 2);
+    // Nothing is left to do now, and nothing is left behind by saying so.
+    ends(
+        2,
+        place,
+        &["run", plan, "--data", "text", "--out", "none", "--checkpoint", "kept", "--resume", "--steps", &more],
+    );
+    assert!(!place.join("none").exists());
+}
+
+/// The seeds of this field: 2-way data × 4-way model parallel at global batch 64 needs 8 GPUs and gives each replica 32
+/// samples; 640 samples are 10 steps an epoch, and so are 5 000 at 500.
+#[test]
+fn the_seeds_of_this_field_come_out_of_the_binary() {
+    let place = workplace();
+    let job = [
+        "plan",
+        "--model",
+        "gpt2",
+        "--samples",
+        "640",
+        "--global-batch",
+        "64",
+        "--instances",
+        "p3.*",
+        "--format",
+        "json",
+    ];
+    let fixed = ["--fix", "parallel.data=2", "--fix", "parallel.tensor=4"];
+    let plan = document(&ends(0, place.path(), &[&job[..], &fixed[..], &["--max-instances", "1"]].concat()));
+    // Of the three sizes, only the one with 8 GPUs takes it.
+    assert_eq!(plan["plan"]["cluster"]["instance"], "p3.16xlarge");
+    let batch = |field: &str| plan["plan"]["batch"][field].as_u64().expect("a size");
+    assert_eq!(batch("micro") * batch("accumulation"), 32);
+    assert_eq!(plan["prediction"]["steps"], 10);
+    let four = [&job[..], &fixed[..], &["--fix", "instance=p3.8xlarge", "--fix", "instances=1"]].concat();
+    ends(3, place.path(), &four);
+    let five = [
+        "plan",
+        "--model",
+        "gpt2",
+        "--samples",
+        "5000",
+        "--global-batch",
+        "500",
+        "--instances",
+        "p3.*",
+        "--format",
+        "json",
+    ];
+    assert_eq!(document(&ends(0, place.path(), &five))["prediction"]["steps"], 10);
+}
+
+#[test]
+fn a_plan_is_the_same_bytes_every_time_on_any_number_of_threads() {
+    let place = workplace();
+    let job = [
+        "plan",
+        "--model",
+        "gpt2-medium",
+        "--tokens",
+        "1e9",
+        "--global-batch",
+        "128",
+        "--instances",
+        "p3.*,g4dn.12xlarge",
+    ];
+    let plan = |more: &[&str]| ends(0, place.path(), &[&job[..], &["--format", "json"], more].concat()).stdout;
+    let once = plan(&[]);
+    assert_eq!(plan(&[]), once);
+    assert_eq!(plan(&["--threads", "1"]), once);
+    assert_eq!(plan(&["--threads", "2"]), once);
+    let out = plan(&["--out", "kept.json"]);
+    assert_eq!(fs::read(place.path().join("kept.json")).expect("written"), out);
+}
+
+#[test]
+fn flags_override_the_job_file() {
+    let place = workplace();
+    let file = "[model]\nname = \"gpt2\"\n[data]\nsamples = 6400\n[training]\nglobal_batch = 64\nepochs = 3\n[cluster]\ninstances = [\"p3.2xlarge\"]\n[goal]\nobjective = \"time\"\n";
+    fs::write(place.path().join("rented.toml"), file).expect("room");
+    let plan = |more: &[&str]| {
+        document(&ends(0, place.path(), &[&["plan", "rented.toml", "--format", "json"], more].concat()))
+    };
+    assert_eq!(plan(&[])["prediction"]["steps"], 300);
+    assert_eq!(plan(&["--steps", "7"])["prediction"]["steps"], 7);
+    assert_eq!(plan(&["--epochs", "2"])["prediction"]["steps"], 200);
+    assert_eq!(plan(&["--tokens", "65536"])["prediction"]["steps"], 3);
+    assert_eq!(plan(&["--samples", "64"])["prediction"]["steps"], 3);
+    assert_eq!(plan(&["--global-batch", "32"])["plan"]["batch"]["global"], 32);
+    assert_eq!(plan(&["--model", "gpt2-medium"])["plan"]["model"]["name"], "gpt2-medium");
+    assert_eq!(plan(&["--instances", "p3.8xlarge"])["plan"]["cluster"]["instance"], "p3.8xlarge");
+    assert_eq!(plan(&["--max-instances", "1"])["plan"]["cluster"]["instances"], 1);
+    assert_eq!(plan(&["--pricing", "spot"])["plan"]["pricing"], "spot");
+    assert_eq!(plan(&["--region", "eu-west-1"])["prediction"]["price"]["region"], "eu-west-1");
+    assert_eq!(plan(&["--service", "sagemaker"])["prediction"]["price"]["service"], "sagemaker");
+    assert_eq!(plan(&["--objective", "cost"])["job"]["goal"]["objective"], "cost");
+    assert_eq!(plan(&["--deadline", "9 d"])["job"]["goal"]["deadline"], "9 d");
+    assert_eq!(plan(&["--top", "1"])["alternatives"], Value::Array(Vec::new()));
+    assert!(plan(&["--max-simulations", "1"])["search"]["gap"].as_f64().is_some_and(|gap| gap > 0.0));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_what_was_there_stays() {
+    let place = workplace();
+    let job =
+        ["plan", "--model", "gpt2", "--samples", "640", "--global-batch", "64", "--instances", "p3.2xlarge", "--out"];
+    fs::write(place.path().join("file"), "mine").expect("room");
+    let told = ends(1, place.path(), &[&job[..], &["file/plan.json"]].concat()).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("cannot write `file/plan.json`"));
+    assert_eq!(fs::read_to_string(place.path().join("file")).expect("still there"), "mine");
+    ends(0, place.path(), &[&job[..], &["file"]].concat());
+    assert_eq!(read(&place.path().join("file"))["schema"], "trainyard.plan/1");
+}
+
+#[test]
+fn completions_and_the_manual_page_name_every_command() {
+    let place = workplace();
+    let commands = ["train", "plan", "simulate", "run", "compare", "calibrate", "validate", "show"];
+    for arguments in [&["completions", "bash"][..], &["completions", "fish"], &["man"]] {
+        let text = ends(0, place.path(), arguments).stdout;
+        let text = String::from_utf8_lossy(&text);
+        for command in commands {
+            assert!(text.contains(command), "{arguments:?} do not name {command}");
+        }
+    }
+}
