@@ -30,7 +30,7 @@ pub use spec::{
 };
 pub use task::{Activity, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work};
 pub use timeline::{Interval, StageUse, Timeline};
-pub use valid::{Plan, PlanError};
+pub use valid::{Plan, PlanError, is_simulable};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {

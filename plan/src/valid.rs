@@ -11,6 +11,9 @@ use trainyard_models::{Model, ModelError, OperatorGraph};
 const RANKS_MAX: u64 = 1 << 20;
 /// The largest batch that is taken for meant.
 const BATCH_MAX: u64 = 1 << 32;
+/// The most tasks of a step, one for each stage and direction of each micro-batch: what a simulation holds in a few
+/// hundred megabytes.
+const STEP_TASKS_MAX: u64 = 1 << 21;
 
 /// A plan whose parts fit together.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +90,18 @@ pub enum PlanError {
         /// What is wrong.
         problem: String,
     },
+    /// The step has more micro-batches than can be simulated.
+    #[error(
+        "batch.accumulation {accumulation} × parallel.pipeline {pipeline} make {tasks} tasks in a step, but there may be at most {STEP_TASKS_MAX}"
+    )]
+    TooManyTasks {
+        /// Micro-batches per replica.
+        accumulation: u64,
+        /// Stages.
+        pipeline: u32,
+        /// Tasks of a step.
+        tasks: u64,
+    },
     /// Schedule and pipeline degree contradict each other.
     #[error("`schedule` is {schedule}, but `parallel.pipeline` is {pipeline}: {rule}")]
     Schedule {
@@ -112,6 +127,7 @@ impl PlanError {
                     format!("the global batch must be a multiple of batch.micro × parallel.data = {replica}")
                 })
             }
+            Self::TooManyTasks { .. } => Some("a larger batch.micro or a smaller batch.global makes fewer".into()),
             Self::IndivisibleHeads { heads, tensor, .. } => {
                 let fits = (1..=u64::from(*tensor)).rev().find(|t| heads % t == 0)?;
                 Some(format!("parallel.tensor {fits} divides them"))
@@ -222,6 +238,7 @@ impl TryFrom<PlanSpec> for Plan {
         let graph = model.graph();
         check_degrees(&model, spec.parallel, &spec.cluster)?;
         check_batch(spec.batch, spec.parallel.data)?;
+        check_tasks(spec.batch, spec.parallel.pipeline)?;
         check_schedule(spec.schedule, spec.parallel.pipeline)?;
         let stages = Stages::from_specs(&spec.stages, graph.len(), spec.parallel.pipeline)?;
         Ok(Self {
@@ -273,6 +290,24 @@ fn check_batch(batch: BatchSpec, data: u32) -> Result<(), PlanError> {
     }
     let BatchSpec { global, micro, accumulation } = batch;
     Err(PlanError::Batch { global, micro, accumulation, data, product })
+}
+
+/// Tasks of a step: forward and backward of each micro-batch on each stage.
+fn step_tasks(accumulation: u64, pipeline: u32) -> u64 {
+    2 * accumulation * u64::from(pipeline)
+}
+
+/// Whether a step with this many micro-batches on this many stages can be simulated.
+pub fn is_simulable(accumulation: u64, pipeline: u32) -> bool {
+    step_tasks(accumulation, pipeline) <= STEP_TASKS_MAX
+}
+
+fn check_tasks(batch: BatchSpec, pipeline: u32) -> Result<(), PlanError> {
+    let accumulation = batch.accumulation;
+    if is_simulable(accumulation, pipeline) {
+        return Ok(());
+    }
+    Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: step_tasks(accumulation, pipeline) })
 }
 
 fn check_schedule(schedule: ScheduleName, pipeline: u32) -> Result<(), PlanError> {

@@ -18,6 +18,7 @@ pub(crate) const DEFAULT_STACK: &str = "pytorch";
 const MAX_INSTANCES: u32 = 1024;
 const MAX_BATCH: u64 = 1 << 32;
 const MAX_SAMPLES: f64 = 1e18;
+const MAX_STEPS: u64 = 1_000_000_000_000;
 
 /// Contents of the files that a job names, which only the command line opens.
 #[derive(Clone, Debug, Default)]
@@ -216,7 +217,9 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
     }
     let samples = samples(data, model)?;
     match (spec.steps, samples) {
-        (Some(0), _) => Err(invalid("training.steps", 0, "at least 1")),
+        (Some(steps), _) if !(1..=MAX_STEPS).contains(&steps) => {
+            Err(invalid("training.steps", steps, format!("from 1 to {MAX_STEPS}")))
+        }
         (Some(steps), _) => Ok(Training::Steps(steps)),
         (None, None) => Err(JobError::Missing {
             field: "data",

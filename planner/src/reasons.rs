@@ -37,11 +37,7 @@ impl Reasons<'_> {
     /// What the user holds, on the cluster of the chosen plan.
     fn same_cluster(&self) -> Fixed {
         let cluster = self.chosen.plan.cluster();
-        Fixed {
-            instance: Some(cluster.instance.clone()),
-            instances: Some(cluster.instances),
-            ..self.fixed.clone()
-        }
+        Fixed { instance: Some(cluster.instance.clone()), instances: Some(cluster.instances), ..self.fixed.clone() }
     }
 
     /// One plan, whatever deadline and budget say.
@@ -57,7 +53,11 @@ impl Reasons<'_> {
     }
 
     fn objective(&self) -> String {
+        let late = self.problem.deadline.is_some_and(|deadline| self.chosen.time_s > deadline.0);
+        let dear = self.problem.budget.zip(self.chosen.cost_usd).is_some_and(|(budget, cost)| cost > budget);
         let goal = match (self.problem.objective, self.problem.deadline, self.chosen.cost_usd) {
+            _ if late => "nearest to the deadline, the fastest plan".into(),
+            _ if dear => "nearest to the budget, the cheapest plan".into(),
             (Objective::Cost, Some(deadline), Some(_)) => {
                 format!("cheapest plan that ends within {}", human_duration(deadline))
             }
@@ -140,8 +140,7 @@ impl Reasons<'_> {
             });
         };
         let instances = devices / smaller.gpus;
-        let fixed =
-            Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
+        let fixed = Fixed { instance: Some(smaller.name.clone()), instances: Some(instances), ..self.fixed.clone() };
         let (other, _) = self.best(&fixed);
         let why = other.as_ref().map_or_else(|| "the model fits no plan there".into(), |other| self.against(other));
         Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))

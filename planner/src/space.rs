@@ -4,7 +4,7 @@ use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Model;
-use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName};
+use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, is_simulable};
 
 /// A plan in a few words: everything but the cut into stages, which follows from costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,9 @@ fn push(
         let replica = global / u64::from(parallel.data);
         for micro in divisors(replica).into_iter().take_while(|micro| *micro <= MICRO_MAX) {
             let batch = BatchSpec { global, micro, accumulation: replica / micro };
+            if !is_simulable(batch.accumulation, parallel.pipeline) {
+                continue;
+            }
             for schedule in schedules(parallel.pipeline) {
                 for precision in problem.precisions.iter().copied() {
                     for recompute in Recompute::ALL.iter().copied() {
@@ -113,7 +116,7 @@ fn schedules(pipeline: u32) -> &'static [ScheduleName] {
 /// The divisors of a positive number, ascending.
 fn divisors(number: u64) -> Vec<u64> {
     let mut small: Vec<u64> = (1..=number.isqrt()).filter(|d| number.is_multiple_of(*d)).collect();
-    let large: Vec<u64> = small.iter().rev().map(|d| number / d).filter(|d| d * d > number).collect();
+    let large: Vec<u64> = small.iter().rev().map(|d| number / d).filter(|d| *d > number / d).collect();
     small.extend(large);
     small
 }

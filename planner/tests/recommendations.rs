@@ -165,3 +165,11 @@ fn wrong_jobs_are_refused_with_field_value_and_what_is_allowed() {
     wrong.data.samples = Some(10);
     assert!(refused(&wrong).to_string().contains("exclude each other"));
 }
+
+#[test]
+fn a_step_too_large_to_simulate_is_told_before_it_starts() {
+    let mut job = job("gpt2", 1e9, 1 << 32);
+    job.cluster.instances = Some(vec!["p3.2xlarge".into()]);
+    job.cluster.max_instances = Some(2);
+    assert!(matches!(plan(&job, &[]), Err(NoPlan::EmptySpace { .. })));
+}

@@ -68,3 +68,52 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
     rows.extend(named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?))));
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(predicted: &str) -> ComparisonDocument {
+        let figures = |step: f64| {
+            format!(
+                r#"{{"step_time_s": {step}, "interval_s": [0.9, 1.1], "samples_per_s": 16.0, "memory_bytes": 1048576,
+                "phases": {{"forward_s": 0.25, "backward_s": 0.5, "communication_s": 0.125, "optimizer_s": 0.0625}}}}"#
+            )
+        };
+        let text = format!(
+            r#"{{"schema": "trainyard.comparison/1",
+            "plan": {{"model": {{"name": "m", "family": "mlp", "layers": 2, "hidden": 8, "inputs": 4, "outputs": 2}},
+                "cluster": {{"instance": "local", "instances": 1, "profile": "p.toml"}},
+                "parallel": {{"data": 2, "tensor": 1, "pipeline": 1}},
+                "batch": {{"global": 16, "micro": 8, "accumulation": 1}}, "schedule": "none",
+                "stages": [{{"first": 0, "layers": 4}}], "precision": "fp32", "recompute": "none",
+                "collectives": "nccl", "optimizer": "adamw", "pricing": "on-demand"}},
+            "device": "a processor", "steps": 3, {predicted} "measured": {},
+            "loss": {{"first": 5.5, "last": 2.25, "held_out": 2.5}},
+            "files": {{"measurement": "runs/m-1/measurement.json"}}}}"#,
+            figures(1.0)
+        );
+        serde_json::from_str(&text.replace("PREDICTED", &figures(1.05))).expect("a comparison document")
+    }
+
+    #[test]
+    fn predicted_stands_beside_measured_with_the_error() {
+        let page = comparison(&document("\"predicted\": PREDICTED,"), Width(80));
+        let row = page.lines().find(|line| line.contains("step time")).expect("a row");
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["step", "time", "1.05", "s", "1.00", "s", "+5.0", "%"]);
+        for part in
+            ["5.500 → 2.250", "2.500 nats", "250 ms", "1.00 MiB", "holds", "runs/m-1/measurement.json", "data 2"]
+        {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert!(page.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn without_a_prediction_only_what_was_measured_is_shown() {
+        let page = comparison(&document(""), Width(80));
+        let row = page.lines().find(|line| line.contains("step time")).expect("a row");
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["step", "time", "–", "1.00", "s"]);
+        assert!(!page.contains("90 %"));
+    }
+}

@@ -136,7 +136,7 @@ fn step_time(
     chart.draw_series(dots)?.label("measured").legend(|(x, y)| Circle::new((x + 9, y), 3, BLUE.filled()));
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(SeriesLabelPosition::LowerRight)
         .border_style(INK.mix(0.3))
         .background_style(WHITE)
         .draw()?;

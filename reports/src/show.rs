@@ -1,7 +1,10 @@
 //! The catalogs, as lists and entry by entry with the source of every number.
 
 use crate::format::{Width, bandwidth, bytes, facts, rate, seconds, table};
-use trainyard_hardware_profiles::{Catalog, Gpu, Instance, Interconnect, Purchase, Service, Sourced, Stack, Transport};
+use std::collections::BTreeSet;
+use trainyard_hardware_profiles::{
+    Catalog, Gpu, Instance, Interconnect, Price, Purchase, Service, Sourced, Stack, Transport,
+};
 use trainyard_models::{CatalogEntry, Model, Pass};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{Seconds, human_count};
@@ -107,21 +110,25 @@ pub fn gpu(gpu: &Gpu) -> String {
 
 /// All instances, with their price on demand in us-east-1 where it is known.
 pub fn instances(catalog: &Catalog, width: Width) -> String {
+    let listed = |instance: &'_ Instance| {
+        let here = |price: &&Price| price.region == "us-east-1" && price.purchase == Purchase::OnDemand;
+        instance.prices.iter().filter(here).find(|price| price.service == Service::Ec2).cloned()
+    };
     let rows = catalog.instances().iter().map(|instance| {
-        let price = instance.prices.iter().find(|price| price.region == "us-east-1" && price.low == price.high);
         [
             instance.name.clone(),
             format!("{} × {}", instance.gpus, instance.gpu),
             interconnect(&instance.interconnect).into(),
-            format!("{} Gbit/s {}", instance.network.baseline.value.0 / 1.25e8, transport(instance.network.transport)),
+            format!("{} {}", instance.network.baseline.value.0 / 1.25e8, transport(instance.network.transport)),
             instance.vcpus.to_string(),
             bytes(instance.memory.value.0),
-            price.map_or_else(|| "–".into(), |price| format!("{:.2}", price.low.0)),
-            price.map_or_else(String::new, |price| price.date.clone()),
+            listed(instance).map_or_else(|| "–".into(), |price| format!("{:.2}", price.low.0)),
         ]
     });
-    let header = ["instance", "gpus", "links", "network", ">vcpus", ">memory", ">USD/h *", "as of"];
-    table(width, header, rows) + "\n  * on demand in us-east-1\n"
+    let header = ["instance", "gpus", "links", "Gbit/s", ">vcpus", ">memory", ">USD/h *"];
+    let dates: BTreeSet<String> = catalog.instances().iter().filter_map(listed).map(|price| price.date).collect();
+    let dates = dates.into_iter().collect::<Vec<_>>().join(", ");
+    format!("{}\n  * ec2, on-demand, us-east-1, as of {dates}\n", table(width, header, rows))
 }
 
 fn interconnect(interconnect: &Interconnect) -> &'static str {
