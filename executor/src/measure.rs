@@ -91,9 +91,12 @@ pub fn measure_operators(
     measure_cases(&cases::grid(), settings, progress, stop)
 }
 
-/// The grid is gone through this often, some seconds apart, and the faster time of a case is kept: what another program
-/// disturbed once is measured again when it may be gone.
+/// The grid is gone through this often, some seconds apart: what another program disturbed once is measured again when
+/// it may be gone.
 const SWEEPS: usize = 2;
+
+/// Two times of a case that differ by more than this share are not noise: something disturbed the slower one.
+const DISTURBED: f64 = 0.25;
 
 fn measure_cases(
     cases: &[Case],
@@ -113,16 +116,27 @@ fn measure_cases(
             };
             match samples.iter_mut().find(same) {
                 None => samples.push(sample),
-                Some(known) if total_seconds(&sample) < total_seconds(known) => *known = sample,
-                Some(_) => {}
+                Some(known) => *known = agreed(known, sample),
             }
         }
     }
     Ok(samples)
 }
 
-fn total_seconds(sample: &OperatorSample) -> f64 {
-    sample.forward_s + sample.backward_s
+/// The mean of two times of a case, or the faster of them if the other was disturbed. The faster one alone would always
+/// be a little too fast.
+fn agreed(first: &OperatorSample, second: OperatorSample) -> OperatorSample {
+    let total = |sample: &OperatorSample| sample.forward_s + sample.backward_s;
+    let (fast, slow) = if total(first) <= total(&second) { (first, &second) } else { (&second, first) };
+    if total(slow) > total(fast) * (1.0 + DISTURBED) {
+        return fast.clone();
+    }
+    OperatorSample {
+        forward_s: f64::midpoint(fast.forward_s, slow.forward_s),
+        backward_s: f64::midpoint(fast.backward_s, slow.backward_s),
+        spread: fast.spread.max(slow.spread),
+        ..second
+    }
 }
 
 /// Times every case on this many ranks at once.
