@@ -46,9 +46,9 @@ const SEVERAL_MACHINES: Term = Term { half_width: 0.08, observations: 60.0 };
 /// much on the same GPU.
 const UNMEASURED_STACK: Term = Term { half_width: 0.2, observations: 8.0 };
 
-/// A measured machine: operators that were timed apart and at other shapes. Sixteen steps of six model sizes, on a machine
-/// that did nothing else, were predicted 18 % too fast at worst.
-const MEASURED: Term = Term { half_width: 0.18, observations: 16.0 };
+/// A measured machine: operators that were timed apart and at other shapes. Of eighteen jobs (six model sizes, each on
+/// one rank, two replicas and two stages; 2026-11-21, nothing left out) sixteen were within 20 %, mostly too fast.
+const MEASURED: Term = Term { half_width: 0.23, observations: 18.0 };
 
 /// One reason why a prediction may be off.
 #[derive(Clone, Copy, Debug)]

@@ -55,7 +55,8 @@ pub struct Stack {
     pub gemm: Sourced<f64>,
     /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.
     pub bucket: Sourced<Bytes>,
-    /// Part of a point-to-point transfer between stages that a stage waits for.
+    /// Part of a point-to-point transfer between stages that a stage waits for, as it was fitted elsewhere. The simulator
+    /// only asks whether there is one: then the sender is occupied until the bytes have left.
     pub exposed_transfer: Sourced<f64>,
     /// Whether the ranks of a tensor-parallel group each send their own part of an activation to the next stage and
     /// gather it there, instead of each sending all of it.
