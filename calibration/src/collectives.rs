@@ -80,12 +80,14 @@ fn cluster(system: &str, nodes: u32, gpus: u32) -> Option<Cluster> {
         return None;
     }
     let mut cluster = catalog().cluster(name, nodes).ok()?;
-    if let Fabric::Wired { network, .. } = &mut cluster.fabric {
+    let pool = &mut cluster.pools[0];
+    if let Fabric::Wired { network, .. } = &mut pool.fabric {
         network.baseline = network.burst.clone();
     }
     let each = gpus / nodes;
-    (each * nodes == gpus && (1..=cluster.devices_per_instance).contains(&each)).then(|| {
-        cluster.devices_per_instance = each;
-        cluster
-    })
+    if each * nodes != gpus || !(1..=pool.devices_per_instance).contains(&each) {
+        return None;
+    }
+    pool.devices_per_instance = each;
+    Some(cluster)
 }

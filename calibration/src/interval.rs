@@ -74,7 +74,7 @@ impl Term {
 /// The interval around the simulated step time of `plan` on `machine`, in seconds.
 pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
     let step = outcome.step_time;
-    let terms = match &machine.cluster.device {
+    let terms = match &machine.cluster.first().device {
         Device::Gpu(gpu) => {
             let host = host_time(plan, machine).0 / step.0;
             let communication = outcome.exposed_communication.0 / step.0;
@@ -82,7 +82,7 @@ pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
             if machine.stack.published_as.is_empty() {
                 terms.push(UNMEASURED_STACK);
             }
-            if plan.mesh().ranks() > machine.cluster.devices_per_instance {
+            if plan.mesh().ranks() > machine.cluster.first().devices_per_instance {
                 terms.push(SEVERAL_MACHINES);
                 terms.extend(network(&machine.cluster).map(|term| term.of_share(communication)));
             }
@@ -95,7 +95,7 @@ pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
 
 /// The interval around the time of a single collective or transfer, in seconds.
 pub fn collective_interval(cluster: &Cluster, time: Seconds) -> [f64; 2] {
-    let term = if cluster.instances > 1 { network(cluster) } else { None };
+    let term = if cluster.machines() > 1 { network(cluster) } else { None };
     around(time, &[REPEAT, term.unwrap_or(INFINIBAND)])
 }
 
@@ -119,7 +119,7 @@ fn constants(gpu: &Gpu) -> Term {
 
 /// The network between machines, whatever part of a step it is.
 fn network(cluster: &Cluster) -> Option<Term> {
-    let Fabric::Wired { network, .. } = &cluster.fabric else { return None };
+    let Fabric::Wired { network, .. } = &cluster.first().fabric else { return None };
     Some(match network.transport {
         Transport::Tcp => SOCKETS,
         Transport::Efa | Transport::EfaGpudirect => EFA,

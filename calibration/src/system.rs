@@ -3,7 +3,7 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Interconnect, Network, Sourced, Transport, catalog,
+    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Sourced, Transport, catalog,
 };
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
@@ -20,7 +20,7 @@ const GBIT: f64 = 1.25e8;
 /// The cluster and the software of a row.
 pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
     let cluster = cluster(row)?;
-    let generation = match &cluster.device {
+    let generation = match &cluster.first().device {
         Device::Gpu(gpu) => gpu.generation.as_str(),
         Device::Measured(_) => "",
     };
@@ -34,17 +34,20 @@ pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
 
 fn cluster(row: &Row) -> Result<Cluster, Unsupported> {
     let mut cluster = match catalog().cluster(&row.system, row.nodes) {
-        Ok(cluster) if cluster.devices_per_instance >= row.gpus_per_node => cluster,
+        Ok(cluster) if cluster.first().devices_per_instance >= row.gpus_per_node => cluster,
         Ok(cluster) => {
             return Err(Unsupported::new(format!(
                 "{} has {} GPUs, but the row uses {} of each",
-                row.system, cluster.devices_per_instance, row.gpus_per_node
+                row.system,
+                cluster.first().devices_per_instance,
+                row.gpus_per_node
             )));
         }
         Err(_) => built(row, catalog())?,
     };
-    cluster.devices_per_instance = row.gpus_per_node;
-    if let (Some(stated), Fabric::Wired { network, .. }) = (row.inter_node_gbps, &mut cluster.fabric) {
+    let pool = &mut cluster.pools[0];
+    pool.devices_per_instance = row.gpus_per_node;
+    if let (Some(stated), Fabric::Wired { network, .. }) = (row.inter_node_gbps, &mut pool.fabric) {
         network.baseline = stated_rate(stated);
         network.burst = stated_rate(stated);
     }
@@ -77,8 +80,8 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
         None if row.nodes == 1 => 0.0,
         None => return Err(Unsupported::new("the network between the machines is not stated")),
     };
-    Ok(Cluster {
-        instance: row.system.clone(),
+    Ok(Cluster::of_pool(Pool {
+        name: row.system.clone(),
         instances: row.nodes,
         devices_per_instance: row.gpus_per_node,
         device: Device::Gpu(gpu.clone()),
@@ -88,7 +91,10 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
                 baseline: stated_rate(stated),
                 burst: stated_rate(stated),
                 transport: Transport::Infiniband,
+                interfaces: 1,
+                flow_limit: None,
             },
         },
-    })
+        host: None,
+    }))
 }

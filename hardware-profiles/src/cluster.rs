@@ -1,9 +1,9 @@
-//! Clusters: instances of one kind, their devices, and where each device stands.
+//! Clusters: pools of machines, the switches between them, and where each device stands.
 
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Interconnect, Network};
 use crate::measured::MeasuredMachine;
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, BytesPerSecond};
 
 /// What computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,68 +30,225 @@ pub enum Fabric {
     Measured,
 }
 
+/// The memory, disk and PCIe tree that the devices of a machine share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Main memory.
+    pub memory: Bytes,
+    /// Rate of main memory, all channels together.
+    pub memory_bandwidth: BytesPerSecond,
+    /// Local disk, zero if none.
+    pub disk: Bytes,
+    /// Sequential rate of the local disk; zero if there is none.
+    pub disk_bandwidth: BytesPerSecond,
+    /// How devices reach the processor.
+    pub pcie: PcieTree,
+}
+
+/// PCIe switches between the devices and the processor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PcieTree {
+    /// Devices that share one uplink to the processor.
+    pub devices_per_switch: u32,
+    /// Rate of that uplink, one direction.
+    pub uplink: BytesPerSecond,
+}
+
 /// Machines of one kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cluster {
+pub struct Pool {
     /// The name of the machine type.
-    pub instance: String,
-    /// How many machines.
+    pub name: String,
+    /// How many machines; at least one.
     pub instances: u32,
-    /// Devices of one machine.
+    /// Devices of one machine; at least one.
     pub devices_per_instance: u32,
     /// What computes.
     pub device: Device,
     /// How devices reach each other.
     pub fabric: Fabric,
+    /// What the devices of a machine share, where it is known.
+    pub host: Option<Host>,
+}
+
+/// One level of switches between machines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SwitchLevel {
+    /// Machines, on the lowest level, or switches of the level below, under one switch; at least one.
+    pub ports: u32,
+    /// Bandwidth of the ports over bandwidth of the uplinks; at least 1, which is a switch that never blocks.
+    pub oversubscription: f64,
+}
+
+/// Machines and the switches between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// The name of the machine type, or of the cluster.
+    pub instance: String,
+    /// Pools in rank order: ranks fill the machines of the first pool first. At least one.
+    pub pools: Vec<Pool>,
+    /// Switches from the machines upwards. Empty: one switch that never blocks.
+    pub switches: Vec<SwitchLevel>,
+    /// Whether traffic between machines is encrypted.
+    pub encrypted: bool,
 }
 
 /// A device's place: which machine, and which device of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DevicePosition {
-    /// Machine.
+    /// Machine, counted over all pools.
     pub instance: u32,
     /// Device of that machine.
     pub slot: u32,
 }
 
+impl Pool {
+    /// Devices of all its machines.
+    pub fn devices(&self) -> u32 {
+        self.instances * self.devices_per_instance
+    }
+}
+
 impl Cluster {
+    /// The machines of one pool behind one switch that never blocks, their traffic in the clear.
+    pub fn of_pool(pool: Pool) -> Self {
+        Self { instance: pool.name.clone(), pools: vec![pool], switches: Vec::new(), encrypted: false }
+    }
+
     /// `instances` machines of a catalog type.
     pub fn of_instances(instance: &Instance, gpu: &Gpu, instances: u32) -> Self {
-        Self {
-            instance: instance.name.clone(),
+        Self::of_pool(Pool {
+            name: instance.name.clone(),
             instances,
             devices_per_instance: instance.gpus,
             device: Device::Gpu(gpu.clone()),
             fabric: Fabric::Wired { interconnect: instance.interconnect.clone(), network: instance.network.clone() },
-        }
+            host: None,
+        })
     }
 
     /// One measured machine.
     pub fn of_measured(machine: MeasuredMachine) -> Self {
-        Self {
-            instance: machine.name.clone(),
+        Self::of_pool(Pool {
+            name: machine.name.clone(),
             instances: 1,
             devices_per_instance: machine.devices,
             device: Device::Measured(machine),
             fabric: Fabric::Measured,
-        }
+            host: None,
+        })
+    }
+
+    /// The first pool: all there is of a cluster that is not mixed.
+    pub fn first(&self) -> &Pool {
+        &self.pools[0]
+    }
+
+    /// Whether there are machines of more than one kind.
+    pub fn is_mixed(&self) -> bool {
+        self.pools.len() > 1
+    }
+
+    /// All machines.
+    pub fn machines(&self) -> u32 {
+        self.pools.iter().map(|pool| pool.instances).sum()
     }
 
     /// All devices.
     pub fn devices(&self) -> u32 {
-        self.instances * self.devices_per_instance
+        self.pools.iter().map(Pool::devices).sum()
     }
 
-    /// Where the device of a rank stands when ranks fill one machine after another.
-    pub fn position(&self, rank: u32) -> DevicePosition {
-        DevicePosition { instance: rank / self.devices_per_instance, slot: rank % self.devices_per_instance }
+    /// Where a device stands when devices are counted machine by machine in the order of the pools. Beyond the last
+    /// device: where it would stand if the last pool had more machines.
+    pub fn position(&self, device: u32) -> DevicePosition {
+        let (mut machines, mut devices) = (0, 0);
+        let mut pool = self.first();
+        for next in &self.pools[1..] {
+            if device - devices < pool.devices() {
+                break;
+            }
+            machines += pool.instances;
+            devices += pool.devices();
+            pool = next;
+        }
+        let within = device - devices;
+        DevicePosition {
+            instance: machines + within / pool.devices_per_instance,
+            slot: within % pool.devices_per_instance,
+        }
     }
 
-    /// Memory that `ranks` ranks on this cluster may each use at most.
-    pub fn memory_per_rank(&self, ranks: u32) -> Bytes {
-        match &self.device {
+    /// The index of the pool that a machine belongs to, the last for machines beyond the last.
+    pub fn pool_index(&self, instance: u32) -> usize {
+        let mut machines = 0;
+        let before = |pool: &&Pool| {
+            machines += pool.instances;
+            machines <= instance
+        };
+        self.pools.iter().take_while(before).count().min(self.pools.len() - 1)
+    }
+
+    /// The pool that a machine belongs to.
+    pub fn pool_of(&self, instance: u32) -> &Pool {
+        &self.pools[self.pool_index(instance)]
+    }
+
+    /// Memory that the rank on a device may use at most when `ranks` ranks are at work: a GPU's own, or an equal share
+    /// of a measured machine's.
+    pub fn memory_per_rank(&self, position: DevicePosition, ranks: u32) -> Bytes {
+        match &self.pool_of(position.instance).device {
             Device::Gpu(gpu) => gpu.memory.value,
             Device::Measured(machine) => Bytes(machine.memory.0 / u64::from(ranks.max(1))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::catalog;
+    use proptest::prelude::*;
+
+    fn mixed(machines: &[(&str, u32)]) -> Cluster {
+        let pools = machines
+            .iter()
+            .map(|(name, count)| catalog().cluster(name, *count).expect("in the catalog").pools.remove(0))
+            .collect();
+        Cluster { instance: "mixed".into(), pools, switches: Vec::new(), encrypted: false }
+    }
+
+    #[test]
+    fn ranks_fill_the_first_pool_first() {
+        let cluster = mixed(&[("p3.8xlarge", 2), ("p4d.24xlarge", 1)]);
+        assert_eq!((cluster.machines(), cluster.devices(), cluster.is_mixed()), (3, 16, true));
+        assert_eq!(cluster.position(7), DevicePosition { instance: 1, slot: 3 });
+        assert_eq!(cluster.position(8), DevicePosition { instance: 2, slot: 0 });
+        assert_eq!([0, 1, 2].map(|machine| cluster.pool_index(machine)), [0, 0, 1]);
+        let memory = |device| cluster.memory_per_rank(cluster.position(device), 16);
+        assert!(memory(8) > memory(7));
+    }
+
+    proptest! {
+        #[test]
+        fn devices_stand_one_after_another(counts in proptest::collection::vec(1u32..4, 1..5), offset in 0usize..3) {
+            let types = ["p3.2xlarge", "g4dn.12xlarge", "p4d.24xlarge"];
+            let machines: Vec<(&str, u32)> =
+                counts.iter().enumerate().map(|(index, count)| (types[(index + offset) % 3], *count)).collect();
+            let cluster = mixed(&machines);
+            // The slow twin: every device written down.
+            let (mut all, mut machine) = (Vec::new(), 0);
+            for (index, pool) in cluster.pools.iter().enumerate() {
+                for _ in 0..pool.instances {
+                    all.extend((0..pool.devices_per_instance).map(|slot| (DevicePosition { instance: machine, slot }, index)));
+                    machine += 1;
+                }
+            }
+            prop_assert_eq!((cluster.devices() as usize, cluster.machines()), (all.len(), machine));
+            for (device, (position, pool)) in all.into_iter().enumerate() {
+                prop_assert_eq!(cluster.position(device as u32), position);
+                prop_assert_eq!(cluster.pool_index(position.instance), pool);
+            }
         }
     }
 }

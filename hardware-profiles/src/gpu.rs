@@ -11,6 +11,10 @@ pub enum Rate {
     Fp32,
     /// Half-precision tensor cores.
     Fp16,
+    /// Tensor cores on single-precision operands of which ten bits of the mantissa count.
+    Tf32,
+    /// Tensor cores on operands with the exponent of single precision and seven bits of mantissa.
+    Bf16,
 }
 
 /// One model of GPU.
@@ -33,6 +37,15 @@ pub struct Gpu {
     pub peak_fp32: Sourced<FlopsPerSecond>,
     /// Peak half-precision rate of the tensor cores, without sparsity.
     pub peak_fp16: Sourced<FlopsPerSecond>,
+    /// Peak TensorFloat-32 rate, without sparsity; nothing if the GPU does not have the format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_tf32: Option<Sourced<FlopsPerSecond>>,
+    /// Peak bfloat16 rate of the tensor cores, without sparsity; nothing if the GPU does not have the format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bf16: Option<Sourced<FlopsPerSecond>>,
+    /// Peak eight-bit integer rate of the tensor cores, without sparsity; nothing if they do not have the format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_int8: Option<Sourced<FlopsPerSecond>>,
     /// Host link, one direction, as the cloud wires it.
     pub host_bandwidth: Sourced<BytesPerSecond>,
     /// What kernels reach of the peaks.
@@ -58,19 +71,50 @@ pub struct Achieved {
 }
 
 impl Gpu {
-    /// The peak rate of a unit.
-    pub fn peak(&self, rate: Rate) -> FlopsPerSecond {
+    /// The unit's own peak rate, or nothing if the GPU does not have the unit.
+    fn own_peak(&self, rate: Rate) -> Option<FlopsPerSecond> {
         match rate {
-            Rate::Fp32 => self.peak_fp32.value,
-            Rate::Fp16 => self.peak_fp16.value,
+            Rate::Fp32 => Some(self.peak_fp32.value),
+            Rate::Fp16 => Some(self.peak_fp16.value),
+            Rate::Tf32 => self.peak_tf32.as_ref().map(|peak| peak.value),
+            Rate::Bf16 => self.peak_bf16.as_ref().map(|peak| peak.value),
         }
     }
 
-    /// The fraction of a unit's peak that large tiles reach.
+    /// Whether the GPU has this unit.
+    pub fn has(&self, rate: Rate) -> bool {
+        self.own_peak(rate).is_some()
+    }
+
+    /// The peak rate of a unit. What a GPU has no unit for, its single-precision cores do.
+    pub fn peak(&self, rate: Rate) -> FlopsPerSecond {
+        self.own_peak(rate).unwrap_or(self.peak_fp32.value)
+    }
+
+    /// The fraction of [`Gpu::peak`] that large tiles reach; the tensor cores share one.
     pub fn gemm_fraction(&self, rate: Rate) -> f64 {
-        match rate {
-            Rate::Fp32 => self.achieved.gemm_fp32.value,
-            Rate::Fp16 => self.achieved.gemm_fp16.value,
+        if rate == Rate::Fp32 || !self.has(rate) {
+            self.achieved.gemm_fp32.value
+        } else {
+            self.achieved.gemm_fp16.value
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::catalog;
+
+    #[test]
+    fn formats_that_a_generation_lacks_run_on_its_single_precision_cores() {
+        let gpu = |name| catalog().gpu(name).expect("in the catalog");
+        for (name, has) in [("t4", false), ("v100-sxm2-16gb", false), ("a100-sxm4-40gb", true)] {
+            for rate in [Rate::Tf32, Rate::Bf16] {
+                assert_eq!(gpu(name).has(rate), has, "{name} {rate:?}");
+                assert_eq!(gpu(name).peak(rate) == gpu(name).peak(Rate::Fp32), !has, "{name} {rate:?}");
+            }
+        }
+        assert_eq!(gpu("a100-sxm4-40gb").peak(Rate::Tf32), FlopsPerSecond(156e12));
     }
 }

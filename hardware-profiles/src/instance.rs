@@ -83,6 +83,16 @@ pub struct Network {
     pub burst: Sourced<BytesPerSecond>,
     /// How bytes leave.
     pub transport: Transport,
+    /// Network cards, which share the rates equally.
+    #[serde(default = "one")]
+    pub interfaces: u32,
+    /// What one TCP connection reaches, where the network limits connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_limit: Option<Sourced<BytesPerSecond>>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Instance {

@@ -13,7 +13,7 @@ mod sourced;
 mod stack;
 
 pub use catalog::{Catalog, CatalogError, catalog};
-pub use cluster::{Cluster, Device, DevicePosition, Fabric};
+pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, SwitchLevel};
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{Instance, Interconnect, Network, Transport};
 pub use measured::{

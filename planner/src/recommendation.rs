@@ -197,7 +197,7 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
     let mut warnings = Vec::new();
     if let Place::Rented(rental) = &problem.place {
         let machine = problem.place.machine(chosen.choice, 1, catalog());
-        if let Device::Gpu(gpu) = &machine.cluster.device
+        if let Device::Gpu(gpu) = &machine.cluster.first().device
             && gpu.achieved.uncertainty.value >= 0.4
         {
             let why = &gpu.achieved.uncertainty.source;

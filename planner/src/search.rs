@@ -130,7 +130,7 @@ impl<'a> Searcher<'a> {
     }
 
     fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
-        match (&self.machines[candidate.choice].cluster.device, self.aim.without_gpu) {
+        match (&self.machines[candidate.choice].cluster.first().device, self.aim.without_gpu) {
             (Device::Gpu(gpu), Some(unwanted)) => gpu.name != unwanted,
             _ => true,
         }
@@ -162,7 +162,7 @@ impl<'a> Searcher<'a> {
     /// Ranks matter to the price of a layer on a measured machine, where they share its memory.
     fn price_key(&self, candidate: &Candidate) -> PriceKey {
         let parallel = candidate.parallel;
-        let ranks = match self.machines[candidate.choice].cluster.device {
+        let ranks = match self.machines[candidate.choice].cluster.first().device {
             Device::Gpu(_) => 1,
             Device::Measured(_) => parallel.data * parallel.pipeline,
         };

@@ -47,7 +47,7 @@ pub(crate) fn candidates(problem: &Problem, fixed: &Fixed) -> Vec<Candidate> {
 
 fn devices_of(place: &Place, name: &str) -> u32 {
     match place {
-        Place::Owned { machine, .. } => machine.cluster.devices_per_instance,
+        Place::Owned { machine, .. } => machine.cluster.first().devices_per_instance,
         Place::Rented(_) => catalog().instance(name).expect("a rental names instances of the catalog").gpus,
     }
 }

@@ -68,5 +68,6 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
             machine.stack.resident.value + Bytes(unused as u64)
         })
         .collect();
-    Footprint { limit: machine.cluster.memory_per_rank(plan.mesh().ranks()), resident, software }
+    let limit = machine.cluster.memory_per_rank(machine.cluster.position(0), plan.mesh().ranks());
+    Footprint { limit, resident, software }
 }

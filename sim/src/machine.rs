@@ -96,12 +96,12 @@ impl Machine {
                 tensor: mesh.tensor(),
                 pipeline: mesh.pipeline(),
                 ranks: mesh.ranks(),
-                instances: self.cluster.instances,
+                instances: self.cluster.machines(),
                 instance: self.cluster.instance.clone(),
                 devices,
             });
         }
-        if let Device::Measured(machine) = &self.cluster.device {
+        if let Device::Measured(machine) = &self.cluster.first().device {
             let not_measured = |field, value: String, allowed| {
                 Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
             };

@@ -112,7 +112,7 @@ fn phases(timeline: &Timeline, stages: &[StageUse]) -> Phases {
 }
 
 fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
-    let Device::Gpu(gpu) = &machine.cluster.device else { return None };
+    let Device::Gpu(gpu) = &machine.cluster.first().device else { return None };
     let rate = match plan.precision() {
         Precision::Fp32 => Rate::Fp32,
         Precision::Fp16Mixed => Rate::Fp16,

@@ -164,7 +164,7 @@ proptest! {
 fn with_links_twice_as_fast(cluster: &Cluster) -> Cluster {
     let mut faster = cluster.clone();
     let twice = |rate: &mut BytesPerSecond| rate.0 *= 2.0;
-    if let Fabric::Wired { interconnect, network } = &mut faster.fabric {
+    if let Fabric::Wired { interconnect, network } = &mut faster.pools[0].fabric {
         twice(&mut network.baseline.value);
         match interconnect {
             Interconnect::Pcie { bandwidth } => twice(&mut bandwidth.value),
@@ -175,7 +175,7 @@ fn with_links_twice_as_fast(cluster: &Cluster) -> Cluster {
             }
         }
     }
-    assert!(matches!(faster.device, Device::Gpu(_)));
+    assert!(matches!(faster.first().device, Device::Gpu(_)));
     faster
 }
 

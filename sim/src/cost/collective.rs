@@ -244,12 +244,13 @@ pub(crate) fn all_reduce(
     family: &Family,
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
-    match (&cluster.fabric, &cluster.device) {
+    let pool = cluster.first();
+    match (&pool.fabric, &pool.device) {
         (Fabric::Measured, Device::Measured(machine)) => {
             measured(machine, CollectiveOperation::AllReduce, family.footing().members, bytes)
         }
         (Fabric::Wired { interconnect, network }, _) => {
-            Ok(Links { interconnect, network, devices_per_instance: cluster.devices_per_instance }.all_reduce(
+            Ok(Links { interconnect, network, devices_per_instance: pool.devices_per_instance }.all_reduce(
                 collectives,
                 family,
                 bytes,
@@ -267,13 +268,13 @@ pub(crate) fn all_gather(cluster: &Cluster, family: &Family, bytes: Bytes) -> Re
 
 /// The time in which the first of every pair sends `bytes` bytes to the second, all pairs at once.
 pub(crate) fn transfer(cluster: &Cluster, pairs: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
-    match (&cluster.fabric, &cluster.device) {
+    let pool = cluster.first();
+    match (&pool.fabric, &pool.device) {
         (Fabric::Measured, Device::Measured(machine)) => {
             measured(machine, CollectiveOperation::Send, 2 * pairs.groups.len() as u32, bytes)
         }
         (Fabric::Wired { interconnect, network }, _) => {
-            Ok(Links { interconnect, network, devices_per_instance: cluster.devices_per_instance }
-                .transfer(pairs, bytes))
+            Ok(Links { interconnect, network, devices_per_instance: pool.devices_per_instance }.transfer(pairs, bytes))
         }
         (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
     }

@@ -91,7 +91,7 @@ pub fn layer_prices(
         .distinct()
         .iter()
         .map(|layer| {
-            let (forward, backward) = match &machine.cluster.device {
+            let (forward, backward) = match &machine.cluster.first().device {
                 Device::Gpu(gpu) => {
                     let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: mesh.ranks() };
                     let pass = |pass| pricing.layer(layer, pass, micro, u64::from(mesh.tensor()));
@@ -127,7 +127,7 @@ pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Se
 /// When a measured machine was not measured for it.
 pub fn transfer_time(cluster: &Cluster, bytes: Bytes) -> Result<Seconds, MachineError> {
     let from = cluster.position(0);
-    let to = cluster.position(if cluster.instances > 1 { cluster.devices_per_instance } else { 1 });
+    let to = cluster.position(if cluster.machines() > 1 { cluster.first().devices_per_instance } else { 1 });
     collective::transfer(cluster, &Family { groups: vec![vec![from, to]] }, bytes)
 }
 
@@ -167,7 +167,7 @@ impl<'a> Prices<'a> {
 
     /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
     fn gather(&self, held: Held, accumulate: bool) -> Result<Seconds, MachineError> {
-        match &self.machine.cluster.device {
+        match &self.machine.cluster.first().device {
             Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
             Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.parameters)),
             Device::Measured(machine) => {
@@ -233,7 +233,7 @@ impl<'a> Prices<'a> {
         let mesh = self.plan.mesh();
         let (first, last) = (StageId(0), StageId(mesh.pipeline() - 1));
         let bytes = self.gradient_bytes(held);
-        if let Device::Measured(_) = self.machine.cluster.device {
+        if let Device::Measured(_) = self.machine.cluster.first().device {
             // The executor's two ends send each other their copies.
             return Ok(self.transfer(first, last, bytes)? + self.transfer(last, first, bytes)?);
         }
@@ -243,7 +243,7 @@ impl<'a> Prices<'a> {
 
     /// Seconds of the optimizer's update.
     pub(crate) fn update(&self, held: Held) -> Result<Seconds, MachineError> {
-        let update = match &self.machine.cluster.device {
+        let update = match &self.machine.cluster.first().device {
             Device::Gpu(gpu) => self.gpu_pricing(gpu).update(self.plan.optimizer(), held.parameters),
             Device::Measured(machine) => {
                 MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }.update(self.plan.optimizer(), held)?
