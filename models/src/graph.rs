@@ -1,7 +1,7 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
 use crate::model::{Gpt, Mlp};
-use crate::operator::{Operator, OperatorKind, Pass, Split, Storage};
+use crate::operator::{Attention, Mask, Operator, OperatorKind, Pass, Sharing, Split, Storage};
 use trainyard_units::Flops;
 
 /// What a layer is to the cutting of a model into stages.
@@ -26,14 +26,29 @@ pub struct Layer {
     pub operators: Vec<Operator>,
     /// Elements per sample handed to the next layer.
     pub output_elements: u64,
-    /// Under tensor parallelism: all-reduces of `output_elements` in each direction.
+    /// Elements per sample of the residual stream: what one reduction sums, and what recomputation starts from.
+    pub stream_elements: u64,
+    /// Under tensor parallelism: all-reduces of `stream_elements` in each direction.
     pub tensor_reductions: u32,
+    /// Elements per sample that one all-to-all among the ranks that share experts moves from each rank. There are two
+    /// in each direction, to the experts and back; nothing in a layer without experts.
+    pub exchanged_elements: u64,
+    /// Elements per sample, keys and values, that go round the ring of context-parallel ranks forward; nothing in a
+    /// layer without self-attention.
+    pub context_elements: u64,
 }
 
 impl Layer {
-    /// Trainable values on one of `tensor` ranks.
-    pub fn parameters(&self, tensor: u64) -> u64 {
-        self.operators.iter().map(|operator| operator.on_rank(1, tensor).parameters()).sum()
+    /// Trainable values on one of the ranks that share the layer.
+    pub fn parameters(&self, sharing: Sharing) -> u64 {
+        self.operators.iter().map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+    }
+
+    /// Those of [`Self::parameters`] that belong to experts: ranks that share experts do not hold the same ones, so
+    /// fewer ranks sum their gradients.
+    pub fn expert_parameters(&self, sharing: Sharing) -> u64 {
+        let experts = self.operators.iter().filter(|operator| operator.kind.is_expert());
+        experts.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
     }
 
     /// Trainable tensors.
@@ -46,12 +61,17 @@ impl Layer {
         self.operators.iter().map(|operator| operator.kind.flops(pass)).sum()
     }
 
-    /// Activations kept from forward to backward for `samples` samples on one of `tensor` ranks.
-    pub fn stored(&self, samples: u64, tensor: u64) -> Storage {
+    /// Activations that one of the ranks that share the layer keeps of `samples` samples from forward to backward.
+    pub fn stored(&self, samples: u64, sharing: Sharing) -> Storage {
         self.operators
             .iter()
-            .map(|operator| operator.on_rank(samples, tensor).stored())
+            .map(|operator| operator.stored(samples, sharing))
             .fold(Storage::default(), std::ops::Add::add)
+    }
+
+    /// Elements of the residual stream of `samples` samples that one of those ranks holds.
+    pub fn stream_on_rank(&self, samples: u64, sharing: Sharing) -> u64 {
+        self.stream_elements.div_ceil(sharing.context).div_ceil(sharing.token_parts()) * samples
     }
 }
 
@@ -101,7 +121,7 @@ impl OperatorGraph {
 
     /// Trainable values of the whole model.
     pub fn parameters(&self) -> u64 {
-        self.layers().map(|layer| layer.parameters(1)).sum()
+        self.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum()
     }
 
     /// Parameters that the first and the last layer share (a tied embedding), counted once in [`Self::parameters`].
@@ -155,7 +175,10 @@ fn gpt_embedding(gpt: &Gpt) -> Layer {
         role: LayerRole::Input,
         operators: vec![Operator { kind, split: Split::Width }],
         output_elements: gpt.seq_len * gpt.hidden,
+        stream_elements: gpt.seq_len * gpt.hidden,
         tensor_reductions: 1,
+        exchanged_elements: 0,
+        context_elements: 0,
     }
 }
 
@@ -165,15 +188,22 @@ fn gpt_block(gpt: &Gpt) -> Layer {
     let (rows, hidden, ffn) = (gpt.seq_len, gpt.hidden, gpt.ffn);
     let linear =
         |inputs, outputs, split| Operator { kind: OperatorKind::Linear { rows, inputs, outputs, bias: true }, split };
-    let norm = replicated(OperatorKind::LayerNorm { rows, width: hidden });
-    let residual = replicated(OperatorKind::Residual { rows, width: hidden });
-    let attention = OperatorKind::Attention {
+    let tokens = |kind| Operator { kind, split: Split::Tokens };
+    let norm = tokens(OperatorKind::LayerNorm { rows, width: hidden });
+    let residual = tokens(OperatorKind::Residual { rows, width: hidden });
+    let attention = OperatorKind::Attention(Attention {
         samples: 1,
         heads: gpt.heads,
-        sequence: gpt.seq_len,
+        kv_heads: gpt.heads,
+        queries: rows,
+        keys: rows,
+        own_keys: rows,
         head_width: hidden / gpt.heads,
         kernel: gpt.attention,
-    };
+        mask: Mask::Causal,
+        dropout: true,
+        biased: false,
+    });
     Layer {
         name: "block",
         role: LayerRole::Block,
@@ -190,7 +220,10 @@ fn gpt_block(gpt: &Gpt) -> Layer {
             residual,
         ],
         output_elements: rows * hidden,
+        stream_elements: rows * hidden,
         tensor_reductions: 2,
+        exchanged_elements: 0,
+        context_elements: 2 * rows * hidden,
     }
 }
 
@@ -200,12 +233,15 @@ fn gpt_head(gpt: &Gpt) -> Layer {
         name: "head",
         role: LayerRole::Output,
         operators: vec![
-            replicated(OperatorKind::LayerNorm { rows, width }),
-            Operator { kind: OperatorKind::TiedHead { rows, width, vocab }, split: Split::Width },
+            Operator { kind: OperatorKind::LayerNorm { rows, width }, split: Split::Tokens },
+            Operator { kind: OperatorKind::TiedHead { rows, width, vocab }, split: Split::Columns },
             Operator { kind: OperatorKind::CrossEntropy { rows, vocab }, split: Split::Width },
         ],
         output_elements: rows,
+        stream_elements: rows,
         tensor_reductions: 1,
+        exchanged_elements: 0,
+        context_elements: 0,
     }
 }
 
@@ -218,7 +254,10 @@ fn mlp_layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> 
             replicated(OperatorKind::Activation { rows: 1, width: outputs }),
         ],
         output_elements: outputs,
+        stream_elements: outputs,
         tensor_reductions: 0,
+        exchanged_elements: 0,
+        context_elements: 0,
     }
 }
 
@@ -246,7 +285,29 @@ mod tests {
         let model = gpt(1, 768, 12);
         let graph = OperatorGraph::of_gpt(&model);
         let (s, b, h, a) = (1024, 3, 768, 12);
-        assert_eq!(graph.distinct()[1].stored(b, 1).bytes(2).0, s * b * h * 34 + 5 * a * s * s * b);
+        assert_eq!(graph.distinct()[1].stored(b, Sharing::WHOLE).bytes(2).0, s * b * h * 34 + 5 * a * s * s * b);
+    }
+
+    #[test]
+    fn sequence_parallelism_divides_all_of_a_blocks_activations() {
+        // Korthikanti et al., equation 2 without and equation 4 with sequence parallelism, in half precision.
+        let model = gpt(1, 768, 12);
+        let graph = OperatorGraph::of_gpt(&model);
+        let (s, b, h, a, t) = (1024, 3, 768, 12, 4);
+        let stored = |sharing| graph.distinct()[1].stored(b, sharing).bytes(2).0;
+        let tensor = Sharing::tensor(t);
+        assert_eq!(stored(tensor), s * b * h * (10 + 24 / t) + 5 * a * s * s * b / t);
+        assert_eq!(stored(Sharing { sequence: true, ..tensor }), (s * b * h * 34 + 5 * a * s * s * b) / t);
+    }
+
+    #[test]
+    fn parameters_depend_on_neither_context_nor_sequence() {
+        let graph = OperatorGraph::of_gpt(&gpt(1, 768, 12));
+        for layer in graph.distinct() {
+            let tensor = Sharing::tensor(4);
+            let shared = Sharing { sequence: true, context: 8, ..tensor };
+            assert_eq!(layer.parameters(shared), layer.parameters(tensor));
+        }
     }
 
     #[test]

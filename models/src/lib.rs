@@ -15,6 +15,6 @@ mod tokens;
 pub use catalog::{CatalogEntry, catalog, find};
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use model::{Gpt, Mlp, Model};
-pub use operator::{AttentionKernel, Gemm, Operator, OperatorKind, Pass, Split, Storage};
+pub use operator::{Attention, AttentionKernel, Gemm, Mask, Operator, OperatorKind, Pass, Sharing, Split, Storage};
 pub use spec::{Family, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

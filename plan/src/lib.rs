@@ -34,5 +34,7 @@ pub use valid::{Plan, PlanError, is_simulable};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {
-    pub use trainyard_models::{AttentionKernel, Gemm, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Storage};
+    pub use trainyard_models::{
+        Attention, AttentionKernel, Gemm, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sharing, Storage,
+    };
 }

@@ -61,18 +61,18 @@ pub fn resident(plan: &Plan, stage: StageId) -> Resident {
 
 fn activations<'a>(plan: &Plan, stage: StageId, layers: impl Iterator<Item = &'a Layer> + Clone) -> Bytes {
     let micro = plan.batch().micro;
-    let (tensor, element) = (u64::from(plan.mesh().tensor()), plan.precision().element_bytes());
+    let (sharing, element) = (plan.sharing(), plan.precision().element_bytes());
     let micro_batches = u32::try_from(plan.batch().accumulation).unwrap_or(u32::MAX);
     let held = u64::from(peak_in_flight(plan.schedule(), stage, plan.stages().count(), micro_batches));
-    let whole = |layer: &Layer| layer.stored(micro, tensor).bytes(element).0;
+    let whole = |layer: &Layer| layer.stored(micro, sharing).bytes(element).0;
     match plan.recompute() {
         Recompute::None => Bytes(layers.map(whole).sum::<u64>() * held),
-        // Blocks keep their input, one element for each of their output's, and one at a time is whole again.
+        // Blocks keep their input, the residual stream, and one at a time is whole again.
         Recompute::Full => {
             let kept: u64 = layers
                 .clone()
                 .map(|layer| match layer.role {
-                    LayerRole::Block => layer.output_elements * micro * element,
+                    LayerRole::Block => layer.stream_on_rank(micro, sharing) * element,
                     LayerRole::Input | LayerRole::Output => whole(layer),
                 })
                 .sum();
@@ -85,12 +85,11 @@ fn activations<'a>(plan: &Plan, stage: StageId, layers: impl Iterator<Item = &'a
 /// The gradient of the largest layer's activations, alive while that layer runs backward: two outputs' worth, or the
 /// logits' gradient where there is a loss.
 fn workspace<'a>(plan: &Plan, layers: impl Iterator<Item = &'a Layer>) -> Bytes {
-    let (micro, tensor, element) =
-        (plan.batch().micro, u64::from(plan.mesh().tensor()), plan.precision().element_bytes());
+    let (micro, sharing, element) = (plan.batch().micro, plan.sharing(), plan.precision().element_bytes());
     let largest = layers
         .map(|layer| {
-            let widest = layer.operators.iter().map(|operator| operator.on_rank(micro, tensor).stored().bytes(element));
-            widest.max().unwrap_or_default().0 + layer.output_elements * micro * element
+            let widest = layer.operators.iter().map(|operator| operator.stored(micro, sharing).bytes(element));
+            widest.max().unwrap_or_default().0 + layer.stream_on_rank(micro, sharing) * element
         })
         .max();
     Bytes(largest.unwrap_or(0))

@@ -2,7 +2,7 @@
 
 use super::gemm;
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Layer, OperatorKind, Pass};
+use trainyard_plan::operators::{AttentionKernel, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -27,7 +27,7 @@ const SOCKET_LAG: Seconds = Seconds(80e-6);
 /// √(2 ln N) of them off. Fitted; see docs/physics.md.
 const GPU_SPREAD: f64 = 0.02;
 
-/// Part of the peak that a fused attention kernel reaches forward, on the causal half of the arithmetic.
+/// Part of the peak that a fused attention kernel reaches forward, on the arithmetic that the mask leaves.
 /// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
 const FLASH_FORWARD: f64 = 0.35;
 
@@ -48,9 +48,10 @@ pub(crate) struct GpuPricing<'a> {
 }
 
 impl GpuPricing<'_> {
-    /// One pass of a layer over `samples` samples on one of `tensor` ranks, without its reductions.
-    pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, tensor: u64) -> Seconds {
-        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, tensor));
+    /// One pass of a layer over `samples` samples on one of the ranks that share it, without its reductions.
+    pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
+        let tensor = sharing.tensor;
+        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
         let device: Seconds = operators().map(|operator| self.operator(operator, pass)).sum();
         let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
         let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
@@ -84,14 +85,15 @@ impl GpuPricing<'_> {
     }
 
     fn fused_attention(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        if !matches!(operator, OperatorKind::Attention { kernel: AttentionKernel::Flash, .. }) {
+        let OperatorKind::Attention(attention) = operator else { return Seconds::ZERO };
+        if attention.kernel != AttentionKernel::Flash {
             return Seconds::ZERO;
         }
-        let causal = operator.flops(Pass::Forward) * 0.5;
+        let unmasked = operator.flops(Pass::Forward) * attention.unmasked_share();
         let forward = self.gpu.peak(self.rate()) * FLASH_FORWARD;
         match pass {
-            Pass::Forward => causal / forward,
-            Pass::Backward => causal * FLASH_BACKWARD_WORK / (forward * FLASH_BACKWARD),
+            Pass::Forward => unmasked / forward,
+            Pass::Backward => unmasked * FLASH_BACKWARD_WORK / (forward * FLASH_BACKWARD),
         }
     }
 
@@ -168,7 +170,8 @@ mod tests {
     fn little_work_is_launch_bound() {
         // 64 kernels of a block at 35 us are 2.24 ms, whatever the device does in less.
         let pricing = pricing(Precision::Fp16Mixed);
-        let both = pricing.layer(&block(), Pass::Forward, 1, 8) + pricing.layer(&block(), Pass::Backward, 1, 8);
+        let both = pricing.layer(&block(), Pass::Forward, 1, Sharing::tensor(8))
+            + pricing.layer(&block(), Pass::Backward, 1, Sharing::tensor(8));
         let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS) + 4.0 * SOCKET_LAG.0;
         assert!((1.0..1.25).contains(&(both.0 / host)), "{} against {host}", both.0);
     }
@@ -176,14 +179,14 @@ mod tests {
     #[test]
     fn much_work_takes_as_long_as_its_arithmetic() {
         let pricing = pricing(Precision::Fp16Mixed);
-        let once = pricing.layer(&block(), Pass::Forward, 32, 1).0;
-        let twice = pricing.layer(&block(), Pass::Forward, 64, 1).0;
+        let once = pricing.layer(&block(), Pass::Forward, 32, Sharing::WHOLE).0;
+        let twice = pricing.layer(&block(), Pass::Forward, 64, Sharing::WHOLE).0;
         assert!((1.85..2.15).contains(&(twice / once)), "{once} {twice}");
     }
 
     #[test]
     fn single_precision_is_slower_than_half() {
-        let time = |precision| pricing(precision).layer(&block(), Pass::Forward, 32, 1).0;
+        let time = |precision| pricing(precision).layer(&block(), Pass::Forward, 32, Sharing::WHOLE).0;
         assert!(time(Precision::Fp32) > 3.0 * time(Precision::Fp16Mixed));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::MachineError;
 use trainyard_hardware_profiles::{MeasuredMachine, OperatorClass, OperatorSample};
-use trainyard_plan::operators::{Layer, OperatorKind, Pass};
+use trainyard_plan::operators::{Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Held, Optimizer};
 use trainyard_units::Seconds;
 
@@ -18,7 +18,7 @@ impl MeasuredPricing<'_> {
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64) -> Result<Seconds, MachineError> {
         let mut total = Seconds::ZERO;
         for operator in &layer.operators {
-            total += self.operator(operator.on_rank(samples, 1), pass)?;
+            total += self.operator(operator.on_rank(samples, Sharing::WHOLE), pass)?;
         }
         Ok(total)
     }
@@ -102,9 +102,14 @@ fn work(class: OperatorClass, shape: &[u64]) -> f64 {
 fn class_and_shape(operator: OperatorKind) -> (OperatorClass, Vec<u64>) {
     match operator {
         OperatorKind::Linear { rows, inputs, outputs, .. } => (OperatorClass::Linear, vec![rows, inputs, outputs]),
-        OperatorKind::Attention { samples, heads, sequence, head_width, .. } => {
-            (OperatorClass::Attention, vec![samples, heads, sequence, head_width])
+        // As one product with as much arithmetic: nothing that the executor runs has experts.
+        OperatorKind::ExpertLinear { rows, inputs, outputs, .. } => {
+            (OperatorClass::Linear, vec![rows, inputs, outputs])
         }
+        OperatorKind::Attention(attention) => (
+            OperatorClass::Attention,
+            vec![attention.samples, attention.heads, attention.queries, attention.head_width],
+        ),
         OperatorKind::LayerNorm { rows, width } => (OperatorClass::LayerNorm, vec![rows, width]),
         OperatorKind::Activation { rows, width } => (OperatorClass::Activation, vec![rows, width]),
         OperatorKind::Residual { rows, width } => (OperatorClass::Residual, vec![rows, width]),

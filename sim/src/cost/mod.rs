@@ -11,7 +11,7 @@ use gpu::GpuPricing;
 use measured::MeasuredPricing;
 use trainyard_hardware_profiles::{Cluster, Device, Gpu};
 
-use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass};
+use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass, Sharing};
 use trainyard_plan::{Collectives, Held, Mesh, ParallelSpec, Plan, Precision, Segment, StageId, TaskGraph, Work};
 use trainyard_units::{Bytes, Seconds};
 
@@ -79,7 +79,7 @@ pub fn layer_prices(
         if mesh.tensor() == 1 || layer.tensor_reductions == 0 {
             return Ok(Seconds::ZERO);
         }
-        let bytes = Bytes(layer.output_elements * micro * precision.element_bytes());
+        let bytes = Bytes(layer.stream_elements * micro * precision.element_bytes());
         let mut slowest = Seconds::ZERO;
         for stage in (0..mesh.pipeline()).map(StageId) {
             let family = Family::tensor(mesh, &machine.cluster, stage);
@@ -94,7 +94,7 @@ pub fn layer_prices(
             let (forward, backward) = match &machine.cluster.first().device {
                 Device::Gpu(gpu) => {
                     let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: mesh.ranks() };
-                    let pass = |pass| pricing.layer(layer, pass, micro, u64::from(mesh.tensor()));
+                    let pass = |pass| pricing.layer(layer, pass, micro, Sharing::tensor(u64::from(mesh.tensor())));
                     (pass(Pass::Forward), pass(Pass::Backward))
                 }
                 Device::Measured(measured) => {

@@ -10,18 +10,13 @@
 //! Stored activations: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 //! arXiv:2205.05198, equation 1. FLOPs: Narayanan et al., arXiv:2104.04473, appendix.
 
-use serde::{Deserialize, Serialize};
-use trainyard_units::{Bytes, Flops};
+mod attention;
+mod sharing;
 
-/// How the attention core is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttentionKernel {
-    /// Scores, softmax and values as separate kernels; the s × s matrices go through memory.
-    Unfused,
-    /// One fused kernel (FlashAttention); the s × s matrices never leave the chip and are computed again backward.
-    Flash,
-}
+pub use attention::{Attention, AttentionKernel, Mask};
+pub use sharing::{Sharing, Split};
+
+use trainyard_units::{Bytes, Flops};
 
 /// A direction through the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,19 +25,6 @@ pub enum Pass {
     Forward,
     /// Loss to gradients, of inputs and of weights.
     Backward,
-}
-
-/// How an operator's work divides over the ranks of a tensor-parallel group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Split {
-    /// Every rank does all of it.
-    Replicated,
-    /// Each rank has a part of the outputs, columns of the weight.
-    Columns,
-    /// Each rank has a part of the inputs, rows of the weight.
-    Rows,
-    /// Each rank has a part of the heads, elements or vocabulary.
-    Width,
 }
 
 /// One operator at the shape it has for one sample.
@@ -68,20 +50,22 @@ pub enum OperatorKind {
         /// Whether a bias is added.
         bias: bool,
     },
-    /// Scaled dot-product attention over (samples, heads, sequence, head width), from the joint QKV projection to the
-    /// context that the output projection reads.
-    Attention {
-        /// Independent sequences.
-        samples: u64,
-        /// Heads.
-        heads: u64,
-        /// Tokens of a sequence.
-        sequence: u64,
-        /// Features of a head.
-        head_width: u64,
-        /// Fused or not.
-        kernel: AttentionKernel,
+    /// As many products (rows / experts, inputs) · (inputs, outputs) + bias as there are experts, each with weights of
+    /// its own.
+    ExpertLinear {
+        /// Experts.
+        experts: u64,
+        /// Places for tokens, over all experts.
+        rows: u64,
+        /// Input features.
+        inputs: u64,
+        /// Output features.
+        outputs: u64,
+        /// Whether biases are added.
+        bias: bool,
     },
+    /// Scaled dot-product attention.
+    Attention(Attention),
     /// Layer normalisation of (rows, width) with scale and shift.
     LayerNorm {
         /// Tokens.
@@ -191,11 +175,29 @@ fn elements(elements: u64) -> Storage {
 }
 
 impl Operator {
-    /// The part of the operator that one of `tensor` ranks computes for `samples` samples.
+    /// The part of the operator that one of the ranks that share a stage computes for `samples` samples.
     ///
-    /// Widths that do not divide are rounded up: the slowest rank decides.
-    pub fn on_rank(&self, samples: u64, tensor: u64) -> OperatorKind {
-        self.kind.for_samples(samples).split(self.split, tensor)
+    /// Widths and tokens that do not divide are rounded up: the slowest rank decides.
+    pub fn on_rank(&self, samples: u64, sharing: Sharing) -> OperatorKind {
+        self.part(sharing).for_samples(samples)
+    }
+
+    /// What that rank keeps of `samples` samples from forward until backward.
+    pub fn stored(&self, samples: u64, sharing: Sharing) -> Storage {
+        let part = self.part(sharing);
+        // What is gathered for a product, or scattered after a lookup, is kept in parts under sequence parallelism.
+        let scattered = self.split == Split::Columns || matches!(self.kind, OperatorKind::Embedding { .. });
+        let parts = if scattered { sharing.token_parts() } else { 1 };
+        part.share_tokens(parts).for_samples(samples).stored()
+    }
+
+    fn part(&self, sharing: Sharing) -> OperatorKind {
+        let part = self.kind.share_tokens(sharing.context).share_experts(sharing.expert);
+        match self.split {
+            Split::Replicated => part,
+            Split::Tokens => part.share_tokens(sharing.token_parts()),
+            Split::Columns | Split::Rows | Split::Width => part.split(self.split, sharing.tensor),
+        }
     }
 }
 
@@ -205,8 +207,9 @@ impl OperatorKind {
     pub fn for_samples(self, samples: u64) -> Self {
         let mut scaled = self;
         match &mut scaled {
-            Self::Attention { samples: n, .. } => *n *= samples,
+            Self::Attention(attention) => attention.samples *= samples,
             Self::Linear { rows, .. }
+            | Self::ExpertLinear { rows, .. }
             | Self::LayerNorm { rows, .. }
             | Self::Activation { rows, .. }
             | Self::Residual { rows, .. }
@@ -217,17 +220,46 @@ impl OperatorKind {
         scaled
     }
 
+    /// The same operator over one of `parts` equal parts of the tokens.
+    fn share_tokens(self, parts: u64) -> Self {
+        let mut part = self;
+        match &mut part {
+            Self::Attention(attention) => *attention = attention.share_tokens(parts),
+            Self::Linear { rows, .. }
+            | Self::ExpertLinear { rows, .. }
+            | Self::LayerNorm { rows, .. }
+            | Self::Activation { rows, .. }
+            | Self::Residual { rows, .. }
+            | Self::Embedding { rows, .. }
+            | Self::TiedHead { rows, .. }
+            | Self::CrossEntropy { rows, .. } => *rows = rows.div_ceil(parts),
+        }
+        part
+    }
+
+    /// The same operator over one of `parts` equal parts of the experts. Each rank sends as many tokens as it receives,
+    /// so that fewer experts see no fewer of them.
+    fn share_experts(self, parts: u64) -> Self {
+        match self {
+            Self::ExpertLinear { experts, rows, inputs, outputs, bias } => {
+                Self::ExpertLinear { experts: experts.div_ceil(parts), rows, inputs, outputs, bias }
+            }
+            shared => shared,
+        }
+    }
+
     fn split(self, split: Split, tensor: u64) -> Self {
         let mut part = self;
-        match (&mut part, split) {
-            (_, Split::Replicated) => {}
-            (Self::Linear { inputs, .. }, Split::Rows) => *inputs = inputs.div_ceil(tensor),
-            (Self::Linear { outputs, .. }, _) => *outputs = outputs.div_ceil(tensor),
-            (Self::Attention { heads, .. }, _) => *heads = heads.div_ceil(tensor),
-            (Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. }, _) => {
+        match &mut part {
+            Self::Linear { inputs, .. } | Self::ExpertLinear { inputs, .. } if split == Split::Rows => {
+                *inputs = inputs.div_ceil(tensor);
+            }
+            Self::Linear { outputs, .. } | Self::ExpertLinear { outputs, .. } => *outputs = outputs.div_ceil(tensor),
+            Self::Attention(attention) => *attention = attention.share_heads(tensor),
+            Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. } => {
                 *width = width.div_ceil(tensor);
             }
-            (Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. }, _) => {
+            Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. } => {
                 *vocab = vocab.div_ceil(tensor);
             }
         }
@@ -238,9 +270,12 @@ impl OperatorKind {
     pub fn parameters(self) -> u64 {
         match self {
             Self::Linear { inputs, outputs, bias, .. } => inputs * outputs + if bias { outputs } else { 0 },
+            Self::ExpertLinear { experts, inputs, outputs, bias, .. } => {
+                experts * (inputs * outputs + if bias { outputs } else { 0 })
+            }
             Self::LayerNorm { width, .. } => 2 * width,
             Self::Embedding { vocab, positions, width, .. } => (vocab + positions) * width,
-            Self::Attention { .. }
+            Self::Attention(_)
             | Self::Activation { .. }
             | Self::Residual { .. }
             | Self::TiedHead { .. }
@@ -248,10 +283,15 @@ impl OperatorKind {
         }
     }
 
+    /// Whether its weights are those of experts.
+    pub(crate) fn is_expert(self) -> bool {
+        matches!(self, Self::ExpertLinear { .. })
+    }
+
     /// Trainable tensors, each of which an optimizer or a collective may handle on its own.
     pub fn parameter_tensors(self) -> u32 {
         match self {
-            Self::Linear { bias, .. } => 1 + u32::from(bias),
+            Self::Linear { bias, .. } | Self::ExpertLinear { bias, .. } => 1 + u32::from(bias),
             Self::LayerNorm { .. } | Self::Embedding { .. } => 2,
             _ => 0,
         }
@@ -261,14 +301,11 @@ impl OperatorKind {
     pub fn gemms(self, pass: Pass) -> Vec<Gemm> {
         let forward = match self {
             Self::Linear { rows, inputs, outputs, .. } => vec![Gemm { batch: 1, m: rows, n: outputs, k: inputs }],
-            Self::TiedHead { rows, width, vocab } => vec![Gemm { batch: 1, m: rows, n: vocab, k: width }],
-            Self::Attention { samples, heads, sequence, head_width, kernel: AttentionKernel::Unfused } => {
-                let batch = samples * heads;
-                vec![
-                    Gemm { batch, m: sequence, n: sequence, k: head_width },
-                    Gemm { batch, m: sequence, n: head_width, k: sequence },
-                ]
+            Self::ExpertLinear { experts, rows, inputs, outputs, .. } => {
+                vec![Gemm { batch: experts, m: rows.div_ceil(experts), n: outputs, k: inputs }]
             }
+            Self::TiedHead { rows, width, vocab } => vec![Gemm { batch: 1, m: rows, n: vocab, k: width }],
+            Self::Attention(attention) => attention.gemms(),
             _ => Vec::new(),
         };
         match pass {
@@ -284,13 +321,10 @@ impl OperatorKind {
     /// attention that a kernel may skip is counted, as the field's formulas do.
     pub fn flops(self, pass: Pass) -> Flops {
         let fused = match self {
-            Self::Attention { samples, heads, sequence, head_width, kernel: AttentionKernel::Flash } => {
-                let forward = 4.0 * (samples * heads) as f64 * (sequence * sequence) as f64 * head_width as f64;
-                if pass == Pass::Forward { forward } else { 2.0 * forward }
-            }
-            _ => 0.0,
+            Self::Attention(attention) => attention.fused_flops(pass),
+            _ => Flops(0.0),
         };
-        Flops(fused) + self.gemms(pass).into_iter().map(Gemm::flops).sum()
+        fused + self.gemms(pass).into_iter().map(Gemm::flops).sum()
     }
 
     /// Data that the kernels other than matrix products read and write in a pass.
@@ -298,22 +332,11 @@ impl OperatorKind {
         let forward = pass == Pass::Forward;
         match self {
             // Bias gradients are counted with the activation and attention that stand next to the product.
-            Self::Linear { .. } | Self::TiedHead { .. } => Storage::default(),
+            Self::Linear { .. } | Self::ExpertLinear { .. } | Self::TiedHead { .. } => Storage::default(),
             Self::LayerNorm { rows, width } => elements(rows * width * if forward { 2 } else { 5 }),
             Self::Activation { rows, width } => elements(rows * width * if forward { 2 } else { 4 }),
             Self::Residual { rows, width } => Storage { elements: rows * width * 3, single: 0, masks: rows * width },
-            Self::Attention { samples, heads, sequence, head_width, kernel } => {
-                let stream = samples * sequence * heads * head_width;
-                let scores = samples * heads * sequence * sequence;
-                let transposes = elements(stream * if forward { 4 } else { 5 });
-                match kernel {
-                    AttentionKernel::Unfused => {
-                        transposes
-                            + Storage { elements: scores * if forward { 4 } else { 5 }, single: 0, masks: scores }
-                    }
-                    AttentionKernel::Flash => transposes + elements(stream * if forward { 4 } else { 8 }),
-                }
-            }
+            Self::Attention(attention) => attention.traffic(pass),
             Self::Embedding { rows, width, .. } => elements(rows * width * if forward { 3 } else { 4 }),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
@@ -326,12 +349,11 @@ impl OperatorKind {
     /// has 24 forward and 40 backward.
     pub fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self {
-            Self::Linear { .. } | Self::LayerNorm { .. } => (1, 3),
+            Self::Linear { .. } | Self::ExpertLinear { .. } | Self::LayerNorm { .. } => (1, 3),
             Self::TiedHead { .. } => (1, 2),
             Self::Activation { .. } => (2, 2),
             Self::Residual { .. } => (3, 2),
-            Self::Attention { kernel: AttentionKernel::Unfused, .. } => (10, 16),
-            Self::Attention { kernel: AttentionKernel::Flash, .. } => (5, 6),
+            Self::Attention(attention) => return attention.kernels(pass),
             Self::Embedding { .. } => (4, 3),
             Self::CrossEntropy { .. } => (8, 6),
         };
@@ -341,24 +363,14 @@ impl OperatorKind {
     /// What must be kept from forward until backward.
     pub fn stored(self) -> Storage {
         match self {
-            Self::Linear { rows, inputs, .. } => elements(rows * inputs),
+            Self::Linear { rows, inputs, .. } | Self::ExpertLinear { rows, inputs, .. } => elements(rows * inputs),
             Self::TiedHead { rows, width, .. } | Self::LayerNorm { rows, width } | Self::Activation { rows, width } => {
                 elements(rows * width)
             }
             Self::Residual { rows, width } | Self::Embedding { rows, width, .. } => {
                 Storage { masks: rows * width, ..Storage::default() }
             }
-            Self::Attention { samples, heads, sequence, head_width, kernel } => {
-                let stream = samples * sequence * heads * head_width;
-                let scores = samples * heads * sequence * sequence;
-                match kernel {
-                    AttentionKernel::Unfused => Storage { elements: 3 * stream + 2 * scores, single: 0, masks: scores },
-                    // The output and one statistic per row take the place of the scores.
-                    AttentionKernel::Flash => {
-                        Storage { elements: 4 * stream, single: samples * heads * sequence, masks: 0 }
-                    }
-                }
-            }
+            Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }
     }
@@ -371,20 +383,56 @@ mod tests {
     #[test]
     fn backward_has_twice_the_arithmetic_of_forward() {
         for kernel in [AttentionKernel::Unfused, AttentionKernel::Flash] {
-            let attention = OperatorKind::Attention { samples: 2, heads: 4, sequence: 8, head_width: 16, kernel };
+            let attention = OperatorKind::Attention(attention(kernel));
             assert_eq!(attention.flops(Pass::Backward), attention.flops(Pass::Forward) * 2.0);
         }
         let linear = OperatorKind::Linear { rows: 6, inputs: 10, outputs: 14, bias: true };
         assert_eq!(linear.flops(Pass::Backward), linear.flops(Pass::Forward) * 2.0);
     }
 
+    fn attention(kernel: AttentionKernel) -> Attention {
+        Attention {
+            samples: 2,
+            heads: 4,
+            kv_heads: 4,
+            queries: 8,
+            keys: 8,
+            own_keys: 8,
+            head_width: 16,
+            kernel,
+            mask: Mask::Causal,
+            dropout: true,
+            biased: false,
+        }
+    }
+
     #[test]
     fn tensor_parallel_parts_add_up_to_the_whole() {
         for (split, parts) in [(Split::Columns, 4), (Split::Rows, 2)] {
             let kind = OperatorKind::Linear { rows: 6, inputs: 16, outputs: 64, bias: false };
-            let part = Operator { kind, split }.on_rank(1, parts);
+            let part = Operator { kind, split }.on_rank(1, Sharing::tensor(parts));
             assert_eq!(part.parameters() * parts, kind.parameters());
             assert_eq!(part.flops(Pass::Forward) * parts as f64, kind.flops(Pass::Forward));
+        }
+    }
+
+    #[test]
+    fn ranks_that_share_experts_do_the_work_of_all_of_them_between_them() {
+        let kind = OperatorKind::ExpertLinear { experts: 8, rows: 64, inputs: 16, outputs: 32, bias: true };
+        let part = Operator { kind, split: Split::Columns }.on_rank(1, Sharing { expert: 4, ..Sharing::tensor(2) });
+        assert_eq!(part.parameters() * 4 * 2, kind.parameters());
+        // Four ranks with a sample each: each computes as many tokens as it has, over its own experts.
+        assert_eq!(part.flops(Pass::Forward) * 2.0, kind.flops(Pass::Forward));
+    }
+
+    #[test]
+    fn context_parallel_parts_of_attention_see_all_keys_and_keep_their_own() {
+        let context = Sharing { context: 4, ..Sharing::WHOLE };
+        for kernel in [AttentionKernel::Unfused, AttentionKernel::Flash] {
+            let kind = OperatorKind::Attention(attention(kernel));
+            let part = Operator { kind, split: Split::Width }.on_rank(1, context);
+            assert_eq!(part.flops(Pass::Forward) * 4.0, kind.flops(Pass::Forward));
+            assert_eq!(part.stored().bytes(2).0 * 4, kind.stored().bytes(2).0);
         }
     }
 }

@@ -1,0 +1,200 @@
+//! The attention core: scores, softmax, weighted sum of values.
+
+use super::{Gemm, Pass, Storage, elements};
+use serde::{Deserialize, Serialize};
+use trainyard_units::Flops;
+
+/// How the attention core is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttentionKernel {
+    /// Scores, softmax and values as separate kernels; the s × s matrices go through memory.
+    Unfused,
+    /// One fused kernel (FlashAttention); the s × s matrices never leave the chip and are computed again backward.
+    Flash,
+}
+
+/// Which keys a query attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mask {
+    /// All of them.
+    Full,
+    /// Those of its own and earlier tokens.
+    Causal,
+    /// Those of its own and earlier tokens, at most this many (Jiang et al., arXiv:2310.06825, section 2).
+    Window(u64),
+}
+
+/// Scaled dot-product attention from projected queries, keys and values to the context that the output projection
+/// reads: (samples, heads, queries, head width).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Attention {
+    /// Independent sequences.
+    pub samples: u64,
+    /// Heads of the queries.
+    pub heads: u64,
+    /// Heads of keys and values, each shared by as many query heads (Ainslie et al., arXiv:2305.13245).
+    pub kv_heads: u64,
+    /// Tokens that attend.
+    pub queries: u64,
+    /// Tokens that are attended to.
+    pub keys: u64,
+    /// Those of them whose keys and values this rank projects and keeps; the others come round a ring.
+    pub own_keys: u64,
+    /// Features of a head.
+    pub head_width: u64,
+    /// Fused or not.
+    pub kernel: AttentionKernel,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// Whether attention weights are dropped out.
+    pub dropout: bool,
+    /// Whether a bias per head, query and key is added to the scores.
+    pub biased: bool,
+}
+
+impl Attention {
+    /// Share of the arithmetic that a fused kernel does, which skips what the mask hides.
+    pub fn unmasked_share(self) -> f64 {
+        match self.mask {
+            Mask::Full => 1.0,
+            Mask::Causal => 0.5,
+            Mask::Window(window) => {
+                let seen = window.min(self.keys) as f64 / self.keys as f64;
+                seen * (1.0 - seen / 2.0)
+            }
+        }
+    }
+
+    /// Elements of the queries, and of what attention puts in their place.
+    fn query_elements(self) -> u64 {
+        self.samples * self.queries * self.heads * self.head_width
+    }
+
+    /// Elements of the keys, and of the values, of `tokens` tokens of each sample.
+    fn key_elements(self, tokens: u64) -> u64 {
+        self.samples * tokens * self.kv_heads * self.head_width
+    }
+
+    fn scores(self) -> u64 {
+        self.samples * self.heads * self.queries * self.keys
+    }
+
+    pub(super) fn share_tokens(self, parts: u64) -> Self {
+        Self { queries: self.queries.div_ceil(parts), own_keys: self.own_keys.div_ceil(parts), ..self }
+    }
+
+    pub(super) fn share_heads(self, parts: u64) -> Self {
+        Self { heads: self.heads.div_ceil(parts), kv_heads: self.kv_heads.div_ceil(parts), ..self }
+    }
+
+    pub(super) fn gemms(self) -> Vec<Gemm> {
+        let Self { queries, keys, head_width, .. } = self;
+        let batch = self.samples * self.heads;
+        match self.kernel {
+            AttentionKernel::Unfused => vec![
+                Gemm { batch, m: queries, n: keys, k: head_width },
+                Gemm { batch, m: queries, n: head_width, k: keys },
+            ],
+            AttentionKernel::Flash => Vec::new(),
+        }
+    }
+
+    /// Arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.
+    pub(super) fn fused_flops(self, pass: Pass) -> Flops {
+        let forward = match self.kernel {
+            AttentionKernel::Unfused => 0.0,
+            AttentionKernel::Flash => 4.0 * self.scores() as f64 * self.head_width as f64,
+        };
+        Flops(if pass == Pass::Forward { forward } else { 2.0 * forward })
+    }
+
+    pub(super) fn traffic(self, pass: Pass) -> Storage {
+        let forward = pass == Pass::Forward;
+        let (queries, own, all) =
+            (self.query_elements(), self.key_elements(self.own_keys), self.key_elements(self.keys));
+        let transposes = elements(if forward { 2 * queries + 2 * own } else { 3 * queries + 2 * own });
+        let masked = if self.dropout { self.scores() } else { 0 };
+        let kernel = match self.kernel {
+            AttentionKernel::Unfused => {
+                let softmax = if forward { 2 } else { 3 };
+                let dropout = if self.dropout { 2 } else { 0 };
+                let bias = if self.biased { 2 } else { 0 };
+                Storage { elements: self.scores() * (softmax + dropout + bias), single: 0, masks: masked }
+            }
+            AttentionKernel::Flash if forward => elements(2 * queries + 2 * all),
+            AttentionKernel::Flash => elements(4 * queries + 4 * all),
+        };
+        transposes + kernel
+    }
+
+    pub(super) fn kernels(self, pass: Pass) -> u32 {
+        let (forward, backward) = match self.kernel {
+            AttentionKernel::Unfused => (10, 16),
+            AttentionKernel::Flash => (5, 6),
+        };
+        (if pass == Pass::Forward { forward } else { backward }) + u32::from(self.biased)
+    }
+
+    pub(super) fn stored(self) -> Storage {
+        let projected = self.query_elements() + 2 * self.key_elements(self.own_keys);
+        match (self.kernel, self.dropout) {
+            // The weights after softmax, and, where there is dropout, its mask and what it leaves.
+            (AttentionKernel::Unfused, true) => {
+                Storage { elements: projected + 2 * self.scores(), single: 0, masks: self.scores() }
+            }
+            (AttentionKernel::Unfused, false) => elements(projected + self.scores()),
+            // The output and one statistic per row take the place of the scores.
+            (AttentionKernel::Flash, _) => Storage {
+                elements: projected + self.query_elements(),
+                single: self.samples * self.heads * self.queries,
+                masks: 0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grouped(mask: Mask) -> Attention {
+        Attention {
+            samples: 2,
+            heads: 8,
+            kv_heads: 2,
+            queries: 64,
+            keys: 64,
+            own_keys: 64,
+            head_width: 16,
+            kernel: AttentionKernel::Flash,
+            mask,
+            dropout: false,
+            biased: false,
+        }
+    }
+
+    #[test]
+    fn both_kernels_do_the_same_arithmetic() {
+        let flash = grouped(Mask::Causal);
+        let unfused = Attention { kernel: AttentionKernel::Unfused, ..flash };
+        let products: Flops = unfused.gemms().into_iter().map(Gemm::flops).sum();
+        assert_eq!(flash.fused_flops(Pass::Forward), products);
+    }
+
+    #[test]
+    fn a_window_over_everything_is_the_causal_mask_and_a_narrow_one_is_a_band() {
+        let share = |mask| grouped(mask).unmasked_share();
+        assert!((share(Mask::Window(64)) - share(Mask::Causal)).abs() < 1e-12);
+        // By hand: of 64 × 64 pairs, windows of 16 see 16·64 less the triangle at the start, 16²/2.
+        let pairs = 16.0 * 64.0 - 16.0 * 16.0 / 2.0;
+        assert!((share(Mask::Window(16)) - pairs / 4096.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn shared_heads_shrink_keys_and_values_alone() {
+        let grouped = grouped(Mask::Causal);
+        let queries = 2 * 64 * 8 * 16;
+        assert_eq!(grouped.stored().elements, queries + 2 * (queries / 4) + queries);
+    }
+}
