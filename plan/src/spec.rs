@@ -161,6 +161,12 @@ named! {
         Nccl = "nccl",
         /// Inside each machine first, then between machines (Jia et al., arXiv:1807.11205, section 3.3).
         Hierarchical = "hierarchical",
+        /// Rings over all ranks.
+        Ring = "ring",
+        /// Trees over all ranks.
+        Tree = "tree",
+        /// Parameter servers on all machines, as SageMaker's data parallel library (Thangakrishnan et al., SC20).
+        Smddp = "smddp",
     }
 }
 

@@ -12,10 +12,15 @@ mod engine;
 mod machine;
 mod placement;
 mod simulate;
+mod wiring;
 
 pub use bound::step_time_bound;
 pub use capacity::{Footprint, OutOfMemory, footprint};
-pub use cost::{LayerPrice, LayerPrices, Prices, all_reduce_time, layer_prices, transfer_time};
+pub use cost::{
+    Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
+    transfer_time,
+};
 pub use engine::run;
 pub use machine::{Machine, MachineError};
 pub use simulate::{Outcome, simulate, step_time};
+pub use wiring::{LinkId, Path, Wiring};

@@ -1,7 +1,7 @@
 //! Where a plan runs: hardware and the software on it.
 
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
-use trainyard_plan::{Lowering, Plan};
+use trainyard_plan::{Lowering, Mesh, Plan};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,18 +89,7 @@ impl Machine {
     /// When it has too many ranks, or asks a measured machine for what was not measured.
     pub fn admits(&self, plan: &Plan) -> Result<(), MachineError> {
         let mesh = plan.mesh();
-        let devices = self.cluster.devices();
-        if mesh.ranks() > devices {
-            return Err(MachineError::TooManyRanks {
-                data: mesh.data(),
-                tensor: mesh.tensor(),
-                pipeline: mesh.pipeline(),
-                ranks: mesh.ranks(),
-                instances: self.cluster.machines(),
-                instance: self.cluster.instance.clone(),
-                devices,
-            });
-        }
+        enough_devices(&self.cluster, mesh)?;
         if let Device::Measured(machine) = &self.cluster.first().device {
             let not_measured = |field, value: String, allowed| {
                 Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
@@ -114,4 +103,21 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Whether a cluster has a device for each rank.
+pub(crate) fn enough_devices(cluster: &Cluster, mesh: Mesh) -> Result<(), MachineError> {
+    let devices = cluster.devices();
+    if mesh.ranks() <= devices {
+        return Ok(());
+    }
+    Err(MachineError::TooManyRanks {
+        data: mesh.data(),
+        tensor: mesh.tensor(),
+        pipeline: mesh.pipeline(),
+        ranks: mesh.ranks(),
+        instances: cluster.machines(),
+        instance: cluster.instance.clone(),
+        devices,
+    })
 }

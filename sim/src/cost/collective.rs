@@ -1,240 +1,327 @@
-//! Collectives and transfers: rings, trees and hierarchies over the links that a group's members share.
+//! Collectives and transfers: rings, trees and hierarchies over the links that their members share.
 //!
 //! An all-reduce of S bytes over n ranks moves 2(n−1)/n · S through the narrowest link of a ring, and takes 2(n−1)
 //! steps; a tree moves 2 · S in as many steps as it is deep. NCCL's tuner takes the faster of the two. A hierarchy reduces
-//! inside each machine first and sends each rank's part over the network.
+//! inside each machine first and sends each rank's part over the network. Each becomes an [`Operation`]: a latency and
+//! flows over links, whose rate depends on what else is under way.
 //!
 //! # Source
 //!
 //! Ring: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009). Latencies of protocols and steps: NVIDIA/nccl,
-//! `src/graph/tuning.cc`. Hierarchy: Jia et al., arXiv:1807.11205, section 3.3.
+//! `src/graph/tuning.cc`. Two trees: Sanders, Speck and Träff, Parallel Computing 35 (2009). Hierarchy: Jia et al.,
+//! arXiv:1807.11205, section 3.3. Parameter servers: Thangakrishnan et al., "Herring: Rethinking the Parameter Server at
+//! Scale for the Cloud", SC20.
 
+use super::operation::{Operation, Phase};
+use super::protocol::{Hop, MICROSECOND, SIMPLE, protocols, ramp};
+use super::route::{Group, Ring, Route};
 use crate::machine::MachineError;
-use crate::placement::{Family, Footing};
+use crate::placement::Family;
+use crate::wiring::{Wiring, sustained};
+use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
-    Cluster, CollectiveOperation, Device, DevicePosition, Fabric, Interconnect, MeasuredMachine, Network, Transport,
+    Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
 use trainyard_plan::Collectives;
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_units::{Bytes, Seconds};
 
-const MICROSECOND: f64 = 1e-6;
-
-/// A way in which the library moves data: `LL` flags every eight bytes, which is quick to start and slow to carry;
-/// `Simple` synchronises whole chunks.
-#[derive(Clone, Copy)]
-struct Protocol {
-    ring_base: f64,
-    tree_base: f64,
-    nvlink_hop: f64,
-    pcie_hop: f64,
-    network_hop: f64,
-    tree_network_hop: f64,
-    /// Share of the link rate that is payload.
-    payload: f64,
+/// What a group of ranks does together, and which bytes its size counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Collective {
+    /// Each gets the sum of all buffers: bytes of one buffer.
+    AllReduce,
+    /// Each has an equal part of a buffer and gets the whole: bytes of the whole.
+    AllGather,
+    /// Each has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
+    ReduceScatter,
+    /// All get the buffer of the first: bytes of that buffer.
+    Broadcast,
+    /// Each sends an equal part of its buffer to each, itself included: bytes of one buffer.
+    AllToAll,
+    /// The first of two sends a buffer to the second: bytes of that buffer.
+    Transfer,
 }
 
-/// Half of what LL moves are flags, and its buffers are small.
-const LL: Protocol = Protocol {
-    ring_base: 6.6,
-    tree_base: 6.8,
-    nvlink_hop: 0.6,
-    pcie_hop: 1.0,
-    network_hop: 2.7,
-    tree_network_hop: 5.0,
-    payload: 0.25,
-};
+/// Messages that the library has under way at once between pairs (NVIDIA/nccl, `src/include/device.h`,
+/// `NCCL_MAX_DEV_WORK_P2P_PER_BATCH`).
+const MESSAGES_AT_ONCE: u32 = 8;
 
-const SIMPLE: Protocol = Protocol {
-    ring_base: 8.4,
-    tree_base: 8.4,
-    nvlink_hop: 3.4,
-    pcie_hop: 5.7,
-    network_hop: 14.0,
-    tree_network_hop: 14.0,
-    payload: 1.0,
-};
+/// What parameter servers on all machines sustain of EFA through host memory. Assumed: what a single GPU sustains over
+/// TCP. Messages from every machine to every other fill the line, which one ring's do not; "twice as fast as all-reduce"
+/// in the paper compares whole reductions, latencies included.
+const SERVERS_SUSTAINED: f64 = 0.9;
 
-/// A step over EFA. The library posts messages through a provider in user space instead of writing to the peer:
-/// 147 us for the smallest all-reduce on two p3dn and 175 us on two p4d are one way there and one back. Fitted on both
-/// (aws-samples/aws-efa-eks README; docs/physics.md).
-const EFA_HOP: f64 = 50.0;
-
-/// What a large message over EFA takes longer than its bytes and the smallest message say: chunks wait for their
-/// acknowledgements until enough of them are under way. Between two published sweeps of p4d, of which one runs at 1.5
-/// times the rate of the other (docs/physics.md).
-const EFA_RAMP: f64 = 1200.0;
-
-/// The size of a message that suffers half of it.
-const EFA_RAMP_BYTES: f64 = 12e6;
-
-/// Links of a cluster as collectives see them.
-pub(crate) struct Links<'a> {
-    interconnect: &'a Interconnect,
-    network: &'a Network,
-    devices_per_instance: u32,
-}
-
-/// What a transport sustains of the nominal rate of a network.
+/// What the members of a group do together, as flows over links. Nothing for less than two members.
 ///
-/// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
-/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
-/// eight that share it; InfiniBand 0.82: fitted, see docs/physics.md.
-fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
-    match (transport, devices_per_instance) {
-        (Transport::EfaGpudirect, _) => 0.85,
-        (Transport::Infiniband, _) => 0.82,
-        (Transport::Efa, _) => 0.6,
-        (Transport::Tcp, 1) => 0.89,
-        (Transport::Tcp, _) => 0.44,
+/// `Nccl` takes the faster of ring and tree, in the faster protocol, as if nothing else were under way: the library
+/// knows of nothing else. What an algorithm has no form of its own for goes as with `Nccl`.
+pub(crate) fn operation(
+    wiring: &Wiring<'_>,
+    collective: Collective,
+    algorithm: Collectives,
+    members: &[DevicePosition],
+    bytes: Bytes,
+) -> Operation {
+    if members.len() < 2 {
+        return Operation::default();
     }
+    let call = Call { group: Group::new(wiring, members), wiring, bytes: bytes.as_f64() };
+    let phases = match collective {
+        Collective::AllReduce => call.all_reduce(algorithm),
+        Collective::AllGather => call.sharded(algorithm, [Call::across, Call::inside]),
+        Collective::ReduceScatter => call.sharded(algorithm, [Call::inside, Call::across]),
+        Collective::Broadcast => vec![call.broadcast(algorithm)],
+        Collective::AllToAll => vec![call.all_to_all()],
+        Collective::Transfer => vec![call.transfer(members)],
+    };
+    Operation { phases }
 }
 
-impl Links<'_> {
-    /// What a machine sends to the network in each direction, all interfaces together.
-    fn network_rate(&self) -> f64 {
-        self.network.baseline.value.0 * sustained(self.network.transport, self.devices_per_instance)
+/// A collective of one group.
+struct Call<'a> {
+    wiring: &'a Wiring<'a>,
+    group: Group<'a>,
+    bytes: f64,
+}
+
+/// Seconds before its bytes, and bytes of one flow: a way in which a phase may go.
+type Way = (f64, f64);
+
+impl Call<'_> {
+    fn fastest(&self, route: Route, ways: impl IntoIterator<Item = Way>) -> Phase {
+        route.fastest(self.wiring.capacities(), ways)
     }
 
-    /// The rate of the ring or rings through some devices of one machine.
-    ///
-    /// Over an NVLink mesh, a device takes part in as many rings as the fewest links any member has to others, halved,
-    /// each used in both directions: the rate of that many links (p3.16xlarge: 50, 100 and 150 GB/s for 2, 4 and 8).
-    fn inside(&self, members: &[DevicePosition]) -> BytesPerSecond {
-        match self.interconnect {
-            Interconnect::Pcie { bandwidth } => bandwidth.value,
-            Interconnect::Nvswitch { port, fraction } => BytesPerSecond(port.value.0 * fraction.value),
-            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
-                let slots: Vec<u32> = members.iter().map(|position| position.slot).collect();
-                let degree = |slot: u32| -> u32 {
-                    let between =
-                        |a: u32, b: u32| (a == slot && slots.contains(&b)) || (b == slot && slots.contains(&a));
-                    pairs.value.iter().filter(|(a, b, _)| between(*a, *b)).map(|(_, _, links)| *links).sum()
-                };
-                match slots.iter().map(|slot| degree(*slot)).min() {
-                    None | Some(0) => pcie_bandwidth.value,
-                    Some(links) => BytesPerSecond(f64::from(links) * link.value.0 * fraction.value),
-                }
+    /// Whether the members of a machine and the machines are worth separate phases.
+    fn has_two_levels(&self) -> bool {
+        self.group.machines() > 1 && self.group.most() > 1
+    }
+
+    fn all_reduce(&self, algorithm: Collectives) -> Vec<Phase> {
+        let ring = self.group.ring();
+        let round = 2.0 * f64::from(ring.members - 1) / f64::from(ring.members);
+        match algorithm {
+            Collectives::Hierarchical if self.has_two_levels() => {
+                vec![self.inside(1.0), self.across(2.0), self.inside(1.0)]
+            }
+            Collectives::Smddp if self.group.machines() > 1 => self.through_servers(),
+            Collectives::Ring => {
+                let ways = ring_ways(&ring, 2.0, round, self.bytes);
+                vec![self.fastest(ring.route, ways)]
+            }
+            Collectives::Tree => vec![self.fastest(ring.route, self.tree_ways(2.0, self.tree_volume()))],
+            Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp => {
+                let mut ways = ring_ways(&ring, 2.0, round, self.bytes);
+                ways.extend(self.tree_ways(2.0, self.tree_volume()));
+                vec![self.fastest(ring.route, ways)]
             }
         }
     }
 
-    fn inside_hop(&self, protocol: Protocol) -> f64 {
-        match self.interconnect {
-            Interconnect::Pcie { .. } => protocol.pcie_hop,
-            _ => protocol.nvlink_hop,
+    /// Gathering or scattering: one pass of a ring, whose latency grows with the number of ranks, or two rings one
+    /// after the other.
+    fn sharded(&self, algorithm: Collectives, levels: [fn(&Self, f64) -> Phase; 2]) -> Vec<Phase> {
+        if algorithm == Collectives::Hierarchical && self.has_two_levels() {
+            return levels.map(|level| level(self, 1.0)).into();
+        }
+        let ring = self.group.ring();
+        let round = f64::from(ring.members - 1) / f64::from(ring.members);
+        let ways = ring_ways(&ring, 1.0, round, self.bytes);
+        vec![self.fastest(ring.route, ways)]
+    }
+
+    /// The whole buffer along a chain, chunk behind chunk, or down two trees of which each carries a half.
+    fn broadcast(&self, algorithm: Collectives) -> Phase {
+        let ring = self.group.ring();
+        let chain = ring_ways(&ring, 1.0, 1.0, self.bytes);
+        match algorithm {
+            Collectives::Ring => self.fastest(ring.route, chain),
+            Collectives::Tree => self.fastest(ring.route, self.tree_ways(1.0, 1.0)),
+            _ => self.fastest(ring.route, chain.into_iter().chain(self.tree_ways(1.0, 1.0))),
         }
     }
 
-    /// Protocols that may be used. EFA needs complete messages in order, so only `Simple` (NVIDIA/nccl issue 716).
-    fn protocols(&self, machines: u32) -> &'static [Protocol] {
-        match self.network.transport {
-            Transport::Efa | Transport::EfaGpudirect if machines > 1 => &[SIMPLE],
-            _ => &[LL, SIMPLE],
-        }
-    }
-
-    fn network_hop(&self, of_protocol: f64) -> f64 {
-        match self.network.transport {
-            Transport::Efa | Transport::EfaGpudirect => of_protocol.max(EFA_HOP),
-            Transport::Tcp | Transport::Infiniband => of_protocol,
-        }
-    }
-
-    /// Microseconds that a message over the network takes besides its first byte and its rate.
-    fn ramp(&self, machines: u32, bytes: Bytes) -> f64 {
-        match self.network.transport {
-            Transport::Efa | Transport::EfaGpudirect if machines > 1 => {
-                EFA_RAMP * bytes.as_f64() / (bytes.as_f64() + EFA_RAMP_BYTES)
-            }
-            _ => 0.0,
-        }
-    }
-
-    fn all_reduce(&self, collectives: Collectives, family: &Family, bytes: Bytes) -> Seconds {
-        let footing = family.footing();
-        if footing.members < 2 {
-            return Seconds::ZERO;
-        }
-        let inside = self.inside(&on_one_machine(family)).0;
-        let fastest = self
-            .protocols(footing.machines)
+    /// The tree of a group uses the links of its ring: a chain on each machine, and two trees between machines.
+    fn tree_ways(&self, passes: f64, volume: f64) -> Vec<Way> {
+        let between = self.group.between();
+        let chain = f64::from(self.group.most() - 1);
+        let depth = f64::from(self.group.machines()).log2().ceil();
+        protocols(between)
             .iter()
-            .map(|protocol| match collectives {
-                Collectives::Hierarchical if footing.machines > 1 && footing.members_per_machine > 1 => {
-                    self.hierarchy(footing, inside, *protocol, bytes)
-                }
-                _ => self.ring(footing, inside, *protocol, bytes).min(self.tree(footing, inside, *protocol, bytes)),
+            .map(|protocol| {
+                let hops = chain * protocol.tree_hop(self.group.hop_inside())
+                    + between.map_or(0.0, |transport| depth * protocol.tree_hop(Hop::Network(transport)));
+                let latency = protocol.tree_base + passes * hops + ramp(between, passes, self.bytes);
+                (latency * MICROSECOND, volume * self.bytes / protocol.payload)
             })
-            .fold(f64::INFINITY, f64::min);
-        Seconds(fastest + self.ramp(footing.machines, bytes) * MICROSECOND)
+            .collect()
     }
 
-    /// The narrowest of the links that a family's rings go through, for one group.
-    fn ring_rate(&self, footing: Footing, inside: f64) -> f64 {
-        if footing.machines == 1 {
-            return inside;
+    /// What goes through the narrowest link of an all-reduce's tree, relative to the buffer. Between two machines each
+    /// of the two trees carries half of it up or down: 134 ms for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests
+    /// issue 22). The published sweep on two p4d shows no such gain, nor do the InfiniBand rows (docs/physics.md).
+    fn tree_volume(&self) -> f64 {
+        if self.group.machines() == 2 && self.group.between() == Some(Transport::Efa) { 1.0 } else { 2.0 }
+    }
+
+    /// One or both passes of the rings of a hierarchy inside each machine, over the whole buffer.
+    fn inside(&self, passes: f64) -> Phase {
+        let ring = self.group.rings_inside();
+        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
+        let ways = ring_ways(&ring, passes, round, self.bytes);
+        self.fastest(ring.route, ways)
+    }
+
+    /// One or both passes of the rings of a hierarchy between machines, each over the part of one member: a machine's
+    /// together send what one ring would.
+    fn across(&self, passes: f64) -> Phase {
+        let parts = self.group.fewest();
+        let ring = self.group.rings_across(parts);
+        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
+        let ways = ring_ways(&ring, passes, round, self.bytes / f64::from(parts));
+        self.fastest(ring.route, ways)
+    }
+
+    /// Balanced fusion buffers: members of a machine reduce, each hands its part to the processor, and servers on all
+    /// machines each sum an equal part of the buffer and hand it back. Each byte leaves and enters a machine once on the
+    /// way to its server and once on the way back, except those whose server is its own: (m−1)/m of them each time
+    /// between m machines, in two steps whatever m is. Assumed: processors sum as fast as the network delivers, and
+    /// pushing overlaps with pulling but not with the reductions inside.
+    fn through_servers(&self) -> Vec<Phase> {
+        let parts = self.group.fewest();
+        let machines = f64::from(self.group.machines());
+        let between = self.group.between();
+        let hops = between.map_or(0.0, |transport| 2.0 * SIMPLE.ring_hop(Hop::Network(transport)));
+        let latency = SIMPLE.ring_base + hops + ramp(between, 2.0, self.bytes);
+        // The links carry what rings sustain; bytes that flow more smoothly occupy them for less.
+        let ease = match between {
+            Some(Transport::Efa) => sustained(Transport::Efa, self.group.most()) / SERVERS_SUSTAINED,
+            _ => 1.0,
+        };
+        let volume = 2.0 * (machines - 1.0) / machines * self.bytes / f64::from(parts) * ease;
+        let exchange = self.group.through_hosts(parts).phase(latency * MICROSECOND, volume);
+        if self.group.most() == 1 {
+            return vec![exchange];
         }
-        let share = self.network_rate() / f64::from(footing.edges_leaving.max(1));
-        if footing.members_per_machine > 1 { share.min(inside) } else { share }
+        vec![self.inside(1.0), exchange, self.inside(1.0)]
     }
 
-    fn ring(&self, footing: Footing, inside: f64, protocol: Protocol, bytes: Bytes) -> f64 {
-        let n = f64::from(footing.members);
-        let crossing = if footing.machines > 1 { f64::from(footing.machines) } else { 0.0 };
-        let staying = n - crossing;
-        let round = staying * self.inside_hop(protocol) + crossing * self.network_hop(protocol.network_hop);
-        let latency = protocol.ring_base + 2.0 * (n - 1.0) / n * round;
-        let rate = self.ring_rate(footing, inside) * protocol.payload;
-        latency * MICROSECOND + 2.0 * (n - 1.0) / n * bytes.as_f64() / rate
+    /// Every pair sends at the same time, each rank to its machine first.
+    fn all_to_all(&self) -> Phase {
+        let members = self.group.members();
+        let batches = |peers: u32| f64::from(peers.div_ceil(MESSAGES_AT_ONCE));
+        let between = self.group.between();
+        let inside = batches(self.group.most() - 1) * SIMPLE.ring_hop(self.group.hop_inside());
+        let across = between
+            .map_or(0.0, |transport| batches(members - self.group.fewest()) * SIMPLE.ring_hop(Hop::Network(transport)));
+        let latency = SIMPLE.ring_base + inside + across + ramp(between, 1.0, self.bytes);
+        self.group.every_pair().phase(latency * MICROSECOND, self.bytes / f64::from(members))
     }
 
-    fn tree(&self, footing: Footing, inside: f64, protocol: Protocol, bytes: Bytes) -> f64 {
-        let machines = f64::from(footing.machines);
-        let chain = f64::from(footing.members_per_machine) - 1.0;
-        let latency = protocol.tree_base
-            + 2.0
-                * (chain * self.inside_hop(protocol)
-                    + machines.log2().ceil() * self.network_hop(protocol.tree_network_hop));
-        let rate = self.ring_rate(footing, inside) * protocol.payload;
-        latency * MICROSECOND + self.tree_volume(footing) * bytes.as_f64() / rate
-    }
-
-    /// What goes through the narrowest link of a tree, relative to the buffer. Between two machines each of the two
-    /// trees carries half of it up or down: 134 ms for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests issue 22).
-    /// The published sweep on two p4d shows no such gain, nor do the InfiniBand rows (docs/physics.md).
-    fn tree_volume(&self, footing: Footing) -> f64 {
-        if footing.machines == 2 && self.network.transport == Transport::Efa { 1.0 } else { 2.0 }
-    }
-
-    fn hierarchy(&self, footing: Footing, inside: f64, protocol: Protocol, bytes: Bytes) -> f64 {
-        let (machines, here) = (f64::from(footing.machines), f64::from(footing.members_per_machine));
-        let local = 2.0 * (here - 1.0) / here * bytes.as_f64() / (inside * protocol.payload);
-        // Each member sends its own part, so a machine's groups together send what one ring would.
-        let rate = self.network_rate() / f64::from(footing.edges_leaving.max(1)) * protocol.payload;
-        let across = 2.0 * (machines - 1.0) / machines * bytes.as_f64() / rate;
-        let latency = 3.0 * protocol.ring_base
-            + 2.0 * (here - 1.0) * self.inside_hop(protocol)
-            + 2.0 * (machines - 1.0) * self.network_hop(protocol.network_hop);
-        latency * MICROSECOND + local + across
-    }
-
-    /// Every pair sends at the same time.
-    fn transfer(&self, pairs: &Family, bytes: Bytes) -> Seconds {
-        let footing = pairs.footing();
-        if footing.machines > 1 {
-            let rate = self.network_rate() / f64::from(footing.edges_leaving.max(1));
-            return Seconds((SIMPLE.ring_base + self.network_hop(SIMPLE.network_hop)) * MICROSECOND)
-                + bytes / BytesPerSecond(rate);
-        }
-        let slowest = pairs.groups.iter().map(|pair| self.inside(pair).0).fold(f64::INFINITY, f64::min);
-        Seconds((SIMPLE.ring_base + self.inside_hop(SIMPLE)) * MICROSECOND) + bytes / BytesPerSecond(slowest)
+    fn transfer(&self, members: &[DevicePosition]) -> Phase {
+        let [from, to] = members else { unreachable!("a transfer has two ends, not {}", members.len()) };
+        let hop = self.group.between().map_or_else(|| self.group.hop_inside(), Hop::Network);
+        let latency = (SIMPLE.ring_base + SIMPLE.ring_hop(hop)) * MICROSECOND;
+        Route::of_path(&self.wiring.path(*from, *to)).phase(latency, self.bytes)
     }
 }
 
-/// The members of the first group that stand on the same machine as its first member.
-fn on_one_machine(family: &Family) -> Vec<DevicePosition> {
-    let group = family.first();
-    group.iter().copied().filter(|position| position.instance == group[0].instance).collect()
+/// Ways of a ring that goes round `passes` times, once without the last step each, with `round` of `bytes` bytes
+/// through each link.
+fn ring_ways(ring: &Ring, passes: f64, round: f64, bytes: f64) -> Vec<Way> {
+    let n = f64::from(ring.members);
+    protocols(ring.between)
+        .iter()
+        .map(|protocol| {
+            let steps = passes * (n - 1.0) / n * ring.round(protocol);
+            let latency = protocol.ring_base + steps + ramp(ring.between, passes, bytes);
+            (latency * MICROSECOND, round * bytes / protocol.payload)
+        })
+        .collect()
+}
+
+/// The time in which every group of a family does the same, all at once. Each link is shared equally by all flows of
+/// the family; the slowest group counts.
+pub(crate) fn together(
+    cluster: &Cluster,
+    collective: Collective,
+    algorithm: Collectives,
+    family: &Family,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    let pool = cluster.first();
+    match (&pool.fabric, &pool.device) {
+        (Fabric::Measured, Device::Measured(machine)) => measured_together(machine, collective, family, bytes),
+        (Fabric::Wired { .. }, _) => {
+            let wiring = Wiring::new(cluster);
+            let operations: Vec<Operation> = unlike(cluster, family)
+                .into_iter()
+                .map(|group| operation(&wiring, collective, algorithm, group, bytes))
+                .collect();
+            Ok(slowest(wiring.capacities(), &operations))
+        }
+        (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
+    }
+}
+
+/// The groups of a family without those that share no link with others and are like them: where each group stays on
+/// one machine, the machines whose groups use the same slots.
+fn unlike<'a>(cluster: &Cluster, family: &'a Family) -> Vec<&'a [DevicePosition]> {
+    let mut machines: BTreeMap<u32, Vec<&[DevicePosition]>> = BTreeMap::new();
+    for group in &family.groups {
+        if group.iter().any(|member| member.instance != group[0].instance) {
+            return family.groups.iter().map(Vec::as_slice).collect();
+        }
+        machines.entry(group[0].instance).or_default().push(group);
+    }
+    let mut seen = BTreeSet::new();
+    let slots = |group: &&[DevicePosition]| group.iter().map(|member| member.slot).collect::<Vec<u32>>();
+    machines
+        .into_iter()
+        .filter(|(machine, groups)| {
+            seen.insert((cluster.pool_index(*machine), groups.iter().map(slots).collect::<Vec<_>>()))
+        })
+        .flat_map(|(_, groups)| groups)
+        .collect()
+}
+
+/// The time of the slowest of some operations that go through their phases side by side.
+fn slowest(capacities: &[f64], operations: &[Operation]) -> Seconds {
+    let phases = operations.iter().map(|operation| operation.phases.len()).max().unwrap_or(0);
+    let mut times = vec![Seconds::ZERO; operations.len()];
+    for index in 0..phases {
+        let mut flows = vec![0.0; capacities.len()];
+        for (link, of_operation) in operations.iter().filter_map(|o| o.phases.get(index)).flat_map(|p| &p.uses) {
+            flows[link.0 as usize] += of_operation;
+        }
+        for (time, operation) in times.iter_mut().zip(operations) {
+            if let Some(phase) = operation.phases.get(index) {
+                *time = *time + phase.shared(capacities, &flows);
+            }
+        }
+    }
+    times.into_iter().fold(Seconds::ZERO, Seconds::max)
+}
+
+/// What was measured of a machine: the sum over ranks, of which gathering or scattering is one of two rounds, and
+/// messages.
+fn measured_together(
+    machine: &MeasuredMachine,
+    collective: Collective,
+    family: &Family,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    let ranks = family.groups.iter().map(|group| group.len() as u32).fold(0, u32::max);
+    match collective {
+        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
+        Collective::AllGather | Collective::ReduceScatter => {
+            measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
+        }
+        Collective::Transfer => measured(machine, CollectiveOperation::Send, 2 * family.groups.len() as u32, bytes),
+        Collective::Broadcast | Collective::AllToAll => {
+            Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
+        }
+    }
 }
 
 /// The time in which every group of `family` sums `bytes` bytes, all groups at once.
@@ -244,40 +331,17 @@ pub(crate) fn all_reduce(
     family: &Family,
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
-    let pool = cluster.first();
-    match (&pool.fabric, &pool.device) {
-        (Fabric::Measured, Device::Measured(machine)) => {
-            measured(machine, CollectiveOperation::AllReduce, family.footing().members, bytes)
-        }
-        (Fabric::Wired { interconnect, network }, _) => {
-            Ok(Links { interconnect, network, devices_per_instance: pool.devices_per_instance }.all_reduce(
-                collectives,
-                family,
-                bytes,
-            ))
-        }
-        (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
-    }
+    together(cluster, Collective::AllReduce, collectives, family, bytes)
 }
 
-/// The time in which every group of `family` puts together `bytes` bytes of which each member has an equal part: one
-/// of the two rounds of a ring's all-reduce.
+/// The time in which every group of `family` puts together `bytes` bytes of which each member has an equal part.
 pub(crate) fn all_gather(cluster: &Cluster, family: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
-    all_reduce(cluster, Collectives::Nccl, family, bytes).map(|both_rounds| both_rounds * 0.5)
+    together(cluster, Collective::AllGather, Collectives::Nccl, family, bytes)
 }
 
 /// The time in which the first of every pair sends `bytes` bytes to the second, all pairs at once.
 pub(crate) fn transfer(cluster: &Cluster, pairs: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
-    let pool = cluster.first();
-    match (&pool.fabric, &pool.device) {
-        (Fabric::Measured, Device::Measured(machine)) => {
-            measured(machine, CollectiveOperation::Send, 2 * pairs.groups.len() as u32, bytes)
-        }
-        (Fabric::Wired { interconnect, network }, _) => {
-            Ok(Links { interconnect, network, devices_per_instance: pool.devices_per_instance }.transfer(pairs, bytes))
-        }
-        (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
-    }
+    together(cluster, Collective::Transfer, Collectives::Nccl, pairs, bytes)
 }
 
 /// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured

@@ -4,11 +4,16 @@ mod collective;
 mod gemm;
 mod gpu;
 mod measured;
+mod operation;
+mod protocol;
+mod route;
 
-use crate::machine::{Machine, MachineError};
+use crate::machine::{Machine, MachineError, enough_devices};
 use crate::placement::Family;
+pub use collective::Collective;
 use gpu::GpuPricing;
 use measured::MeasuredPricing;
+pub use operation::{Operation, Phase};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu};
 
 use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass, Sharing};
@@ -67,7 +72,7 @@ impl LayerPrice {
 ///
 /// # Errors
 ///
-/// When a measured machine was not measured for this.
+/// When there are fewer devices than ranks, or a measured machine was not measured for this.
 pub fn layer_prices(
     graph: &OperatorGraph,
     micro: u64,
@@ -75,6 +80,7 @@ pub fn layer_prices(
     precision: Precision,
     machine: &Machine,
 ) -> Result<LayerPrices, MachineError> {
+    enough_devices(&machine.cluster, mesh)?;
     let reduction = |layer: &Layer| -> Result<Seconds, MachineError> {
         if mesh.tensor() == 1 || layer.tensor_reductions == 0 {
             return Ok(Seconds::ZERO);
@@ -109,14 +115,34 @@ pub fn layer_prices(
     Ok(LayerPrices { distinct, order: graph.order().to_vec() })
 }
 
+/// The time in which the first `ranks` devices of a cluster do something together, with nothing else under way.
+///
+/// `bytes` counts what [`Collective`] says. A transfer goes from the first device to the last.
+///
+/// # Errors
+///
+/// When there are fewer devices, or a measured machine was not measured for it.
+pub fn collective_time(
+    cluster: &Cluster,
+    collective: Collective,
+    ranks: u32,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    enough_devices(cluster, ParallelSpec { data: ranks, tensor: 1, pipeline: 1 }.into())?;
+    let members: Vec<_> = match collective {
+        Collective::Transfer if ranks > 1 => [0, ranks - 1].map(|rank| cluster.position(rank)).into(),
+        _ => (0..ranks).map(|rank| cluster.position(rank)).collect(),
+    };
+    collective::together(cluster, collective, Collectives::Nccl, &Family { groups: vec![members] }, bytes)
+}
+
 /// The time in which the first `ranks` devices of a cluster, all of them at once, sum `bytes` bytes.
 ///
 /// # Errors
 ///
-/// When a measured machine was not measured for it.
+/// When there are fewer devices, or a measured machine was not measured for it.
 pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Seconds, MachineError> {
-    let parallel = ParallelSpec { data: ranks, tensor: 1, pipeline: 1 };
-    collective::all_reduce(cluster, Collectives::Nccl, &Family::data(parallel.into(), cluster, StageId(0)), bytes)
+    collective_time(cluster, Collective::AllReduce, ranks, bytes)
 }
 
 /// The time in which the first device of a cluster sends `bytes` bytes to the first device of the next machine, or to
@@ -124,11 +150,10 @@ pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Se
 ///
 /// # Errors
 ///
-/// When a measured machine was not measured for it.
+/// When there is one device, or a measured machine was not measured for it.
 pub fn transfer_time(cluster: &Cluster, bytes: Bytes) -> Result<Seconds, MachineError> {
-    let from = cluster.position(0);
-    let to = cluster.position(if cluster.machines() > 1 { cluster.first().devices_per_instance } else { 1 });
-    collective::transfer(cluster, &Family { groups: vec![vec![from, to]] }, bytes)
+    let neighbour = if cluster.machines() > 1 { cluster.first().devices_per_instance } else { 1 };
+    collective_time(cluster, Collective::Transfer, neighbour + 1, bytes)
 }
 
 /// Seconds of everything a plan does in a step.

@@ -1,0 +1,48 @@
+//! What a collective asks of the links of a cluster.
+
+use crate::wiring::LinkId;
+use trainyard_units::Seconds;
+
+/// Phases one after another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operation {
+    /// In order. None: nothing is to be sent.
+    pub phases: Vec<Phase>,
+}
+
+/// A latency, then the same number of bytes through each of several flows, all at one rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Time before and between bytes that no faster link would shorten.
+    pub latency: Seconds,
+    /// Bytes of one flow, with what the protocol adds to the payload.
+    pub volume: f64,
+    /// What one flow reaches by itself, in bytes per second; infinite if only its links limit it.
+    pub limit: f64,
+    /// Links and how many of the flows go through each, in ascending order of the links.
+    pub uses: Vec<(LinkId, f64)>,
+}
+
+impl Operation {
+    /// The time it takes while nothing else is under way; `capacities` are those of the links in bytes per second.
+    pub fn alone(&self, capacities: &[f64]) -> Seconds {
+        self.phases.iter().map(|phase| phase.alone(capacities)).sum()
+    }
+}
+
+impl Phase {
+    /// The time it takes while nothing else is under way; `capacities` are those of the links in bytes per second.
+    pub fn alone(&self, capacities: &[f64]) -> Seconds {
+        self.latency + Seconds(self.volume / rate(self.limit, &self.uses, |link, flows| capacities[link] / flows))
+    }
+
+    /// The time it takes while `flows` flows, its own among them, share each link equally.
+    pub(super) fn shared(&self, capacities: &[f64], flows: &[f64]) -> Seconds {
+        self.latency + Seconds(self.volume / rate(self.limit, &self.uses, |link, _| capacities[link] / flows[link]))
+    }
+}
+
+/// The least of a flow's own limit and of what each link leaves to it.
+fn rate(limit: f64, uses: &[(LinkId, f64)], share: impl Fn(usize, f64) -> f64) -> f64 {
+    uses.iter().map(|(link, flows)| share(link.0 as usize, *flows)).fold(limit, f64::min)
+}

@@ -1,0 +1,294 @@
+//! Where the members of a collective stand, and the links that its rings and messages go through.
+
+use super::operation::Phase;
+use super::protocol::{Hop, Protocol, SIMPLE};
+use crate::wiring::{LinkId, Path, Wiring, links_to};
+use trainyard_hardware_profiles::{DevicePosition, Interconnect, Transport};
+use trainyard_units::Seconds;
+
+/// The members of a collective, machine by machine: the order in which a ring visits each machine once.
+pub(super) struct Group<'a> {
+    wiring: &'a Wiring<'a>,
+    /// Members on each machine that has any, in ascending order.
+    machines: Vec<Vec<DevicePosition>>,
+}
+
+/// Links of flows that all run at one rate.
+pub(super) struct Route {
+    limit: f64,
+    uses: Vec<(LinkId, f64)>,
+}
+
+/// Members in a circle, each of which sends to the next.
+pub(super) struct Ring {
+    /// Members.
+    pub(super) members: u32,
+    /// The network that some of them send over.
+    pub(super) between: Option<Transport>,
+    /// The steps of one whole round, of a kind each.
+    steps: Vec<(Hop, u32)>,
+    /// What carries them.
+    pub(super) route: Route,
+}
+
+impl Ring {
+    /// Microseconds of one whole round.
+    pub(super) fn round(&self, protocol: &Protocol) -> f64 {
+        self.steps.iter().map(|(hop, steps)| protocol.ring_hop(*hop) * f64::from(*steps)).sum()
+    }
+}
+
+impl Route {
+    fn new() -> Self {
+        Self { limit: f64::INFINITY, uses: Vec::new() }
+    }
+
+    /// One flow along a path.
+    pub(super) fn of_path(path: &Path) -> Self {
+        let mut route = Self::new();
+        route.add_path(path);
+        route
+    }
+
+    fn add_path(&mut self, path: &Path) {
+        self.limited(path.limit);
+        path.links.iter().for_each(|link| self.uses(*link, 1));
+    }
+
+    fn limited(&mut self, limit: f64) {
+        self.limit = self.limit.min(limit);
+    }
+
+    fn uses(&mut self, link: LinkId, flows: u32) {
+        if flows > 0 {
+            self.uses.push((link, f64::from(flows)));
+        }
+    }
+
+    /// In ascending order of the links, each once.
+    fn sorted(mut self) -> Self {
+        self.uses.sort_unstable_by_key(|(link, _)| *link);
+        self.uses.dedup_by(|(link, flows), (kept, sum)| {
+            let same = link == kept;
+            if same {
+                *sum += *flows;
+            }
+            same
+        });
+        self
+    }
+
+    /// A phase in which `volume` bytes go through each flow after `latency` seconds.
+    pub(super) fn phase(self, latency: f64, volume: f64) -> Phase {
+        Phase { latency: Seconds(latency), volume, limit: self.limit, uses: self.uses }
+    }
+
+    /// The phase that is over first, of `(seconds of latency, bytes of each flow)`, while nothing else is under way.
+    pub(super) fn fastest(self, capacities: &[f64], ways: impl IntoIterator<Item = (f64, f64)>) -> Phase {
+        let of_links = self.uses.iter().map(|(link, flows)| flows / capacities[link.0 as usize]);
+        let per_byte = of_links.fold(1.0 / self.limit, f64::max);
+        let (latency, volume) = ways
+            .into_iter()
+            .min_by(|a, b| (a.0 + a.1 * per_byte).total_cmp(&(b.0 + b.1 * per_byte)))
+            .expect("there is a protocol for every transport");
+        self.phase(latency, volume)
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The members of a collective, in any order.
+    pub(super) fn new(wiring: &'a Wiring<'a>, members: &[DevicePosition]) -> Self {
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        assert!(sorted.windows(2).all(|pair| pair[0] != pair[1]), "a device stands twice in {sorted:?}");
+        let machines = sorted.chunk_by(|a, b| a.instance == b.instance).map(<[_]>::to_vec).collect();
+        Self { wiring, machines }
+    }
+
+    /// All members.
+    pub(super) fn members(&self) -> u32 {
+        self.machines.iter().map(|here| here.len() as u32).sum()
+    }
+
+    /// Machines with members.
+    pub(super) fn machines(&self) -> u32 {
+        self.machines.len() as u32
+    }
+
+    /// Members on the machine that has most.
+    pub(super) fn most(&self) -> u32 {
+        self.machines.iter().map(|here| here.len() as u32).fold(0, u32::max)
+    }
+
+    /// Members on the machine that has fewest.
+    pub(super) fn fewest(&self) -> u32 {
+        self.machines.iter().map(|here| here.len() as u32).fold(u32::MAX, u32::min)
+    }
+
+    /// The network between its machines, where they differ the one that is slowest to start; none for one machine.
+    pub(super) fn between(&self) -> Option<Transport> {
+        let transports = self.machines.iter().map(|here| self.wiring.network(here[0].instance).transport);
+        let hop = |transport: &Transport| SIMPLE.ring_hop(Hop::Network(*transport));
+        transports.max_by(|a, b| hop(a).total_cmp(&hop(b))).filter(|_| self.machines.len() > 1)
+    }
+
+    /// The slowest kind of step between two members on one machine.
+    pub(super) fn hop_inside(&self) -> Hop {
+        let pcie = self.machines.iter().any(|here| here.len() > 1 && self.hop(here) == Hop::Pcie);
+        if pcie { Hop::Pcie } else { Hop::Nvlink }
+    }
+
+    fn hop(&self, here: &[DevicePosition]) -> Hop {
+        match self.wiring.interconnect(here[0].instance) {
+            Interconnect::Pcie { .. } => Hop::Pcie,
+            Interconnect::Nvswitch { .. } => Hop::Nvlink,
+            Interconnect::NvlinkMesh { pairs, .. } if rings(&pairs.value, here) == 0 => Hop::Pcie,
+            Interconnect::NvlinkMesh { .. } => Hop::Nvlink,
+        }
+    }
+
+    /// One ring through all members.
+    ///
+    /// The library runs several that enter and leave a machine at different members, so each is counted as sending to
+    /// and receiving from others of its machine.
+    pub(super) fn ring(&self) -> Ring {
+        let between = self.between();
+        let mut route = Route::new();
+        let mut steps: Vec<(Hop, u32)> = Vec::new();
+        for here in self.machines.iter().filter(|here| here.len() > 1) {
+            self.add_inside(&mut route, here);
+            let (hop, inside) = (self.hop(here), here.len() as u32 - u32::from(between.is_some()));
+            match steps.iter_mut().find(|(kind, _)| *kind == hop) {
+                Some((_, steps)) => *steps += inside,
+                None => steps.push((hop, inside)),
+            }
+        }
+        if let Some(transport) = between {
+            self.add_across(&mut route, |_| 1);
+            steps.push((Hop::Network(transport), self.machines()));
+        }
+        Ring { members: self.members(), between, steps, route: route.sorted() }
+    }
+
+    /// A ring on each machine that has several members, all at once; the steps are those of the largest.
+    pub(super) fn rings_inside(&self) -> Ring {
+        let mut route = Route::new();
+        for here in self.machines.iter().filter(|here| here.len() > 1) {
+            self.add_inside(&mut route, here);
+        }
+        let members = self.most();
+        Ring { members, between: None, steps: vec![(self.hop_inside(), members)], route: route.sorted() }
+    }
+
+    /// `parts` rings from machine to machine at once.
+    pub(super) fn rings_across(&self, parts: u32) -> Ring {
+        let between = self.between();
+        let mut route = Route::new();
+        self.add_across(&mut route, |_| parts);
+        let steps = between.map(|transport| (Hop::Network(transport), self.machines())).into_iter().collect();
+        Ring { members: self.machines(), between, steps, route: route.sorted() }
+    }
+
+    /// `parts` flows out of each machine and into it, each from a member by way of main memory and back to it.
+    ///
+    /// Main memory is written by the member, read by the network, and the same on the way back.
+    pub(super) fn through_hosts(&self, parts: u32) -> Route {
+        const MEMORY_PASSES: u32 = 4;
+        let mut route = Route::new();
+        self.add_across(&mut route, |_| parts);
+        for here in &self.machines {
+            for member in &here[..parts as usize] {
+                route.uses(self.wiring.to_processor(*member), 1);
+                route.uses(self.wiring.from_processor(*member), 1);
+            }
+            route.uses(self.wiring.host_memory(here[0].instance), MEMORY_PASSES * parts);
+        }
+        route.sorted()
+    }
+
+    /// One flow from each member to each other.
+    pub(super) fn every_pair(&self) -> Route {
+        let mut route = Route::new();
+        for here in &self.machines {
+            for (from, to) in here.iter().flat_map(|from| here.iter().map(move |to| (from, to))) {
+                if from != to {
+                    route.add_path(&self.wiring.path(*from, *to));
+                }
+            }
+        }
+        if self.machines.len() > 1 {
+            let members = self.members();
+            self.add_across(&mut route, |below| below * (members - below));
+        }
+        route.sorted()
+    }
+
+    /// A ring, or as many as the links allow, through members of one machine.
+    ///
+    /// Over an NVLink mesh, a device takes part in as many rings as the fewest links any member has to others, halved,
+    /// each used in both directions: the rate of that many links (p3.16xlarge: 50, 100 and 150 GB/s for 2, 4 and 8).
+    fn add_inside(&self, route: &mut Route, here: &[DevicePosition]) {
+        match self.wiring.interconnect(here[0].instance) {
+            Interconnect::Nvswitch { .. } => self.add_ports(route, here),
+            Interconnect::Pcie { .. } => {
+                self.add_ports(route, here);
+                self.add_uplinks(route, here);
+            }
+            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => match rings(&pairs.value, here) {
+                0 => {
+                    route.limited(pcie_bandwidth.value.0);
+                    self.add_uplinks(route, here);
+                }
+                links => {
+                    route.limited(f64::from(links) * link.value.0 * fraction.value);
+                    self.add_ports(route, here);
+                }
+            },
+        }
+    }
+
+    fn add_ports(&self, route: &mut Route, here: &[DevicePosition]) {
+        for member in here {
+            route.uses(self.wiring.port_out(*member), 1);
+            route.uses(self.wiring.port_in(*member), 1);
+        }
+    }
+
+    /// The steps of a ring over PCIe that go from one PCIe switch to another.
+    fn add_uplinks(&self, route: &mut Route, here: &[DevicePosition]) {
+        for (from, to) in here.iter().zip(here.iter().cycle().skip(1)) {
+            if self.wiring.pcie_switch(*from) != self.wiring.pcie_switch(*to) {
+                route.uses(self.wiring.to_processor(*from), 1);
+                route.uses(self.wiring.from_processor(*to), 1);
+            }
+        }
+    }
+
+    /// Flows out of each machine and into it, and as far up as they must: `flows` of the members below a link.
+    fn add_across(&self, route: &mut Route, flows: impl Fn(u32) -> u32) {
+        for here in &self.machines {
+            let (machine, flows) = (here[0].instance, flows(here.len() as u32));
+            route.uses(self.wiring.network_out(machine), flows);
+            route.uses(self.wiring.network_in(machine), flows);
+            route.limited(self.wiring.connection_limit(machine));
+        }
+        for level in 0..self.wiring.levels() {
+            let switch = |here: &Vec<DevicePosition>| self.wiring.switch_of(level, here[0].instance);
+            let switches = || self.machines.chunk_by(|a, b| switch(a) == switch(b));
+            if switches().count() < 2 {
+                break;
+            }
+            for machines in switches() {
+                let flows = flows(machines.iter().map(|here| here.len() as u32).sum());
+                route.uses(self.wiring.switch_up(level, switch(&machines[0])), flows);
+                route.uses(self.wiring.switch_down(level, switch(&machines[0])), flows);
+            }
+        }
+    }
+}
+
+/// The fewest NVLinks that any of some GPUs has to the others of them.
+fn rings(pairs: &[(u32, u32, u32)], here: &[DevicePosition]) -> u32 {
+    let links = |slot: u32| links_to(pairs, slot, |other| here.iter().any(|member| member.slot == other));
+    here.iter().map(|member| links(member.slot)).min().unwrap_or(0)
+}
