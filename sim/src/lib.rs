@@ -10,6 +10,7 @@ mod cost;
 pub mod des;
 mod engine;
 mod machine;
+pub mod network;
 mod placement;
 mod simulate;
 mod wiring;
