@@ -1,8 +1,9 @@
 //! How long a plan takes on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
 //!
 //! [`Prices`] turns work into seconds, [`run`] puts priced tasks in time, [`simulate()`] does both and sums up, and
-//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
-//! search is going on, and nothing reads a clock or a file.
+//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. [`des`] queues events and
+//! [`network`] shares links among transfers. Nothing here knows that a search is going on, and nothing reads a clock or
+//! a file.
 
 mod bound;
 mod capacity;

@@ -22,7 +22,7 @@ pub(super) struct Filling {
     /// The level at which each link fills up, as [`ordered`], lowest first. An entry may be out of date, and is then
     /// too low, because levels only rise.
     levels: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Limit, as [`ordered`], and slot of each operation that has a finite one; ascending.
+    /// Limit, as [`ordered`], and slot of each operation that has a finite one; the lowest last.
     limits: Vec<(u64, u32)>,
     /// Links on which something froze in the round at hand.
     touched: Vec<u32>,
@@ -168,8 +168,11 @@ impl Filling {
         while let Some((_, slot)) = self.limits.pop_if(|(limit, _)| *limit <= ordered(level)) {
             self.freeze(&graph.operations[slot as usize], slot, level, report);
         }
-        while self.levels.peek().is_some_and(|Reverse((known, _))| *known <= ordered(level)) {
-            let Some(Reverse((_, link))) = self.levels.pop() else { break };
+        while let Some(Reverse((known, link))) = self.levels.peek().copied() {
+            if known > ordered(level) {
+                break;
+            }
+            self.levels.pop();
             let full_at = self.links[link as usize].level;
             if full_at > level {
                 self.levels.push(Reverse((ordered(full_at), link)));
