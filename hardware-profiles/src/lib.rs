@@ -15,7 +15,7 @@ mod stack;
 pub use catalog::{Catalog, CatalogError, catalog};
 pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, SwitchLevel};
 pub use gpu::{Achieved, Gpu, Rate};
-pub use instance::{Instance, Interconnect, Network, Transport};
+pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };

@@ -78,11 +78,13 @@ pub(crate) struct Links<'a> {
 ///
 /// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
 /// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
-/// eight that share it; InfiniBand 0.82: fitted, see docs/physics.md.
+/// eight that share it; InfiniBand 0.82, Omni-Path 0.28: fitted, see docs/physics.md. RoCE is taken to be as good as
+/// InfiniBand, whose verbs it speaks.
 fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
     match (transport, devices_per_instance) {
         (Transport::EfaGpudirect, _) => 0.85,
-        (Transport::Infiniband, _) => 0.82,
+        (Transport::Infiniband | Transport::Roce, _) => 0.82,
+        (Transport::OmniPath, _) => 0.28,
         (Transport::Efa, _) => 0.6,
         (Transport::Tcp, 1) => 0.89,
         (Transport::Tcp, _) => 0.44,
@@ -105,6 +107,9 @@ impl Links<'_> {
             Interconnect::Nvswitch { port, fraction } => BytesPerSecond(port.value.0 * fraction.value),
             Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
                 let slots: Vec<u32> = members.iter().map(|position| position.slot).collect();
+                if !self.interconnect.joins(&slots) {
+                    return pcie_bandwidth.value;
+                }
                 let degree = |slot: u32| -> u32 {
                     let between =
                         |a: u32, b: u32| (a == slot && slots.contains(&b)) || (b == slot && slots.contains(&a));
@@ -136,7 +141,7 @@ impl Links<'_> {
     fn network_hop(&self, of_protocol: f64) -> f64 {
         match self.network.transport {
             Transport::Efa | Transport::EfaGpudirect => of_protocol.max(EFA_HOP),
-            Transport::Tcp | Transport::Infiniband => of_protocol,
+            Transport::Tcp | Transport::Infiniband | Transport::Roce | Transport::OmniPath => of_protocol,
         }
     }
 
