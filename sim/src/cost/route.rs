@@ -142,7 +142,7 @@ impl<'a> Group<'a> {
         match self.wiring.interconnect(here[0].instance) {
             Interconnect::Pcie { .. } => Hop::Pcie,
             Interconnect::Nvswitch { .. } => Hop::Nvlink,
-            Interconnect::NvlinkMesh { pairs, .. } if rings(&pairs.value, here) == 0 => Hop::Pcie,
+            mesh @ Interconnect::NvlinkMesh { .. } if rings(mesh, here) == 0 => Hop::Pcie,
             Interconnect::NvlinkMesh { .. } => Hop::Nvlink,
         }
     }
@@ -234,7 +234,7 @@ impl<'a> Group<'a> {
                 self.add_ports(route, here);
                 self.add_uplinks(route, here);
             }
-            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => match rings(&pairs.value, here) {
+            mesh @ Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => match rings(mesh, here) {
                 0 => {
                     route.limited(pcie_bandwidth.value.0);
                     self.add_uplinks(route, here);
@@ -287,8 +287,13 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The fewest NVLinks that any of some GPUs has to the others of them.
-fn rings(pairs: &[(u32, u32, u32)], here: &[DevicePosition]) -> u32 {
-    let links = |slot: u32| links_to(pairs, slot, |other| here.iter().any(|member| member.slot == other));
-    here.iter().map(|member| links(member.slot)).min().unwrap_or(0)
+/// The fewest NVLinks that any of some GPUs has to the others of them; none if the links do not join them all.
+fn rings(interconnect: &Interconnect, here: &[DevicePosition]) -> u32 {
+    let Interconnect::NvlinkMesh { pairs, .. } = interconnect else { return 0 };
+    let slots: Vec<u32> = here.iter().map(|member| member.slot).collect();
+    if !interconnect.joins(&slots) {
+        return 0;
+    }
+    let links = |slot: u32| links_to(&pairs.value, slot, |other| slots.contains(&other));
+    slots.iter().map(|slot| links(*slot)).min().unwrap_or(0)
 }
