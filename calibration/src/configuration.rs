@@ -9,8 +9,8 @@ use std::cmp::Ordering;
 use trainyard_hardware_profiles::StageCut;
 use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Collectives, Mesh, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Pricing, Recompute,
-    ScheduleName, StageSpec, Stages,
+    BatchSpec, ClusterSpec, Mesh, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName,
+    StageSpec, Stages,
 };
 use trainyard_sim::{Machine, Outcome, layer_prices, simulate, step_time_bound};
 
@@ -189,7 +189,7 @@ impl Knobs {
             model,
             heads,
             blocks,
-            cluster: ClusterSpec { instance: row.system.clone(), instances: row.nodes, profile: None },
+            cluster: ClusterSpec::of(&row.system, row.nodes),
             global: stated("global_batch", row.global_batch)?,
             precision: precision(&row.precision)?,
             optimizer: optimizer(&row.optimizer)?,
@@ -228,7 +228,8 @@ impl Knobs {
             // GPUs of a machine may stay idle.
             let placed = u64::from(data) * u64::from(tensor) * u64::from(pipeline) <= gpus;
             let divided = self.global.is_multiple_of(u64::from(data));
-            return [ParallelSpec { data, tensor, pipeline }].into_iter().filter(|_| placed && divided).collect();
+            let stated = ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() };
+            return [stated].into_iter().filter(|_| placed && divided).collect();
         }
         let stated = |known: Option<u32>, value: u64| known.is_none_or(|known| u64::from(known) == value);
         let mut degrees = Vec::new();
@@ -242,7 +243,8 @@ impl Knobs {
                     && self.heads.is_multiple_of(tensor)
                     && self.global.is_multiple_of(data);
                 if given && sensible {
-                    degrees.push(ParallelSpec { data: data as u32, tensor: tensor as u32, pipeline: pipeline as u32 });
+                    let [data, tensor, pipeline] = [data, tensor, pipeline].map(|degree| degree as u32);
+                    degrees.push(ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() });
                 }
             }
         }
@@ -268,17 +270,14 @@ impl Knobs {
         let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
         let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
         let spec = PlanSpec {
-            model: self.model.clone(),
-            cluster: self.cluster.clone(),
             parallel,
             batch: BatchSpec { global: self.global, micro, accumulation },
             schedule,
             stages: self.stages(layout, machine)?,
             precision: self.precision,
             recompute,
-            collectives: Collectives::Nccl,
             optimizer: self.optimizer,
-            pricing: Pricing::OnDemand,
+            ..PlanSpec::plain(self.model.clone(), self.cluster.clone(), 0)
         };
         Plan::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))
     }
@@ -292,7 +291,7 @@ impl Knobs {
         let model = Model::try_from(self.model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
         let prices = layer_prices(&model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
             .map_err(|error| Unsupported::new(error.to_string()))?;
-        Stages::balanced(&prices.weights(layout.recompute == Recompute::Full), pipeline)
+        Stages::balanced(&prices.weights(layout.recompute), pipeline)
             .map(|stages| stages.specs())
             .ok_or_else(|| Unsupported::new(format!("{blocks} layers cannot be cut into {pipeline} stages")))
     }

@@ -134,11 +134,10 @@ fn host_time(plan: &Plan, machine: &Machine) -> Seconds {
         if again { 2.0 } else { 1.0 }
     };
     let kernels = |stage| -> f64 {
-        let layers = plan.stages().layers(stage);
-        plan.graph()
-            .layers()
-            .skip(layers.start)
-            .take(layers.len())
+        plan.stages()
+            .runs_of(stage)
+            .flatten()
+            .map(|index| plan.graph().layer(index))
             .map(|layer| {
                 let launched = |pass| layer.operators.iter().map(|o| f64::from(o.kind.kernels(pass))).sum::<f64>();
                 passes(layer.role) * launched(Pass::Forward) + launched(Pass::Backward)

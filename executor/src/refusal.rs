@@ -1,7 +1,7 @@
 //! What this executor cannot run, said before anything starts.
 
 use trainyard_models::{AttentionKernel, Gpt, Model};
-use trainyard_plan::{Plan, Precision};
+use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::data::BYTE_VOCABULARY;
 
@@ -38,13 +38,8 @@ pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
         let allowed = "text is read as bytes, which need at least 256 entries";
         return refuse("model.vocab", gpt.vocab.to_string(), allowed, "set vocab = 256");
     }
-    if plan.mesh().tensor() > 1 {
-        let value = plan.mesh().tensor().to_string();
-        return refuse("parallel.tensor", value, "only 1 is built", "use parallel.data or parallel.pipeline instead");
-    }
-    if plan.precision() != Precision::Fp32 {
-        let value = plan.precision().to_string();
-        return refuse("precision", value, "processors compute in fp32", "set precision = \"fp32\"");
+    if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
+        return refuse(field, value, allowed, "hold that field with --fix when planning for this machine");
     }
     Ok(gpt)
 }

@@ -12,7 +12,7 @@ use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use trainyard_models::Gpt;
-use trainyard_plan::{Plan, Rank, Recompute, Slot, StageId, program};
+use trainyard_plan::{Plan, Rank, Recompute, Slot, StageId, StagePass};
 
 /// The groups a rank belongs to.
 pub(crate) struct Groups {
@@ -88,7 +88,7 @@ impl Trainer {
         Self {
             gpt: gpt.clone(),
             stage,
-            program: program(plan.schedule(), stage, plan.stages().count(), micro_batches),
+            program: plan.pipeline().program(stage),
             micro_batches,
             recompute: plan.recompute(),
             optimizer: StageOptimizer::new(plan.optimizer()),
@@ -138,9 +138,13 @@ impl Trainer {
         let plain = (self.recompute == Recompute::Full).then(|| self.module.valid());
         let mut loss = 0.0;
         for slot in self.program.clone() {
-            match slot {
-                Slot::Forward(m) => loss += self.forward(m, batches.get(m as usize), plain.as_ref())?,
-                Slot::Backward(m) => self.backward(m, batches.get(m as usize))?,
+            let m = slot.micro_batch;
+            match slot.pass {
+                StagePass::Forward => loss += self.forward(m, batches.get(m as usize), plain.as_ref())?,
+                StagePass::Backward => self.backward(m, batches.get(m as usize))?,
+                StagePass::BackwardInput | StagePass::BackwardWeight => {
+                    unreachable!("plans that compute them apart were refused")
+                }
             }
         }
         // A second holder of the parameters would make the update copy them.

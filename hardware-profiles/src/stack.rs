@@ -63,6 +63,11 @@ pub struct Stack {
     pub scattered_transfers: Sourced<bool>,
     /// Whether gradients are reduced in the precision of compute; otherwise in single precision.
     pub compute_precision_gradients: Sourced<bool>,
+    /// How much longer a kernel takes while a collective is under way beside it: 0.3 is 30 %.
+    pub overlap_slowdown: Sourced<f64>,
+    /// Whether weights and gradients that are shared out layer by layer go tensor by tensor, each with its own
+    /// latency; otherwise a layer is one flat buffer.
+    pub sharded_by_tensor: Sourced<bool>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
     /// Memory that the allocator holds without use, relative to what tensors take.
@@ -78,6 +83,11 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Collectives that it issues for a layer of so many tensors that is shared out.
+    pub fn collectives_for(&self, tensors: u32) -> u32 {
+        if self.sharded_by_tensor.value { tensors.max(1) } else { 1 }
+    }
+
     /// How closely a published label fits this stack, or nothing if it does not.
     pub(crate) fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
         self.published_as.iter().filter_map(|label| label.closeness(stack, version, generation)).max()

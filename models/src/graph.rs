@@ -69,6 +69,16 @@ impl Layer {
             .fold(Storage::default(), std::ops::Add::add)
     }
 
+    /// The same if the scores and weights of attention are computed again in backward (Korthikanti et al.,
+    /// arXiv:2205.05198, section 5).
+    pub fn stored_without_core(&self, samples: u64, sharing: Sharing) -> Storage {
+        let without = |operator: &Operator| match operator.on_rank(samples, sharing) {
+            OperatorKind::Attention(attention) => attention.stored_without_core(),
+            _ => operator.stored(samples, sharing),
+        };
+        self.operators.iter().map(without).fold(Storage::default(), std::ops::Add::add)
+    }
+
     /// Elements of the residual stream of `samples` samples that one of those ranks holds.
     pub fn stream_on_rank(&self, samples: u64, sharing: Sharing) -> u64 {
         self.stream_elements.div_ceil(sharing.context).div_ceil(sharing.token_parts()) * samples
@@ -127,6 +137,27 @@ impl OperatorGraph {
     /// Parameters that the first and the last layer share (a tied embedding), counted once in [`Self::parameters`].
     pub fn shared_parameters(&self) -> u64 {
         self.shared_parameters
+    }
+
+    /// Experts of each layer that has any; nothing in a dense model.
+    pub fn experts(&self) -> u64 {
+        self.distinct
+            .iter()
+            .flat_map(|layer| &layer.operators)
+            .map(|operator| operator.kind.experts())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Tokens of a sample that ranks may share (context parallelism): those of its self-attention, if it has any.
+    pub fn tokens_shared_by_context(&self) -> Option<u64> {
+        let operators = self.distinct.iter().flat_map(|layer| &layer.operators);
+        operators
+            .filter_map(|operator| match operator.kind {
+                OperatorKind::Attention(attention) => Some(attention.queries),
+                _ => None,
+            })
+            .max()
     }
 
     /// Arithmetic of one pass over one sample.

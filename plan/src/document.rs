@@ -121,10 +121,16 @@ pub struct Phases {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// What one device has.
+    /// What the smallest device of any stage has.
     pub limit: u64,
     /// What one rank of each stage needs.
     pub stages: Vec<StageMemory>,
+    /// What the ranks of one machine keep in its main memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u64>,
+    /// What they keep on its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
 }
 
 /// What one rank of a stage needs.
@@ -139,6 +145,9 @@ pub struct StageMemory {
     pub optimizer_state: u64,
     /// Activations at the schedule's peak.
     pub activations: u64,
+    /// Weights that are gathered and gradients that are sent.
+    #[serde(default)]
+    pub buffers: u64,
     /// Buffers inside one layer.
     pub workspace: u64,
     /// Driver, framework, and what the allocator holds without use.

@@ -4,33 +4,44 @@
 //! [`TaskGraph`] of work (operators, bytes) without a single second in it, so that one graph serves every machine.
 //! [`resident`] counts the bytes each rank holds. A [`Timeline`] is what happened when, predicted or measured.
 
+mod check;
 pub mod document;
+mod executable;
 mod job;
 mod lower;
 mod memory;
 mod mesh;
+mod offload;
 mod parameters;
 mod partition;
+mod placement;
 mod schedule;
 mod spec;
 mod task;
 mod timeline;
 mod valid;
 
+pub use check::StepSize;
+pub use executable::{NotExecutable, not_executable};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
-pub use memory::{Resident, resident};
-pub use mesh::{Coordinates, Mesh, Rank};
-pub use parameters::Held;
+pub use memory::{Resident, kept_elsewhere, resident};
+pub use mesh::{Coordinates, Group, Mesh, Rank};
+pub use offload::{Offload, Store};
+pub use parameters::{Chain, Held};
 pub use partition::{StageId, Stages};
-pub use schedule::{Slot, peak_in_flight, program};
+pub use placement::{Axis, Placement};
+pub use schedule::{Pipeline, Slot, StagePass};
 pub use spec::{
-    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute,
-    ScheduleName, StageSpec, UnknownName,
+    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
+    Precision, Pricing, Recompute, ScheduleName, StageSpec, StateSharding, UnknownName,
 };
-pub use task::{Activity, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work};
+pub use task::{
+    Activity, Collective, Content, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Way,
+    Work,
+};
 pub use timeline::{Interval, StageUse, Timeline};
-pub use valid::{Plan, PlanError, is_simulable};
+pub use valid::{Plan, PlanError};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {

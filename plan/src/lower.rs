@@ -1,14 +1,25 @@
 //! Lowering: from a plan to the work of one step.
 
-use crate::parameters::Held;
+mod host;
+mod replicas;
+
+pub(crate) use host::COPIES_UNDER_WAY;
+
 use crate::partition::StageId;
-use crate::schedule::{Slot, program};
-use crate::spec::Recompute;
+use crate::schedule::{Slot, StagePass};
+use crate::spec::{GradientReduction, Recompute, ScheduleName};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::Pass;
 use trainyard_units::Bytes;
+
+/// Steps that are lowered in a row where the pipeline never drains: the first two fill it, the third is counted, and
+/// the last lets the third end as if there were no end.
+const UNFLUSHED_STEPS: u32 = 4;
+
+/// How many layers ahead weights are gathered or fetched, and activations brought back: one, while the layer before
+/// computes, as PyTorch's FSDP does by default.
+const PREFETCH: usize = 1;
 
 /// How the software that will run the plan handles communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +36,7 @@ pub struct Lowering {
 /// so that equal plans give equal graphs.
 pub fn lower(plan: &Plan, lowering: Lowering) -> TaskGraph {
     let mut builder = Builder::new(plan, lowering);
-    builder.passes();
-    builder.remaining_reductions();
-    builder.updates();
+    builder.run_programs();
     builder.graph
 }
 
@@ -35,76 +44,112 @@ struct Builder<'a> {
     plan: &'a Plan,
     lowering: Lowering,
     graph: TaskGraph,
+    /// Micro-batches of one step.
+    micro_batches: u32,
+    /// How many steps have summed the gradients of the table that two stages share.
+    shared_sums: u32,
     stages: Vec<StageBuilder>,
+    /// Runs in the order of the model.
+    links: Vec<Link>,
 }
 
 /// What is known of a stage while its tasks are added.
 struct StageBuilder {
     compute: StreamId,
-    forward: SegmentId,
-    /// Backward of the first micro-batch, whose gradients are the first.
-    backward_first: SegmentId,
-    /// Backward of the others, whose gradients are added.
-    backward_again: SegmentId,
+    program: Vec<Piece>,
+    next: usize,
+    /// Forward and backward tasks so far: what copies that fetch ahead wait for.
+    passes: Vec<TaskId>,
+    /// For each gathering of weights so far, the task that used them.
+    gathered_for: Vec<TaskId>,
+    /// Copies of activations to the machine so far.
+    copied_out: Vec<TaskId>,
+    /// The last task of the current step's passes.
+    last_pass: Option<TaskId>,
+    /// Reductions of the current step.
+    reductions: Vec<TaskId>,
+    /// What the next step's passes wait for: the gathering of updated weights.
+    renewed: Option<TaskId>,
+}
+
+/// What is known of a run of layers.
+struct Link {
+    stage: StageId,
+    layers: Range<usize>,
     /// Per micro-batch, what forward waits for: the transfer into the stage.
     activations: Vec<Option<TaskId>>,
     /// Per micro-batch, what backward waits for: the transfer into the stage.
     gradients: Vec<Option<TaskId>>,
-    /// The task that ends the passes.
-    last_backward: Option<TaskId>,
-    /// All reductions so far.
-    reductions: Vec<TaskId>,
+    /// Per micro-batch, the copy of its activations on the machine.
+    kept: Vec<Option<TaskId>>,
+    segments: Vec<(Segment, SegmentId)>,
+}
+
+/// One piece of a stage's program over all steps in the graph.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// A pass of a micro-batch, counted through all steps.
+    Pass(Slot),
+    /// Reductions that did not overlap with the passes of a step.
+    Reduce,
+    /// The end of a step.
+    Update(u32),
 }
 
 impl<'a> Builder<'a> {
     fn new(plan: &'a Plan, lowering: Lowering) -> Self {
-        let mut builder = Self { plan, lowering, graph: TaskGraph::default(), stages: Vec::new() };
-        let micro_batches = builder.micro_batches() as usize;
-        for stage in plan.stages().ids() {
-            let layers = plan.stages().layers(stage);
-            let built = StageBuilder {
-                compute: builder.graph.stream(StreamKind::Compute(stage)),
-                forward: builder.segment(stage, layers.clone(), Pass::Forward, false),
-                backward_first: builder.segment(stage, layers.clone(), Pass::Backward, false),
-                backward_again: builder.segment(stage, layers, Pass::Backward, true),
-                activations: vec![None; micro_batches],
-                gradients: vec![None; micro_batches],
-                last_backward: None,
+        let steps = if plan.schedule().flushes() { 1 } else { UNFLUSHED_STEPS };
+        let micro_batches = plan.pipeline().micro_batches;
+        let mut graph = TaskGraph::default();
+        let programs = pieces(plan, steps);
+        let stages = plan
+            .stages()
+            .ids()
+            .zip(programs)
+            .map(|(stage, program)| StageBuilder {
+                compute: graph.stream(StreamKind::Compute(stage)),
+                program,
+                next: 0,
+                passes: Vec::new(),
+                gathered_for: Vec::new(),
+                copied_out: Vec::new(),
+                last_pass: None,
                 reductions: Vec::new(),
-            };
-            builder.stages.push(built);
-        }
-        builder
+                renewed: None,
+            })
+            .collect();
+        let none = vec![None; (micro_batches * steps) as usize];
+        let links = (0..plan.stages().links())
+            .map(|link| Link {
+                stage: plan.stages().at(link).0,
+                layers: plan.stages().link_layers(link),
+                activations: none.clone(),
+                gradients: none.clone(),
+                kept: none.clone(),
+                segments: Vec::new(),
+            })
+            .collect();
+        Self { plan, lowering, graph, micro_batches, shared_sums: 0, stages, links }
     }
 
     fn stage(&mut self, stage: StageId) -> &mut StageBuilder {
         &mut self.stages[stage.0 as usize]
     }
 
-    fn micro_batches(&self) -> u32 {
-        u32::try_from(self.plan.batch().accumulation).expect("a step has fewer than 2^32 micro-batches")
-    }
-
-    /// Adds forwards and backwards of all stages, each stage's in the order of its program, as soon as what a slot
-    /// waits for is there.
-    fn passes(&mut self) {
-        let stages = self.plan.stages().count();
-        let micro_batches = self.micro_batches();
-        let programs: Vec<Vec<Slot>> =
-            self.plan.stages().ids().map(|stage| program(self.plan.schedule(), stage, stages, micro_batches)).collect();
-        let mut next = vec![0; programs.len()];
-        let total: usize = programs.iter().map(Vec::len).sum();
+    /// Adds the programs of all stages, each in order, as soon as what a piece waits for is there.
+    fn run_programs(&mut self) {
+        let total: usize = self.stages.iter().map(|stage| stage.program.len()).sum();
         let mut added = 0;
         while added < total {
             let before = added;
             for stage in self.plan.stages().ids() {
-                let index = stage.0 as usize;
-                while let Some(slot) = programs[index].get(next[index]).copied() {
-                    if !self.ready(stage, slot) {
-                        break;
+                while let Some(piece) = self.next_piece(stage) {
+                    match piece {
+                        Piece::Pass(slot) => self.pass(stage, slot),
+                        Piece::Reduce => self.remaining_reductions(stage),
+                        Piece::Update(step) => self.end_of_step(stage, step),
                     }
-                    self.slot(stage, slot);
-                    next[index] += 1;
+                    self.stage(stage).next += 1;
                     added += 1;
                 }
             }
@@ -112,89 +157,114 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn ready(&self, stage: StageId, slot: Slot) -> bool {
+    /// The next piece of a stage's program, if everything it waits for has been added.
+    fn next_piece(&self, stage: StageId) -> Option<Piece> {
         let known = &self.stages[stage.0 as usize];
-        match slot {
-            Slot::Forward(m) => stage.0 == 0 || known.activations[m as usize].is_some(),
-            Slot::Backward(m) => stage.0 + 1 == self.plan.stages().count() || known.gradients[m as usize].is_some(),
-        }
-    }
-
-    fn slot(&mut self, stage: StageId, slot: Slot) {
-        match slot {
-            Slot::Forward(m) => self.forward(stage, m),
-            Slot::Backward(m) => self.backward(stage, m),
-        }
-    }
-
-    fn forward(&mut self, stage: StageId, micro_batch: u32) {
-        let StageBuilder { compute, forward, ref activations, .. } = self.stages[stage.0 as usize];
-        let waits: Vec<TaskId> = activations[micro_batch as usize].into_iter().collect();
-        let task = self.graph.add(Activity::Forward { stage, micro_batch }, Work::Compute(forward), compute, &waits);
-        if stage.0 + 1 < self.plan.stages().count() {
-            let next = StageId(stage.0 + 1);
-            let activity = Activity::SendActivations { stage, micro_batch };
-            let sent = self.send(activity, StreamKind::SendForward(stage), stage, next, task);
-            self.stage(next).activations[micro_batch as usize] = Some(sent);
-        }
-    }
-
-    fn backward(&mut self, stage: StageId, micro_batch: u32) {
-        let is_last = micro_batch + 1 == self.micro_batches();
-        let bucket = self.lowering.bucket.filter(|_| is_last && self.plan.mesh().data() > 1);
-        let waits: Vec<TaskId> = self.stage(stage).gradients[micro_batch as usize].into_iter().collect();
-        let task = match bucket {
-            None => {
-                let StageBuilder { compute, backward_first, backward_again, .. } = self.stages[stage.0 as usize];
-                let backward = if micro_batch == 0 { backward_first } else { backward_again };
-                self.graph.add(Activity::Backward { stage, micro_batch }, Work::Compute(backward), compute, &waits)
+        let piece = *known.program.get(known.next)?;
+        let ready = match piece {
+            Piece::Pass(slot) => {
+                let link = self.plan.stages().link(stage, slot.run);
+                let known = &self.links[link as usize];
+                match slot.pass {
+                    StagePass::Forward => link == 0 || known.activations[slot.micro_batch as usize].is_some(),
+                    StagePass::BackwardWeight => true,
+                    StagePass::Backward | StagePass::BackwardInput => {
+                        link + 1 == self.plan.stages().links() || known.gradients[slot.micro_batch as usize].is_some()
+                    }
+                }
             }
-            Some(bucket) => self.backward_in_buckets(stage, micro_batch, bucket, waits),
+            Piece::Reduce => true,
+            Piece::Update(step) => self.shared_gradients_are_there(stage, step),
         };
-        if stage.0 > 0 {
-            let previous = StageId(stage.0 - 1);
-            let activity = Activity::SendGradients { stage, micro_batch };
-            let sent = self.send(activity, StreamKind::SendBackward(stage), stage, previous, task);
-            self.stage(previous).gradients[micro_batch as usize] = Some(sent);
-        }
-        if is_last {
-            self.stage(stage).last_backward = Some(task);
+        ready.then_some(piece)
+    }
+
+    fn pass(&mut self, stage: StageId, slot: Slot) {
+        let link = self.plan.stages().link(stage, slot.run);
+        let mut waits = self.arrivals(link, slot);
+        waits.extend(self.stages[stage.0 as usize].renewed);
+        waits.extend(self.room_or_return(stage, link, slot));
+        let task = self.compute(stage, link, slot, waits);
+        self.stage(stage).passes.push(task);
+        self.stage(stage).last_pass = Some(task);
+        match slot.pass {
+            StagePass::Forward => {
+                self.keep_activations(stage, link, slot, task);
+                if link + 1 < self.plan.stages().links() {
+                    let activity = Activity::SendActivations { stage, micro_batch: slot.micro_batch };
+                    let sent = self.send(activity, StreamKind::SendForward(stage), link, link + 1, task);
+                    self.links[link as usize + 1].activations[slot.micro_batch as usize] = Some(sent);
+                }
+            }
+            StagePass::Backward | StagePass::BackwardInput if link > 0 => {
+                let activity = Activity::SendGradients { stage, micro_batch: slot.micro_batch };
+                let sent = self.send(activity, StreamKind::SendBackward(stage), link, link - 1, task);
+                self.links[link as usize - 1].gradients[slot.micro_batch as usize] = Some(sent);
+            }
+            _ => {}
         }
     }
 
-    /// Backward in parts, each followed by the reduction of its gradients beside the next part. Returns the last part.
-    fn backward_in_buckets(
-        &mut self,
-        stage: StageId,
-        micro_batch: u32,
-        bucket: Bytes,
-        mut waits: Vec<TaskId>,
-    ) -> TaskId {
-        let stream = self.stage(stage).compute;
-        let parts = self.buckets(self.plan.stages().layers(stage), bucket);
+    /// What came from a neighbour and is needed by a pass.
+    fn arrivals(&self, link: u32, slot: Slot) -> Vec<TaskId> {
+        let known = &self.links[link as usize];
+        let arrived = match slot.pass {
+            StagePass::Forward => known.activations[slot.micro_batch as usize],
+            StagePass::Backward | StagePass::BackwardInput => known.gradients[slot.micro_batch as usize],
+            StagePass::BackwardWeight => None,
+        };
+        arrived.into_iter().collect()
+    }
+
+    /// The kernels of a pass: in one piece, or in parts where something happens between them. Returns the last part.
+    fn compute(&mut self, stage: StageId, link: u32, slot: Slot, mut waits: Vec<TaskId>) -> TaskId {
+        let reduces = self.reduces_after(slot);
+        let activity = activity(stage, slot);
+        let compute = self.stages[stage.0 as usize].compute;
+        let parts = self.parts(link, slot, reduces);
+        let mut last = None;
         for (number, layers) in parts.into_iter().enumerate() {
-            let segment = self.segment(stage, layers.clone(), Pass::Backward, micro_batch > 0);
-            let activity = Activity::Backward { stage, micro_batch };
-            let part = self.graph.add(activity, Work::Compute(segment), stream, &waits);
-            self.reduce(stage, number as u32, layers, part);
-            waits = vec![part];
+            if self.plan.gathers_weights() {
+                waits.push(self.gather(stage, &layers));
+            }
+            let segment = self.segment(link, slot, layers.clone());
+            let part = self.graph.add(activity, Work::Compute(segment), compute, &waits);
+            waits.clear();
+            if self.plan.gathers_weights() {
+                self.stage(stage).gathered_for.push(part);
+            }
+            if reduces {
+                self.reduce(stage, number as u32, &layers, part);
+            }
+            last = Some(part);
         }
-        waits[0]
+        last.expect("a run has layers")
     }
 
-    fn segment(&mut self, stage: StageId, layers: Range<usize>, pass: Pass, accumulate: bool) -> SegmentId {
-        let recompute = pass == Pass::Backward && self.plan.recompute() == Recompute::Full;
-        self.graph.add_segment(Segment { stage, layers, pass, recompute, accumulate })
+    /// Whether a pass's gradients are summed over replicas right after they are computed.
+    fn reduces_after(&self, slot: Slot) -> bool {
+        let weights = matches!(slot.pass, StagePass::Backward | StagePass::BackwardWeight);
+        let ends = self.ends_step(slot) && (self.lowering.bucket.is_some() || self.plan.gathers_weights());
+        let each = self.plan.gradient_reduction() == GradientReduction::MicroBatch;
+        weights && self.plan.mesh().copies() > 1 && (ends || each)
     }
 
-    fn send(&mut self, activity: Activity, own: StreamKind, from: StageId, to: StageId, after: TaskId) -> TaskId {
-        let boundary = self.plan.stages().layers(from.min(to)).end - 1;
-        let layer = self.plan.graph().layer(boundary);
-        let elements = layer.output_elements * self.plan.batch().micro;
-        let bytes = Bytes(elements * self.plan.precision().element_bytes());
-        let kind = if self.lowering.blocking_transfers { StreamKind::Compute(from) } else { own };
-        let stream = self.graph.stream(kind);
-        self.graph.add(activity, Work::Transfer { from, to, bytes }, stream, &[after])
+    fn ends_step(&self, slot: Slot) -> bool {
+        (slot.micro_batch + 1).is_multiple_of(self.micro_batches)
+    }
+
+    /// The runs of layers between which something happens, in the order in which they compute.
+    fn parts(&self, link: u32, slot: Slot, reduces: bool) -> Vec<Range<usize>> {
+        let layers = self.links[link as usize].layers.clone();
+        let forward = slot.pass == StagePass::Forward;
+        match self.lowering.bucket {
+            _ if self.plan.gathers_weights() => {
+                let each = layers.map(|layer| layer..layer + 1);
+                if forward { each.collect() } else { each.rev().collect() }
+            }
+            Some(bucket) if reduces => self.buckets(layers, bucket),
+            _ => vec![layers],
+        }
     }
 
     /// Runs of layers, last layer first, each with at least `bucket` bytes of gradients except the last run.
@@ -214,51 +284,78 @@ impl<'a> Builder<'a> {
         parts
     }
 
-    fn reduce(&mut self, stage: StageId, bucket: u32, layers: Range<usize>, after: TaskId) {
-        let stream = self.graph.stream(StreamKind::Reduce(stage));
-        let held = self.plan.held(&layers);
-        let work = Work::ReduceGradients { stage, held };
-        let task = self.graph.add(Activity::ReduceGradients { stage, bucket }, work, stream, &[after]);
-        self.stage(stage).reductions.push(task);
+    fn segment(&mut self, link: u32, slot: Slot, layers: Range<usize>) -> SegmentId {
+        let again = matches!(slot.pass, StagePass::Backward | StagePass::BackwardInput);
+        let weights = matches!(slot.pass, StagePass::Backward | StagePass::BackwardWeight);
+        let segment = Segment {
+            stage: self.links[link as usize].stage,
+            layers,
+            pass: slot.pass,
+            recompute: if again { self.plan.recompute() } else { Recompute::None },
+            accumulate: weights && !slot.micro_batch.is_multiple_of(self.micro_batches),
+        };
+        let known = &self.links[link as usize].segments;
+        if let Some((_, id)) = known.iter().find(|(known, _)| *known == segment) {
+            return *id;
+        }
+        let id = self.graph.add_segment(segment.clone());
+        self.links[link as usize].segments.push((segment, id));
+        id
     }
 
-    fn last_backward(&self, stage: StageId) -> TaskId {
-        self.stages[stage.0 as usize].last_backward.expect("every stage has ended its passes")
+    fn send(&mut self, activity: Activity, own: StreamKind, from: u32, to: u32, after: TaskId) -> TaskId {
+        let boundary = self.links[from.min(to) as usize].layers.end - 1;
+        let (from, to) = (self.links[from as usize].stage, self.links[to as usize].stage);
+        if from == to {
+            // At the turn of a V the next run is on the same device.
+            return after;
+        }
+        let bytes = self.plan.boundary_bytes(boundary);
+        let kind = if self.lowering.blocking_transfers { StreamKind::Compute(from) } else { own };
+        let stream = self.graph.stream(kind);
+        self.graph.add(activity, Work::Transfer { from, to, bytes }, stream, &[after])
     }
+}
 
-    /// Reductions that do not overlap with backward, then that of the shared table.
-    fn remaining_reductions(&mut self) {
-        let replicated = self.plan.mesh().data() > 1;
-        if replicated && self.lowering.bucket.is_none() {
-            for stage in self.plan.stages().ids() {
-                let after = self.last_backward(stage);
-                self.reduce(stage, 0, self.plan.stages().layers(stage), after);
-            }
-        }
-        let shared = Held { parameters: self.plan.shared_on_rank(), tensors: 1 };
-        let last = StageId(self.plan.stages().count() - 1);
-        if shared.parameters > 0 && last.0 > 0 {
-            let mut waits = vec![self.last_backward(StageId(0)), self.last_backward(last)];
-            for stage in [StageId(0), last] {
-                waits.extend(&self.stages[stage.0 as usize].reductions);
-            }
-            let stream = self.graph.stream(StreamKind::Reduce(StageId(0)));
-            let work = Work::ReduceShared { held: shared };
-            let task = self.graph.add(Activity::ReduceShared, work, stream, &waits);
-            for stage in [StageId(0), last] {
-                self.stage(stage).reductions.push(task);
-            }
-        }
+fn activity(stage: StageId, slot: Slot) -> Activity {
+    let micro_batch = slot.micro_batch;
+    match slot.pass {
+        StagePass::Forward => Activity::Forward { stage, micro_batch },
+        StagePass::Backward | StagePass::BackwardInput => Activity::Backward { stage, micro_batch },
+        StagePass::BackwardWeight => Activity::BackwardWeights { stage, micro_batch },
     }
+}
 
-    fn updates(&mut self) {
-        for stage in self.plan.stages().ids() {
-            let mut waits = self.stage(stage).reductions.clone();
-            waits.push(self.last_backward(stage));
-            let held = self.plan.held(&self.plan.stages().layers(stage));
-            let stream = self.stage(stage).compute;
-            let work = Work::Update { stage, held };
-            self.graph.add(Activity::Update { stage }, work, stream, &waits);
+/// Each stage's program over `steps` steps, with the ends of steps.
+fn pieces(plan: &Plan, steps: u32) -> Vec<Vec<Piece>> {
+    let step = plan.pipeline();
+    let micro_batches = step.micro_batches;
+    if plan.schedule() == ScheduleName::TwoBufferedWeights {
+        // One long program: a step ends where the last of its gradients is there, and the next is under way.
+        let long = crate::schedule::Pipeline { micro_batches: micro_batches * steps, ..step };
+        return long.programs().into_iter().map(|slots| with_updates(slots, micro_batches)).collect();
+    }
+    let later = |slot: Slot, step: u32| Slot { micro_batch: slot.micro_batch + step * micro_batches, ..slot };
+    step.programs()
+        .into_iter()
+        .map(|slots| {
+            (0..steps)
+                .flat_map(|step| {
+                    let passes = slots.iter().map(move |slot| Piece::Pass(later(*slot, step)));
+                    passes.chain([Piece::Reduce, Piece::Update(step)])
+                })
+                .collect()
+        })
+        .collect()
+}
+
+fn with_updates(slots: Vec<Slot>, micro_batches: u32) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(slots.len() + slots.len() / micro_batches as usize);
+    for slot in slots {
+        pieces.push(Piece::Pass(slot));
+        if slot.pass == StagePass::Backward && (slot.micro_batch + 1).is_multiple_of(micro_batches) {
+            pieces.extend([Piece::Reduce, Piece::Update(slot.micro_batch / micro_batches)]);
         }
     }
+    pieces
 }

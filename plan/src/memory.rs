@@ -1,15 +1,21 @@
 //! Bytes that a rank holds at the worst moment of a step. Whether they fit is for `sim` to say, which knows what the
 //! software takes besides.
 
+use crate::lower::COPIES_UNDER_WAY;
+use crate::offload::Store;
+use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::schedule::peak_in_flight;
-use crate::spec::{Optimizer, Precision, Recompute};
+use crate::spec::{GradientCompression, GradientReduction, Recompute, ScheduleName, StateSharding};
 use crate::valid::Plan;
+use std::ops::Range;
 use trainyard_models::{Layer, LayerRole};
 use trainyard_units::Bytes;
 
+/// Layers whose gathered weights, and unreduced gradients, are there at once: the one that computes and the next.
+const GATHERED_LAYERS: u64 = 2;
+
 /// What a rank of one stage holds, by purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     /// Weights that compute uses.
     pub parameters: Bytes,
@@ -19,6 +25,8 @@ pub struct Resident {
     pub optimizer_state: Bytes,
     /// Activations kept for backward, at the schedule's peak.
     pub activations: Bytes,
+    /// Weights that are gathered and gradients that are sent.
+    pub buffers: Bytes,
     /// Buffers that live inside one layer's computation.
     pub workspace: Bytes,
 }
@@ -26,70 +34,159 @@ pub struct Resident {
 impl Resident {
     /// All of it.
     pub fn total(&self) -> Bytes {
-        self.parameters + self.gradients + self.optimizer_state + self.activations + self.workspace
+        self.parameters + self.gradients + self.optimizer_state + self.activations + self.buffers + self.workspace
     }
 }
 
-/// What each rank of `stage` holds at the peak of a step.
+/// What each rank of `stage` holds on its device at the peak of a step.
 ///
 /// # Source
 ///
 /// State: Rajbhandari et al., arXiv:1910.02054, section 3.1, with gradients kept in single precision as Megatron-LM
-/// does (18 bytes a parameter in mixed precision, 16 in single). Activations: `models`.
+/// does (18 bytes a parameter in mixed precision, 16 in single), and section 5 where it is shared out. Two versions of
+/// the weights in 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
 pub fn resident(plan: &Plan, stage: StageId) -> Resident {
-    let layers = plan.stages().layers(stage);
-    let own = || plan.graph().layers().skip(layers.start).take(layers.len());
-    let held = plan.held(&layers);
-    let parameters = held.parameters;
-    let element = plan.precision().element_bytes();
-    let moments = match plan.optimizer() {
-        Optimizer::AdamW => 8,
-        Optimizer::Sgd => 0,
-    };
-    let master = match plan.precision() {
-        Precision::Fp32 => 0,
-        Precision::Fp16Mixed => 4,
-    };
+    let held = plan.held_by(stage);
+    let offload = plan.offload();
     Resident {
-        parameters: Bytes(parameters * element),
-        gradients: held.gradient_bytes(),
-        optimizer_state: Bytes(parameters * (moments + master)),
-        activations: activations(plan, stage, own()),
-        workspace: workspace(plan, own()),
+        parameters: parameters(plan, held),
+        gradients: gradients(plan, held),
+        optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
+        activations: activations(plan, stage),
+        buffers: buffers(plan, stage, held),
+        workspace: workspace(plan, stage),
     }
 }
 
-fn activations<'a>(plan: &Plan, stage: StageId, layers: impl Iterator<Item = &'a Layer> + Clone) -> Bytes {
-    let micro = plan.batch().micro;
-    let (sharing, element) = (plan.sharing(), plan.precision().element_bytes());
-    let micro_batches = u32::try_from(plan.batch().accumulation).unwrap_or(u32::MAX);
-    let held = u64::from(peak_in_flight(plan.schedule(), stage, plan.stages().count(), micro_batches));
-    let whole = |layer: &Layer| layer.stored(micro, sharing).bytes(element).0;
-    match plan.recompute() {
-        Recompute::None => Bytes(layers.map(whole).sum::<u64>() * held),
-        // Blocks keep their input, the residual stream, and one at a time is whole again.
-        Recompute::Full => {
-            let kept: u64 = layers
-                .clone()
-                .map(|layer| match layer.role {
-                    LayerRole::Block => layer.stream_on_rank(micro, sharing) * element,
-                    LayerRole::Input | LayerRole::Output => whole(layer),
-                })
-                .sum();
-            let again = layers.filter(|layer| layer.role == LayerRole::Block).map(whole).max();
-            Bytes(kept * held + again.unwrap_or(0))
-        }
+/// What each rank of `stage` keeps in its machine's main memory or on its disk.
+pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
+    let (held, offload) = (plan.held_by(stage), plan.offload());
+    let mut bytes = 0;
+    if offload.parameters == Some(store) {
+        bytes += plan.shard_of(held).parameters * plan.precision().element_bytes();
+    }
+    if offload.optimizer == Some(store) {
+        bytes += optimizer_state(plan, held).0;
+    }
+    if offload.optimizer.is_some() && store == Store::Host {
+        // The gradients that the processor reads.
+        bytes += plan.shard_of(held).parameters * plan.precision().element_bytes();
+    }
+    if offload.activations == Some(store) {
+        bytes += peak_activations(plan, stage).0;
+    }
+    Bytes(bytes)
+}
+
+fn parameters(plan: &Plan, held: Held) -> Bytes {
+    if plan.offload().parameters.is_some() {
+        return Bytes(0);
+    }
+    let own = if plan.shards(StateSharding::Parameters) { plan.shard_of(held) } else { held };
+    let versions = if plan.schedule() == ScheduleName::TwoBufferedWeights { 2 } else { 1 };
+    Bytes(own.parameters * plan.precision().element_bytes() * versions)
+}
+
+/// Gradients are whole until they are reduced: those that are reduced after each micro-batch need only their shard.
+fn gradients(plan: &Plan, held: Held) -> Bytes {
+    let at_once = plan.gradient_reduction() == GradientReduction::MicroBatch || plan.batch().accumulation == 1;
+    let sharded = plan.shards(StateSharding::Gradients) && at_once;
+    let kept = if sharded { plan.shard_of(held) } else { held }.gradient_bytes();
+    match plan.gradient_compression() {
+        // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
+        GradientCompression::Dgc => Bytes(3 * kept.0),
+        _ => kept,
+    }
+}
+
+fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
+    let own = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
+    Bytes(own.parameters * (plan.optimizer().state_bytes() + plan.precision().master_bytes()))
+}
+
+/// Gathered weights of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
+fn buffers(plan: &Plan, stage: StageId, held: Held) -> Bytes {
+    let largest = || {
+        let layers = plan.stages().runs_of(stage).flatten();
+        layers.map(|layer| plan.held(&(layer..layer + 1)).parameters).max().unwrap_or(0)
+    };
+    let element = plan.precision().element_bytes();
+    let mut bytes = 0;
+    if plan.gathers_weights() {
+        bytes += (GATHERED_LAYERS * largest()).min(held.parameters) * element;
+    }
+    if plan.shards(StateSharding::Gradients) && plan.gradient_reduction() == GradientReduction::MicroBatch {
+        bytes += (GATHERED_LAYERS * largest()).min(held.parameters) * 4;
+    }
+    Bytes(bytes)
+}
+
+/// Activations on the device: the schedule's peak, or the few micro-batches that are not yet copied out.
+fn activations(plan: &Plan, stage: StageId) -> Bytes {
+    let again = recomputed_at_once(plan, stage);
+    if plan.offload().activations.is_none() {
+        return peak_activations(plan, stage) + again;
+    }
+    let largest = plan.stages().runs_of(stage).map(|layers| plan.kept_activations(&layers).0).max().unwrap_or(0);
+    let under_way = (COPIES_UNDER_WAY as u64 + 1) * largest;
+    Bytes(under_way.min(peak_activations(plan, stage).0)) + again
+}
+
+fn peak_activations(plan: &Plan, stage: StageId) -> Bytes {
+    let held: Vec<u64> = plan.stages().runs_of(stage).map(|layers| plan.kept_activations(&layers).0).collect();
+    Bytes(plan.pipeline().peak(stage, &held))
+}
+
+/// With full recomputation one block at a time is whole again.
+fn recomputed_at_once(plan: &Plan, stage: StageId) -> Bytes {
+    if plan.recompute() != Recompute::Full {
+        return Bytes(0);
+    }
+    let blocks = plan.stages().runs_of(stage).flatten().map(|layer| plan.graph().layer(layer));
+    let whole = blocks.filter(|layer| layer.role == LayerRole::Block).map(|layer| stored(plan, layer));
+    Bytes(whole.max().unwrap_or(0))
+}
+
+/// Everything that a layer stores for one micro-batch, in bytes.
+fn stored(plan: &Plan, layer: &Layer) -> u64 {
+    layer.stored(plan.batch().micro, plan.sharing()).bytes(plan.precision().element_bytes()).0
+}
+
+/// One rank's part of the residual stream behind a layer, for one micro-batch, in bytes.
+fn stream(plan: &Plan, layer: &Layer) -> u64 {
+    layer.stream_on_rank(plan.batch().micro, plan.sharing()) * plan.precision().element_bytes()
+}
+
+impl Plan {
+    /// What one micro-batch leaves behind in some layers between forward and backward.
+    pub(crate) fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
+        let kept = |layer: &Layer| match (self.recompute(), layer.role) {
+            (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored(self, layer),
+            (Recompute::Selective, LayerRole::Block) => {
+                let (micro, sharing) = (self.batch().micro, self.sharing());
+                layer.stored_without_core(micro, sharing).bytes(self.precision().element_bytes()).0
+            }
+            // Blocks keep their input.
+            (Recompute::Full, LayerRole::Block) => stream(self, layer),
+        };
+        Bytes(self.graph().layers().skip(layers.start).take(layers.len()).map(kept).sum())
     }
 }
 
 /// The gradient of the largest layer's activations, alive while that layer runs backward: two outputs' worth, or the
 /// logits' gradient where there is a loss.
-fn workspace<'a>(plan: &Plan, layers: impl Iterator<Item = &'a Layer>) -> Bytes {
-    let (micro, sharing, element) = (plan.batch().micro, plan.sharing(), plan.precision().element_bytes());
-    let largest = layers
+fn workspace(plan: &Plan, stage: StageId) -> Bytes {
+    let (micro, sharing) = (plan.batch().micro, plan.sharing());
+    let element = plan.precision().element_bytes();
+    let largest = plan
+        .stages()
+        .runs_of(stage)
+        .flatten()
+        .map(|index| plan.graph().layer(index))
         .map(|layer| {
-            let widest = layer.operators.iter().map(|operator| operator.stored(micro, sharing).bytes(element));
-            widest.max().unwrap_or_default().0 + layer.stream_on_rank(micro, sharing) * element
+            let widest =
+                layer.operators.iter().map(|operator| operator.on_rank(micro, sharing).stored().bytes(element));
+            widest.max().unwrap_or_default().0 + stream(plan, layer)
         })
         .max();
     Bytes(largest.unwrap_or(0))

@@ -1,13 +1,15 @@
 //! Ranks and their coordinates. The one place where the two are converted.
 
+use crate::placement::{Axis, Placement};
 use crate::spec::ParallelSpec;
+use trainyard_models::Sharing;
 
 /// A process of the job: one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(pub u32);
 
 /// Where a rank stands in each kind of parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coordinates {
     /// Which replica.
     pub data: u32,
@@ -15,74 +17,209 @@ pub struct Coordinates {
     pub tensor: u32,
     /// Which stage.
     pub pipeline: u32,
+    /// Which part of each sample.
+    pub context: u32,
 }
 
-/// All ranks of a plan, numbered tensor first, then data, then pipeline, as Megatron-LM does by default
-/// (Narayanan et al., arXiv:2104.04473, section 3.1): the ranks that talk most are neighbours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Ranks that communicate with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// They share the layers of a stage.
+    Tensor,
+    /// They share the tokens of a sample.
+    Context,
+    /// They share the experts of a stage.
+    Expert,
+    /// They hold the same parameters, experts apart, and sum gradients: all replicas and all parts of a sample.
+    Gradient,
+    /// They hold the same experts.
+    ExpertGradient,
+    /// A part of [`Self::Gradient`] that shares out a state.
+    Shard,
+    /// The ranks of [`Self::Gradient`] that hold the same part of a state.
+    ShardReplicas,
+}
+
+/// All ranks of a plan. Unless the placement says otherwise they are numbered tensor first, then data, then pipeline,
+/// so that the ranks that talk most are neighbours; the parts of a sample stand right beside those of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mesh {
-    data: u32,
-    tensor: u32,
-    pipeline: u32,
+    parallel: ParallelSpec,
+    placement: Placement,
+    /// Ranks of [`Group::Gradient`] among which a state is shared out.
+    shard: u32,
 }
 
 impl From<ParallelSpec> for Mesh {
     fn from(parallel: ParallelSpec) -> Self {
-        Self { data: parallel.data, tensor: parallel.tensor, pipeline: parallel.pipeline }
+        Self::new(parallel, Placement::Cluster, None)
     }
 }
 
 impl Mesh {
+    /// The ranks of a plan; `shard` of them share out a state, all that hold the same parameters unless it says less.
+    pub fn new(parallel: ParallelSpec, placement: Placement, shard: Option<u32>) -> Self {
+        Self { parallel, placement, shard: shard.unwrap_or(parallel.data * parallel.context) }
+    }
+
+    /// The degrees.
+    pub fn parallel(self) -> ParallelSpec {
+        self.parallel
+    }
+
+    /// How ranks are laid on machines.
+    pub fn placement(self) -> Placement {
+        self.placement
+    }
+
     /// Replicas.
     pub fn data(self) -> u32 {
-        self.data
+        self.parallel.data
     }
 
     /// Ranks that share a layer.
     pub fn tensor(self) -> u32 {
-        self.tensor
+        self.parallel.tensor
     }
 
     /// Stages.
     pub fn pipeline(self) -> u32 {
-        self.pipeline
+        self.parallel.pipeline
+    }
+
+    /// Ranks that share a sample.
+    pub fn context(self) -> u32 {
+        self.parallel.context
+    }
+
+    /// How the ranks of a stage share its layers.
+    pub fn sharing(self) -> Sharing {
+        let ParallelSpec { tensor, context, expert, sequence, .. } = self.parallel;
+        Sharing {
+            tensor: u64::from(tensor),
+            sequence: sequence && tensor > 1,
+            context: u64::from(context),
+            expert: u64::from(expert),
+        }
+    }
+
+    /// Ranks that hold the same parameters.
+    pub fn copies(self) -> u32 {
+        self.data() * self.context()
+    }
+
+    /// Ranks among which a state is shared out.
+    pub fn shard(self) -> u32 {
+        self.shard
     }
 
     /// The number of ranks.
     pub fn ranks(self) -> u32 {
-        self.data * self.tensor * self.pipeline
+        self.data() * self.tensor() * self.pipeline() * self.context()
+    }
+
+    fn size(self, axis: Axis) -> u32 {
+        match axis {
+            Axis::Data => self.data(),
+            Axis::Pipeline => self.pipeline(),
+            Axis::Tensor => self.tensor() * self.context(),
+        }
     }
 
     /// The rank at these coordinates.
     pub fn rank(self, at: Coordinates) -> Rank {
-        Rank(at.tensor + self.tensor * (at.data + self.data * at.pipeline))
+        let along = |axis| match axis {
+            Axis::Data => at.data,
+            Axis::Pipeline => at.pipeline,
+            Axis::Tensor => at.tensor + self.tensor() * at.context,
+        };
+        let [near, middle, far] = self.placement.order();
+        Rank(along(near) + self.size(near) * (along(middle) + self.size(middle) * along(far)))
     }
 
     /// The coordinates of a rank.
     pub fn coordinates(self, Rank(rank): Rank) -> Coordinates {
-        Coordinates {
-            tensor: rank % self.tensor,
-            data: rank / self.tensor % self.data,
-            pipeline: rank / self.tensor / self.data,
+        let mut rest = rank;
+        let mut at = Coordinates::default();
+        for axis in self.placement.order() {
+            let along = rest % self.size(axis);
+            rest /= self.size(axis);
+            match axis {
+                Axis::Data => at.data = along,
+                Axis::Pipeline => at.pipeline = along,
+                Axis::Tensor => (at.tensor, at.context) = (along % self.tensor(), along / self.tensor()),
+            }
+        }
+        at
+    }
+
+    /// The first rank of a stage: first replica, first part of each layer and sample.
+    pub fn first_of_stage(self, pipeline: u32) -> Rank {
+        self.rank(Coordinates { pipeline, ..Coordinates::default() })
+    }
+
+    /// The ranks of a stage, in the order of replica, part of a sample, part of a layer.
+    pub fn stage_ranks(self, pipeline: u32) -> impl Iterator<Item = Rank> {
+        let (data, context, tensor) = (self.data(), self.context(), self.tensor());
+        (0..data * context * tensor).map(move |index| {
+            let (copy, tensor_index) = (index / tensor, index % tensor);
+            self.rank(Coordinates { data: copy / context, context: copy % context, tensor: tensor_index, pipeline })
+        })
+    }
+
+    /// The ranks that `rank` communicates with in this way, itself included, in ring order.
+    pub fn group(self, rank: Rank, group: Group) -> Vec<Rank> {
+        let at = self.coordinates(rank);
+        let copy = at.data * self.context() + at.context;
+        let of_copies = |copies: &mut dyn Iterator<Item = u32>| -> Vec<Rank> {
+            copies
+                .map(|copy| {
+                    self.rank(Coordinates { data: copy / self.context(), context: copy % self.context(), ..at })
+                })
+                .collect()
+        };
+        let expert = self.parallel.expert;
+        match group {
+            Group::Tensor => (0..self.tensor()).map(|tensor| self.rank(Coordinates { tensor, ..at })).collect(),
+            Group::Context => (0..self.context()).map(|context| self.rank(Coordinates { context, ..at })).collect(),
+            Group::Expert => {
+                let first = at.data / expert * expert;
+                (first..first + expert).map(|data| self.rank(Coordinates { data, ..at })).collect()
+            }
+            Group::Gradient => of_copies(&mut (0..self.copies())),
+            Group::ExpertGradient => {
+                of_copies(&mut (0..self.copies()).filter(|copy| copy / self.context() % expert == at.data % expert))
+            }
+            Group::Shard => {
+                let first = copy / self.shard * self.shard;
+                of_copies(&mut (first..first + self.shard))
+            }
+            Group::ShardReplicas => of_copies(&mut (copy % self.shard..self.copies()).step_by(self.shard as usize)),
+        }
+    }
+
+    /// How many ranks a group has.
+    pub fn group_size(self, group: Group) -> u32 {
+        match group {
+            Group::Tensor => self.tensor(),
+            Group::Context => self.context(),
+            Group::Expert => self.parallel.expert,
+            Group::Gradient => self.copies(),
+            Group::ExpertGradient => self.copies() / self.parallel.expert,
+            Group::Shard => self.shard,
+            Group::ShardReplicas => self.copies() / self.shard,
         }
     }
 
     /// The ranks that hold the same parameters as `rank`: they sum gradients.
     pub fn data_group(self, rank: Rank) -> Vec<Rank> {
-        let at = self.coordinates(rank);
-        (0..self.data).map(|data| self.rank(Coordinates { data, ..at })).collect()
-    }
-
-    /// The ranks that share the layers of `rank`.
-    pub fn tensor_group(self, rank: Rank) -> Vec<Rank> {
-        let at = self.coordinates(rank);
-        (0..self.tensor).map(|tensor| self.rank(Coordinates { tensor, ..at })).collect()
+        self.group(rank, Group::Gradient)
     }
 
     /// The ranks through which the samples of `rank` pass, first stage first.
     pub fn pipeline_group(self, rank: Rank) -> Vec<Rank> {
         let at = self.coordinates(rank);
-        (0..self.pipeline).map(|pipeline| self.rank(Coordinates { pipeline, ..at })).collect()
+        (0..self.pipeline()).map(|pipeline| self.rank(Coordinates { pipeline, ..at })).collect()
     }
 }
 
@@ -91,16 +228,37 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const GROUPS: [Group; 7] = [
+        Group::Tensor,
+        Group::Context,
+        Group::Expert,
+        Group::Gradient,
+        Group::ExpertGradient,
+        Group::Shard,
+        Group::ShardReplicas,
+    ];
+
     proptest! {
         #[test]
-        fn ranks_and_coordinates_are_a_bijection(data in 1u32..9, tensor in 1u32..9, pipeline in 1u32..9) {
-            let mesh = Mesh::from(ParallelSpec { data, tensor, pipeline });
+        fn ranks_and_coordinates_are_a_bijection_and_groups_partition_the_ranks(
+            experts in 1u32..4, expert in 1u32..4, tensor in 1u32..5, pipeline in 1u32..5, context in 1u32..4,
+            placement in prop::sample::select(Placement::all().collect::<Vec<_>>()),
+        ) {
+            let parallel = ParallelSpec { data: expert * experts, tensor, pipeline, context, expert, sequence: false };
+            let mesh = Mesh::new(parallel, placement, Some(expert * context));
             for rank in (0..mesh.ranks()).map(Rank) {
                 prop_assert_eq!(mesh.rank(mesh.coordinates(rank)), rank);
-                prop_assert!(mesh.data_group(rank).contains(&rank));
-                prop_assert!(mesh.tensor_group(rank).contains(&rank));
                 prop_assert!(mesh.pipeline_group(rank).contains(&rank));
+                for group in GROUPS {
+                    let members = mesh.group(rank, group);
+                    prop_assert_eq!(members.len() as u32, mesh.group_size(group));
+                    prop_assert!(members.contains(&rank));
+                    prop_assert!(members.iter().all(|member| mesh.group(*member, group) == members));
+                }
             }
+            let mut all: Vec<Rank> = (0..pipeline).flat_map(|stage| mesh.stage_ranks(stage)).collect();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..mesh.ranks()).map(Rank).collect::<Vec<_>>());
         }
     }
 }

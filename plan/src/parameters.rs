@@ -1,16 +1,21 @@
-//! Parameters that a rank holds.
+//! Parameters that a rank holds, and how the holders of copies share them out.
 
-use crate::spec::Precision;
+use crate::mesh::Group;
+use crate::partition::StageId;
+use crate::spec::{Precision, StateSharding};
+use crate::task::Collective;
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::Sharing;
+use trainyard_models::{Layer, Sharing};
 use trainyard_units::Bytes;
 
 /// Parameters of a run of layers on one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
     /// Trainable values.
     pub parameters: u64,
+    /// Those of them that belong to experts, of which fewer ranks hold copies.
+    pub experts: u64,
     /// Trainable tensors.
     pub tensors: u32,
 }
@@ -20,28 +25,127 @@ impl Held {
     pub fn gradient_bytes(self) -> Bytes {
         Bytes(self.parameters * Precision::Fp32.element_bytes())
     }
-}
 
-impl Plan {
-    /// How the ranks that hold one stage's layers share them.
-    pub fn sharing(&self) -> Sharing {
-        Sharing { tensor: u64::from(self.mesh().tensor()), sequence: false, context: 1, expert: 1 }
+    /// What does not belong to experts.
+    fn dense(self) -> Self {
+        Self { parameters: self.parameters - self.experts, experts: 0, tensors: self.tensors }
     }
 
-    /// What one rank holds of `layers`, a part of one stage. The last of several stages has its own copy of a table
+    /// What belongs to experts.
+    fn of_experts(self) -> Self {
+        Self { parameters: self.experts, experts: self.experts, tensors: u32::from(self.experts > 0) }
+    }
+
+    fn divided(self, dense: u64, experts: u64) -> Self {
+        let (own, expert) = (self.dense().parameters.div_ceil(dense), self.experts.div_ceil(experts));
+        Self { parameters: own + expert, experts: expert, tensors: self.tensors }
+    }
+}
+
+impl std::ops::Add for Held {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters + other.parameters,
+            experts: self.experts + other.experts,
+            tensors: self.tensors + other.tensors,
+        }
+    }
+}
+
+/// A reduction in steps: the result of each is the buffer of the next.
+pub type Chain = Vec<(Collective, Group, Held)>;
+
+impl Plan {
+    /// How the ranks of a stage share its layers.
+    pub fn sharing(&self) -> Sharing {
+        self.mesh().sharing()
+    }
+
+    /// What one rank holds of `layers`, a part of one run. The last of several stages has its own copy of a table
     /// that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> Held {
+        let sharing = self.sharing();
         let own = || self.graph().layers().skip(layers.start).take(layers.len());
-        let copies = self.stages().count() > 1 && layers.end == self.graph().len();
+        let stages = self.stages();
+        let copies = stages.at(0).0 != stages.at(stages.links() - 1).0 && layers.end == self.graph().len();
         let copy = if copies { self.shared_on_rank() } else { 0 };
         Held {
-            parameters: own().map(|layer| layer.parameters(self.sharing())).sum::<u64>() + copy,
-            tensors: own().map(trainyard_models::Layer::parameter_tensors).sum::<u32>() + u32::from(copy > 0),
+            parameters: own().map(|layer| layer.parameters(sharing)).sum::<u64>() + copy,
+            experts: own().map(|layer| layer.expert_parameters(sharing)).sum(),
+            tensors: own().map(Layer::parameter_tensors).sum::<u32>() + u32::from(copy > 0),
         }
+    }
+
+    /// What one rank of a stage holds, all its runs together.
+    pub fn held_by(&self, stage: StageId) -> Held {
+        self.stages().runs_of(stage).map(|layers| self.held(&layers)).fold(Held::default(), std::ops::Add::add)
     }
 
     /// One rank's part of the table that the first and the last layer share.
     pub fn shared_on_rank(&self) -> u64 {
-        self.graph().shared_parameters().div_ceil(self.sharing().tensor)
+        self.graph().shared_parameters().div_ceil(u64::from(self.mesh().tensor()))
+    }
+
+    /// Whether the holders of copies share out this state, or more.
+    pub fn shards(&self, state: StateSharding) -> bool {
+        self.state_sharding() >= state && self.mesh().shard() > 1
+    }
+
+    /// Whether weights are not on the device until they are needed.
+    pub fn gathers_weights(&self) -> bool {
+        self.shards(StateSharding::Parameters) || self.offload().parameters.is_some()
+    }
+
+    /// One rank's part of a state that is shared out.
+    pub fn shard_of(&self, held: Held) -> Held {
+        if self.mesh().shard() == 1 || self.state_sharding() == StateSharding::None {
+            return held;
+        }
+        let experts = self.mesh().group_size(Group::ExpertGradient);
+        held.divided(u64::from(self.mesh().shard()), u64::from(experts))
+    }
+
+    /// Among which ranks weights that are shared out are gathered: those of experts have fewer holders.
+    pub(crate) fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
+        [(Group::Shard, held.dense()), (Group::ExpertGradient, held.of_experts())]
+            .into_iter()
+            .filter(|(group, held)| held.parameters > 0 && self.mesh().group_size(*group) > 1)
+            .collect()
+    }
+
+    /// How the gradients of some layers are summed: one chain for what everybody holds, one for experts.
+    ///
+    /// A state that is shared out needs only its holder's part of the sum (Rajbhandari et al., arXiv:1910.02054,
+    /// section 7); where it is shared out in groups, the groups sum their parts afterwards (Zhang et al., MiCS,
+    /// arXiv:2205.00119, section 3.4).
+    pub fn reductions(&self, held: Held) -> Vec<Chain> {
+        let (dense, experts) = (held.dense(), held.of_experts());
+        let chains = if self.shards(StateSharding::Optimizer) {
+            let part = Held { parameters: dense.parameters.div_ceil(u64::from(self.mesh().shard())), ..dense };
+            [
+                vec![
+                    (Collective::ReduceScatter, Group::Shard, dense),
+                    (Collective::AllReduce, Group::ShardReplicas, part),
+                ],
+                vec![(Collective::ReduceScatter, Group::ExpertGradient, experts)],
+            ]
+        } else {
+            [
+                vec![(Collective::AllReduce, Group::Gradient, dense)],
+                vec![(Collective::AllReduce, Group::ExpertGradient, experts)],
+            ]
+        };
+        let needed =
+            |(_, group, held): &(Collective, Group, Held)| held.parameters > 0 && self.mesh().group_size(*group) > 1;
+        chains.into_iter().map(|chain| chain.into_iter().filter(needed).collect()).collect()
+    }
+
+    /// Bytes that one rank sends for one micro-batch across the boundary behind a layer.
+    pub(crate) fn boundary_bytes(&self, layer: usize) -> Bytes {
+        let Sharing { tensor, sequence, context, .. } = self.sharing();
+        let parts = context * if sequence { tensor } else { 1 };
+        let elements = self.graph().layer(layer).output_elements.div_ceil(parts) * self.batch().micro;
+        Bytes(elements * self.precision().element_bytes())
     }
 }

@@ -1,6 +1,6 @@
 //! Cutting layers into pipeline stages.
 
-use crate::spec::StageSpec;
+use crate::spec::{ScheduleName, StageSpec};
 use crate::valid::PlanError;
 use std::ops::Range;
 
@@ -8,43 +8,95 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StageId(pub u32);
 
-/// Contiguous runs of layers, one for each stage, that cover all layers in order.
+/// Contiguous runs of layers that cover all layers in order, dealt out to pipeline stages: one to each, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Index of the layer after each stage's last.
+    /// Index of the layer after each run's last.
     ends: Vec<usize>,
+    /// Stages.
+    count: u32,
+    /// Whether the second half of the runs goes back from the last stage to the first, instead of round again.
+    folded: bool,
 }
 
 impl Stages {
-    /// The layers of a stage.
-    pub fn layers(&self, StageId(stage): StageId) -> Range<usize> {
-        let stage = stage as usize;
-        let start = if stage == 0 { 0 } else { self.ends[stage - 1] };
-        start..self.ends[stage]
+    /// The layers of a stage that has one run of them.
+    ///
+    /// # Panics
+    ///
+    /// When the stage has several runs.
+    pub fn layers(&self, stage: StageId) -> Range<usize> {
+        assert_eq!(self.runs(), 1, "stages with several runs have no single range of layers");
+        self.run(stage, 0)
+    }
+
+    /// The layers of a stage's run.
+    pub fn run(&self, stage: StageId, run: u32) -> Range<usize> {
+        self.link_layers(self.link(stage, run))
+    }
+
+    /// All runs of a stage.
+    pub fn runs_of(&self, stage: StageId) -> impl ExactSizeIterator<Item = Range<usize>> {
+        (0..self.runs()).map(move |run| self.run(stage, run))
+    }
+
+    /// Where a stage's run stands in the order of the model.
+    pub fn link(&self, StageId(stage): StageId, run: u32) -> u32 {
+        if self.folded && run == 1 { 2 * self.count - 1 - stage } else { run * self.count + stage }
+    }
+
+    /// The stage and the run at a place in the order of the model: the inverse of [`Self::link`].
+    pub fn at(&self, link: u32) -> (StageId, u32) {
+        let (run, along) = (link / self.count, link % self.count);
+        (StageId(if self.folded && run == 1 { self.count - 1 - along } else { along }), run)
+    }
+
+    /// The layers at a place in the order of the model.
+    pub fn link_layers(&self, link: u32) -> Range<usize> {
+        let link = link as usize;
+        let start = if link == 0 { 0 } else { self.ends[link - 1] };
+        start..self.ends[link]
+    }
+
+    /// Runs of all stages together.
+    pub fn links(&self) -> u32 {
+        self.ends.len() as u32
+    }
+
+    /// Runs of each stage.
+    pub fn runs(&self) -> u32 {
+        self.links() / self.count
     }
 
     /// The stages in order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = StageId> + use<> {
-        (0..self.ends.len() as u32).map(StageId)
+        (0..self.count).map(StageId)
     }
 
     /// How many stages there are.
     pub fn count(&self) -> u32 {
-        self.ends.len() as u32
+        self.count
     }
 
-    /// The stages as they are written.
+    /// The runs as they are written, in the order of the model.
     pub fn specs(&self) -> Vec<StageSpec> {
-        self.ids()
-            .map(|id| self.layers(id))
+        (0..self.links())
+            .map(|link| self.link_layers(link))
             .map(|range| StageSpec { first: range.start, layers: range.len() })
             .collect()
     }
 
-    pub(crate) fn from_specs(specs: &[StageSpec], layers: usize, pipeline: u32) -> Result<Self, PlanError> {
+    pub(crate) fn from_specs(
+        specs: &[StageSpec],
+        layers: usize,
+        pipeline: u32,
+        runs: u32,
+        schedule: ScheduleName,
+    ) -> Result<Self, PlanError> {
         let wrong = |problem: String| Err(PlanError::Stages { last: layers - 1, problem });
-        if specs.len() != pipeline as usize {
-            return wrong(format!("there are {} stages, but parallel.pipeline is {pipeline}", specs.len()));
+        if specs.len() != pipeline as usize * runs as usize {
+            let of = if runs > 1 { format!(" × virtual_stages {runs}") } else { String::new() };
+            return wrong(format!("there are {} of them, but parallel.pipeline is {pipeline}{of}", specs.len()));
         }
         let mut next = 0;
         for (index, stage) in specs.iter().enumerate() {
@@ -59,16 +111,25 @@ impl Stages {
         if next != layers {
             return wrong(format!("the last stage ends before layer {next}"));
         }
-        Ok(Self { ends: specs.iter().map(|stage| stage.first + stage.layers).collect() })
+        let ends = specs.iter().map(|stage| stage.first + stage.layers).collect();
+        Ok(Self { ends, count: pipeline, folded: schedule == ScheduleName::ZeroBubbleV })
     }
 
-    /// The cut into `stages` runs whose most expensive run is cheapest; among equal cuts, the one whose early stages
-    /// are longest. Nothing if there are fewer layers than stages.
+    /// The cut into `stages` runs whose most expensive run is cheapest, whatever it holds.
+    pub fn balanced(costs: &[f64], stages: u32) -> Option<Self> {
+        Self::balanced_within(costs, stages, |_, _| true)
+    }
+
+    /// The cut into `stages` runs whose most expensive run is cheapest, of those cuts whose every run fits; among equal
+    /// cuts, the one whose early stages are longest. Nothing if there are fewer layers than stages or none fits.
+    ///
+    /// `fits` tells whether a stage has room for a run of layers; a run with more layers never fits better.
     ///
     /// An exact dynamic programme over (layers, stages), O(layers² · stages).
     ///
     /// Source: the linear partition problem; Skiena, "The Algorithm Design Manual", section 10.7.
-    pub fn balanced(costs: &[f64], stages: u32) -> Option<Self> {
+    pub fn balanced_within(costs: &[f64], stages: u32, fits: impl Fn(StageId, Range<usize>) -> bool) -> Option<Self> {
+        let count = stages;
         let (layers, stages) = (costs.len(), stages as usize);
         if stages == 0 || stages > layers {
             return None;
@@ -80,14 +141,18 @@ impl Stages {
             }))
             .collect();
         // best[i]: the smallest possible maximum over the first i layers in the stages placed so far.
-        let mut best: Vec<f64> = prefix.clone();
-        best[0] = f64::INFINITY;
+        let mut best: Vec<f64> = (0..=layers)
+            .map(|end| if end > 0 && fits(StageId(0), 0..end) { prefix[end] } else { f64::INFINITY })
+            .collect();
         let mut cuts: Vec<Vec<usize>> = Vec::new();
         for stage in 2..=stages {
             let mut next = vec![f64::INFINITY; layers + 1];
             let mut cut = vec![0; layers + 1];
             for end in stage..=layers {
                 for start in (stage - 1..end).rev() {
+                    if !fits(StageId(stage as u32 - 1), start..end) {
+                        break;
+                    }
                     let last = prefix[end] - prefix[start];
                     let worst = best[start].max(last);
                     if worst < next[end] {
@@ -102,12 +167,15 @@ impl Stages {
             best = next;
             cuts.push(cut);
         }
+        if best[layers].is_infinite() {
+            return None;
+        }
         let mut ends = vec![layers];
         for cut in cuts.iter().rev() {
             ends.push(cut[ends[ends.len() - 1]]);
         }
         ends.reverse();
-        Some(Self { ends })
+        Some(Self { ends, count, folded: false })
     }
 }
 
@@ -120,13 +188,13 @@ mod tests {
         stages.ids().map(|id| costs[stages.layers(id)].iter().sum()).fold(0.0, f64::max)
     }
 
-    /// The oracle: every cut.
-    fn exhaustive(costs: &[f64], stages: usize) -> f64 {
-        if stages == 1 {
-            return costs.iter().sum();
-        }
-        (1..=costs.len() - (stages - 1))
-            .map(|first| costs[..first].iter().sum::<f64>().max(exhaustive(&costs[first..], stages - 1)))
+    /// The oracle: every cut into one run for each entry of `most`, of at most so many layers each.
+    fn exhaustive(costs: &[f64], most: &[usize]) -> f64 {
+        let Some((room, rest)) = most.split_first() else {
+            return if costs.is_empty() { 0.0 } else { f64::INFINITY };
+        };
+        (1..=costs.len().min(*room))
+            .map(|first| costs[..first].iter().sum::<f64>().max(exhaustive(&costs[first..], rest)))
             .fold(f64::INFINITY, f64::min)
     }
 
@@ -144,13 +212,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cut_is_optimal(costs in prop::collection::vec(0u32..20, 1..9), stages in 1usize..5) {
-            prop_assume!(stages <= costs.len());
+        fn the_cut_is_optimal(
+            costs in prop::collection::vec(0u32..20, 1..9), room in prop::collection::vec(1usize..6, 1..5),
+        ) {
             let costs: Vec<f64> = costs.into_iter().map(f64::from).collect();
-            let cut = Stages::balanced(&costs, stages as u32).expect("enough layers");
-            prop_assert_eq!(cut.count() as usize, stages);
-            prop_assert!(cut.ids().all(|id| !cut.layers(id).is_empty()));
-            prop_assert!((worst(&costs, &cut) - exhaustive(&costs, stages)).abs() < 1e-9);
+            let stages = room.len() as u32;
+            let cut = Stages::balanced_within(&costs, stages, |StageId(stage), layers| {
+                layers.len() <= room[stage as usize]
+            });
+            let best = exhaustive(&costs, &room);
+            prop_assert_eq!(cut.is_some(), best.is_finite());
+            if let Some(cut) = cut {
+                prop_assert_eq!(cut.count(), stages);
+                prop_assert!(cut.ids().all(|id| (1..=room[id.0 as usize]).contains(&cut.layers(id).len())));
+                prop_assert!((worst(&costs, &cut) - best).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn places_in_the_order_of_the_model_are_a_bijection(stages in 1u32..6, runs in 1u32..4, folded: bool) {
+            let schedule = if folded { ScheduleName::ZeroBubbleV } else { ScheduleName::Interleaved };
+            let runs = if folded { 2 } else { runs };
+            let specs: Vec<StageSpec> =
+                (0..(stages * runs) as usize).map(|first| StageSpec { first, layers: 1 }).collect();
+            let cut = Stages::from_specs(&specs, specs.len(), stages, runs, schedule).expect("a valid cut");
+            for link in 0..cut.links() {
+                let (stage, run) = cut.at(link);
+                prop_assert_eq!(cut.link(stage, run), link);
+                prop_assert_eq!(cut.run(stage, run), link as usize..link as usize + 1);
+            }
+            // Neighbours in the model are neighbours in the pipeline, or the same stage at the turn of a V.
+            prop_assert!(!folded || cut.at(stages - 1).0 == cut.at(stages).0);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Plans as written: the `plan` of a plan document, before anything is checked.
 
+use crate::offload::Offload;
+use crate::placement::Placement;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_models::ModelSpec;
@@ -18,12 +20,33 @@ pub struct PlanSpec {
     pub batch: BatchSpec,
     /// The order of micro-batches in the pipeline.
     pub schedule: ScheduleName,
-    /// Layers of each pipeline stage.
+    /// Runs of layers that each stage holds: more than one only in interleaved and V-shaped schedules.
+    #[serde(default = "one")]
+    pub virtual_stages: u32,
+    /// Layers of each run, in the order of the model: pipeline × virtual stages of them.
     pub stages: Vec<StageSpec>,
     /// Number formats of compute and of the master weights.
     pub precision: Precision,
     /// What is computed again in backward instead of being kept.
     pub recompute: Recompute,
+    /// What replicas share out among themselves instead of each holding all of it.
+    #[serde(default)]
+    pub state_sharding: StateSharding,
+    /// Over how many replicas a state is shared out; all of them if left out. Fewer is hierarchical sharding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharding_ranks: Option<u32>,
+    /// How often gradients are summed over replicas.
+    #[serde(default)]
+    pub gradient_reduction: GradientReduction,
+    /// In which form gradients travel between replicas.
+    #[serde(default)]
+    pub gradient_compression: GradientCompression,
+    /// What is kept in main memory or on disk: `none`, or parts joined by `+`, as in `optimizer+activations@nvme`.
+    #[serde(default)]
+    pub offload: Offload,
+    /// Which ranks stand next to each other.
+    #[serde(default)]
+    pub placement: Placement,
     /// How gradients are summed over replicas.
     pub collectives: Collectives,
     /// The optimizer.
@@ -43,10 +66,23 @@ pub struct ClusterSpec {
     /// A calibrated profile file that describes the machine, for machines that no catalog has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// A cluster file that describes the machines, for machines that no catalog has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Whether traffic between machines is encrypted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypted: bool,
+}
+
+impl ClusterSpec {
+    /// `instances` machines of a catalog type.
+    pub fn of(instance: &str, instances: u32) -> Self {
+        Self { instance: instance.into(), instances, profile: None, file: None, encrypted: false }
+    }
 }
 
 /// Degrees of parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelSpec {
     /// Replicas, each with its part of the global batch.
@@ -55,6 +91,25 @@ pub struct ParallelSpec {
     pub tensor: u32,
     /// Stages.
     pub pipeline: u32,
+    /// Ranks that share each sample's tokens.
+    #[serde(default = "one")]
+    pub context: u32,
+    /// Replicas that share the experts of each layer; a part of `data`.
+    #[serde(default = "one")]
+    pub expert: u32,
+    /// Whether the ranks of a tensor group also share the tokens of what tensor parallelism does not split.
+    #[serde(default)]
+    pub sequence: bool,
+}
+
+impl Default for ParallelSpec {
+    fn default() -> Self {
+        Self { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence: false }
+    }
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Batch sizes. `global = micro × accumulation × parallel.data`.
@@ -131,6 +186,14 @@ named! {
         GPipe = "gpipe",
         /// Forwards and backwards alternate after a warm-up (PipeDream-Flush; Narayanan et al., arXiv:2104.04473).
         OneForwardOneBackward = "1f1b",
+        /// 1F1B over several runs of layers on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
+        Interleaved = "interleaved-1f1b",
+        /// 1F1B that never drains: two versions of the weights (Narayanan et al., arXiv:2006.09503, section 3.1).
+        TwoBufferedWeights = "2bw",
+        /// 1F1B whose weight gradients fill the drain (Qi et al., arXiv:2401.10241, section 2.3).
+        ZeroBubbleH1 = "zb-h1",
+        /// Two runs of layers folded into a V, weight gradients filling what is idle (the same, section 6).
+        ZeroBubbleV = "zb-v",
     }
 }
 
@@ -139,8 +202,12 @@ named! {
     Precision {
         /// Single precision throughout.
         Fp32 = "fp32",
+        /// Single precision whose matrix products round their operands to ten bits of mantissa.
+        Tf32 = "tf32",
         /// Half-precision compute, single-precision master weights, loss scaling.
         Fp16Mixed = "fp16-mixed",
+        /// The same with the exponent range of single precision: no loss scaling.
+        Bf16Mixed = "bf16-mixed",
     }
 }
 
@@ -149,6 +216,8 @@ named! {
     Recompute {
         /// Nothing: all activations are kept.
         None = "none",
+        /// The core of attention, which is large and cheap (Korthikanti et al., arXiv:2205.05198, section 5).
+        Selective = "selective",
         /// Every layer from its input (Chen et al., arXiv:1604.06174).
         Full = "full",
     }
@@ -159,14 +228,52 @@ named! {
     Collectives {
         /// Rings or trees over all ranks, whichever is faster, as NCCL does.
         Nccl = "nccl",
-        /// Inside each machine first, then between machines (Jia et al., arXiv:1807.11205, section 3.3).
-        Hierarchical = "hierarchical",
         /// Rings over all ranks.
         Ring = "ring",
-        /// Trees over all ranks.
+        /// Trees over machines, chains inside them.
         Tree = "tree",
-        /// Parameter servers on all machines, as SageMaker's data parallel library (Thangakrishnan et al., SC20).
+        /// Inside each machine first, then between machines (Jia et al., arXiv:1807.11205, section 3.3).
+        Hierarchical = "hierarchical",
+        /// Balanced fusion buffers, reduced by the machines' processors (Thangakrishnan et al., "Herring", SC20).
         Smddp = "smddp",
+    }
+}
+
+named! {
+    /// What replicas share out among themselves (Rajbhandari et al., arXiv:1910.02054, section 5).
+    StateSharding {
+        /// Nothing: every replica holds everything.
+        None = "none",
+        /// Optimizer state and master weights (ZeRO-1).
+        Optimizer = "optimizer",
+        /// Gradients too (ZeRO-2).
+        Gradients = "gradients",
+        /// Weights too, which are gathered layer by layer when they are needed (ZeRO-3, FSDP).
+        Parameters = "parameters",
+    }
+}
+
+named! {
+    /// How often gradients are summed over replicas.
+    GradientReduction {
+        /// Once, after the last micro-batch.
+        Step = "step",
+        /// After each micro-batch, so that sharded gradients need no full copy.
+        MicroBatch = "micro-batch",
+    }
+}
+
+named! {
+    /// In which form gradients travel between replicas.
+    GradientCompression {
+        /// As they are.
+        None = "none",
+        /// Half precision.
+        Fp16 = "fp16",
+        /// Eight bits with a scale for each block of 256 values (Dettmers, arXiv:1511.04561).
+        Int8 = "int8",
+        /// The largest thousandth with their positions; the rest is kept for later (Lin et al., arXiv:1712.01887).
+        Dgc = "dgc",
     }
 }
 
@@ -194,8 +301,82 @@ impl Precision {
     /// Bytes of an element in compute.
     pub fn element_bytes(self) -> u64 {
         match self {
-            Self::Fp32 => 4,
-            Self::Fp16Mixed => 2,
+            Self::Fp32 | Self::Tf32 => 4,
+            Self::Fp16Mixed | Self::Bf16Mixed => 2,
+        }
+    }
+
+    /// Bytes of the single-precision copy of a weight that the optimizer keeps beside the one that computes.
+    pub fn master_bytes(self) -> u64 {
+        match self {
+            Self::Fp32 | Self::Tf32 => 0,
+            Self::Fp16Mixed | Self::Bf16Mixed => 4,
+        }
+    }
+}
+
+impl Optimizer {
+    /// Bytes that it keeps for a parameter.
+    pub fn state_bytes(self) -> u64 {
+        match self {
+            Self::AdamW => 8,
+            Self::Sgd => 0,
+        }
+    }
+}
+
+impl Default for StateSharding {
+    fn default() -> Self {
+        Self::None
+    }
+}
+
+impl Default for GradientReduction {
+    fn default() -> Self {
+        Self::Step
+    }
+}
+
+impl Default for GradientCompression {
+    fn default() -> Self {
+        Self::None
+    }
+}
+
+impl ScheduleName {
+    /// Whether a step ends before the next begins; otherwise steps follow each other without draining the pipeline.
+    pub fn flushes(self) -> bool {
+        !matches!(self, Self::TwoBufferedWeights | Self::ZeroBubbleH1 | Self::ZeroBubbleV)
+    }
+
+    /// Whether gradients of inputs and of weights are computed apart.
+    pub fn splits_backward(self) -> bool {
+        matches!(self, Self::ZeroBubbleH1 | Self::ZeroBubbleV)
+    }
+}
+
+impl PlanSpec {
+    /// The plainest plan for a model on some machines: one rank, one sample, single precision, one stage of `layers`.
+    pub fn plain(model: ModelSpec, cluster: ClusterSpec, layers: usize) -> Self {
+        Self {
+            model,
+            cluster,
+            parallel: ParallelSpec::default(),
+            batch: BatchSpec { global: 1, micro: 1, accumulation: 1 },
+            schedule: ScheduleName::None,
+            virtual_stages: 1,
+            stages: vec![StageSpec { first: 0, layers }],
+            precision: Precision::Fp32,
+            recompute: Recompute::None,
+            state_sharding: StateSharding::None,
+            sharding_ranks: None,
+            gradient_reduction: GradientReduction::Step,
+            gradient_compression: GradientCompression::None,
+            offload: Offload::NONE,
+            placement: Placement::Cluster,
+            collectives: Collectives::Nccl,
+            optimizer: Optimizer::AdamW,
+            pricing: Pricing::OnDemand,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Task graphs: the work of one optimizer step, with its order and dependencies, and not a second in it.
 
+use crate::mesh::Group;
+use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
+use crate::schedule::StagePass;
+use crate::spec::Recompute;
 use std::ops::Range;
-use trainyard_models::Pass;
 use trainyard_units::Bytes;
 
 /// A task of a graph. Ids follow the order of construction in [`crate::lower()`], which is canonical.
@@ -27,8 +30,29 @@ pub enum StreamKind {
     SendForward(StageId),
     /// Gradients leaving a stage for the one before.
     SendBackward(StageId),
-    /// Reductions of a stage's gradients.
+    /// Reductions of a stage's gradients, and the gathering of what was updated.
     Reduce(StageId),
+    /// Weights of a stage gathered when they are needed.
+    Gather(StageId),
+    /// From a stage's devices to its machines.
+    CopyOut(StageId),
+    /// From a stage's machines to its devices.
+    CopyIn(StageId),
+}
+
+impl StreamKind {
+    /// Whose stream it is.
+    pub fn stage(self) -> StageId {
+        match self {
+            Self::Compute(stage)
+            | Self::SendForward(stage)
+            | Self::SendBackward(stage)
+            | Self::Reduce(stage)
+            | Self::Gather(stage)
+            | Self::CopyOut(stage)
+            | Self::CopyIn(stage) => stage,
+        }
+    }
 }
 
 /// A run of layers in one direction for one micro-batch: the unit that is priced once and used often.
@@ -39,17 +63,61 @@ pub struct Segment {
     /// Which of the model's layers.
     pub layers: Range<usize>,
     /// Which direction.
-    pub pass: Pass,
-    /// Whether the forward pass is computed again first.
-    pub recompute: bool,
+    pub pass: StagePass,
+    /// What is computed again first.
+    pub recompute: Recompute,
     /// Whether gradients are added to those of earlier micro-batches; backward of the first one only writes them.
     pub accumulate: bool,
+}
+
+/// What ranks of a group do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Collective {
+    /// Everybody gets the sum of everybody's buffer.
+    AllReduce,
+    /// Everybody gets its part of the sum.
+    ReduceScatter,
+    /// Everybody gets everybody's part.
+    AllGather,
+}
+
+/// What a buffer holds, which decides its number format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// Gradients, in the format in which the software sends them.
+    Gradients,
+    /// Weights, in the format that computes.
+    Weights,
+}
+
+/// A collective of each rank's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Exchange {
+    /// What is done.
+    pub collective: Collective,
+    /// Whose groups.
+    pub stage: StageId,
+    /// Which groups.
+    pub group: Group,
+    /// What is in the buffer.
+    pub content: Content,
+    /// The whole buffer: before it is scattered, or after it is gathered.
+    pub held: Held,
+}
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// From the device.
+    Out,
+    /// To the device.
+    In,
 }
 
 /// What a task asks of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Kernels, with the reductions that tensor parallelism puts between them.
+    /// Kernels, with the communication inside layers that tensor, context and expert parallelism put between them.
     Compute(SegmentId),
     /// One micro-batch's activations, or their gradients, between neighbouring stages, on each rank of the stage.
     Transfer {
@@ -60,22 +128,37 @@ pub enum Work {
         /// Of one rank.
         bytes: Bytes,
     },
-    /// Gradients summed over the replicas of a stage.
-    ReduceGradients {
-        /// Whose gradients.
-        stage: StageId,
-        /// Of one rank.
-        held: Held,
-    },
+    /// Gradients or weights among the ranks that hold copies of them.
+    Exchange(Exchange),
     /// Gradients of the table that the first and last stage share, summed over the two.
     ReduceShared {
         /// Of one rank.
         held: Held,
     },
+    /// Between each rank and the main memory or disk of its machine.
+    Copy {
+        /// Whose ranks.
+        stage: StageId,
+        /// Which way.
+        way: Way,
+        /// From or to where.
+        store: Store,
+        /// Of one rank.
+        bytes: Bytes,
+    },
     /// The optimizer's update.
     Update {
         /// Whose parameters.
         stage: StageId,
+        /// Of one rank.
+        held: Held,
+    },
+    /// The optimizer's update by the machine's processor.
+    HostUpdate {
+        /// Whose parameters.
+        stage: StageId,
+        /// Where the optimizer's state is kept.
+        store: Store,
         /// Of one rank.
         held: Held,
     },
@@ -91,8 +174,15 @@ pub enum Activity {
         /// Which.
         micro_batch: u32,
     },
-    /// Backward of a micro-batch.
+    /// Backward of a micro-batch, or the gradients of inputs only.
     Backward {
+        /// Where.
+        stage: StageId,
+        /// Which.
+        micro_batch: u32,
+    },
+    /// Gradients of weights of a micro-batch, where they are computed apart.
+    BackwardWeights {
         /// Where.
         stage: StageId,
         /// Which.
@@ -121,6 +211,20 @@ pub enum Activity {
     },
     /// Sum of the shared table's gradients over first and last stage.
     ReduceShared,
+    /// Weights gathered before they compute, or after they were updated.
+    GatherWeights {
+        /// Where.
+        stage: StageId,
+        /// First layer.
+        layer: u32,
+    },
+    /// Something moved between device and machine.
+    Copy {
+        /// Where.
+        stage: StageId,
+        /// Which way.
+        way: Way,
+    },
     /// The optimizer's update.
     Update {
         /// Where.
@@ -131,7 +235,20 @@ pub enum Activity {
 impl Activity {
     /// Whether it only moves data.
     pub fn is_communication(self) -> bool {
-        !matches!(self, Self::Forward { .. } | Self::Backward { .. } | Self::Update { .. })
+        match self {
+            Self::SendActivations { .. }
+            | Self::SendGradients { .. }
+            | Self::ReduceGradients { .. }
+            | Self::ReduceShared
+            | Self::GatherWeights { .. }
+            | Self::Copy { .. } => true,
+            Self::Forward { .. } | Self::Backward { .. } | Self::BackwardWeights { .. } | Self::Update { .. } => false,
+        }
+    }
+
+    /// Whether it is a pass of a micro-batch through layers.
+    pub fn is_pass(self) -> bool {
+        matches!(self, Self::Forward { .. } | Self::Backward { .. } | Self::BackwardWeights { .. })
     }
 }
 
@@ -140,10 +257,14 @@ impl std::fmt::Display for Activity {
         match self {
             Self::Forward { micro_batch, .. } => write!(f, "forward {micro_batch}"),
             Self::Backward { micro_batch, .. } => write!(f, "backward {micro_batch}"),
+            Self::BackwardWeights { micro_batch, .. } => write!(f, "weight gradients {micro_batch}"),
             Self::SendActivations { micro_batch, .. } => write!(f, "send activations {micro_batch}"),
             Self::SendGradients { micro_batch, .. } => write!(f, "send gradients {micro_batch}"),
             Self::ReduceGradients { bucket, .. } => write!(f, "all-reduce gradients {bucket}"),
             Self::ReduceShared => write!(f, "all-reduce shared embedding"),
+            Self::GatherWeights { layer, .. } => write!(f, "gather weights from layer {layer}"),
+            Self::Copy { way: Way::Out, .. } => write!(f, "copy to the machine"),
+            Self::Copy { way: Way::In, .. } => write!(f, "copy to the device"),
             Self::Update { .. } => write!(f, "optimizer update"),
         }
     }
@@ -161,14 +282,16 @@ pub struct Task {
     dependencies: Range<u32>,
 }
 
-/// The work of one optimizer step on one representative rank of each stage: replicas and tensor-parallel ranks do
-/// the same at the same time.
+/// The work of one optimizer step on one rank of each stage: what every rank of the stage does.
+///
+/// A schedule that does not flush has no single step: the graph then holds several in a row, see [`Self::step_ends`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
     tasks: Vec<Task>,
     dependencies: Vec<TaskId>,
     streams: Vec<StreamKind>,
     segments: Vec<Segment>,
+    updates: Vec<TaskId>,
 }
 
 impl TaskGraph {
@@ -191,6 +314,16 @@ impl TaskGraph {
     /// The kinds of compute work, by id.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// The tasks that end the steps on the first stage, in order: one, or as many as there are steps in the graph.
+    pub fn step_ends(&self) -> &[TaskId] {
+        &self.updates
+    }
+
+    /// Notes that a task ends a step on the first stage.
+    pub(crate) fn end_step(&mut self, task: TaskId) {
+        self.updates.push(task);
     }
 
     /// The id of a stream, which is made if there is none yet.

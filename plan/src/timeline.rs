@@ -22,6 +22,9 @@ pub struct Interval {
 pub struct Timeline {
     /// Everything that took time, in canonical order.
     pub intervals: Vec<Interval>,
+    /// From when to when one step is counted, where steps follow each other without draining the pipeline and several
+    /// were recorded.
+    pub window: Option<(Instant, Instant)>,
 }
 
 /// How a stage spent a step.
@@ -36,9 +39,19 @@ pub struct StageUse {
 }
 
 impl Timeline {
-    /// From the start to the end of the last activity.
+    /// From the start to the end of the last activity, or of the step that is counted.
     pub fn step_time(&self) -> Seconds {
+        if let Some((start, end)) = self.window {
+            return end.since(start).seconds();
+        }
         self.intervals.iter().map(|interval| interval.end).max().unwrap_or(Instant::START).seconds()
+    }
+
+    /// The part of an interval that lies in the step that is counted.
+    pub fn counted(&self, interval: &Interval) -> Span {
+        let (start, end) = self.window.unwrap_or((Instant::START, interval.end));
+        let (from, to) = (interval.start.max(start), interval.end.min(end));
+        if from < to { to.since(from) } else { Span::ZERO }
     }
 
     /// How each stage's compute stream was used, in order of stages.
@@ -49,7 +62,7 @@ impl Timeline {
             let (StreamKind::Compute(stage), false) = (interval.stream, interval.activity.is_communication()) else {
                 continue;
             };
-            let length = interval.end.since(interval.start);
+            let length = self.counted(interval);
             match stages.iter_mut().find(|(id, _)| *id == stage) {
                 Some((_, busy)) => *busy = *busy + length,
                 None => stages.push((stage, length)),
@@ -70,15 +83,14 @@ impl Timeline {
     /// is (p − 1)/m (Narayanan et al., arXiv:2104.04473, section 2.2). Transfers and reductions count as idle, so it
     /// is meant for a timeline without communication.
     pub fn bubble(&self) -> f64 {
-        let passes = || {
-            self.intervals.iter().filter(|i| matches!(i.activity, Activity::Forward { .. } | Activity::Backward { .. }))
-        };
+        let passes = || self.intervals.iter().filter(|interval| interval.activity.is_pass());
         let (Some(start), Some(end)) = (passes().map(|i| i.start).min(), passes().map(|i| i.end).max()) else {
             return 0.0;
         };
+        let (start, end) = self.window.unwrap_or((start, end));
         let stages = self.stage_use().len() as f64;
-        let busy: Span = passes().map(|i| i.end.since(i.start)).sum();
+        let busy: Span = passes().map(|interval| self.counted(interval)).sum();
         let ideal = busy.seconds().0 / stages;
-        if ideal > 0.0 { end.since(start).seconds().0 / ideal - 1.0 } else { 0.0 }
+        if ideal > 0.0 { (end.since(start).seconds().0 / ideal - 1.0).max(0.0) } else { 0.0 }
     }
 }

@@ -1,9 +1,13 @@
 //! Valid plans. A [`Plan`] that exists can be lowered; nothing downstream checks its degrees again.
 
+use crate::check;
 use crate::mesh::Mesh;
+use crate::offload::Offload;
 use crate::partition::Stages;
+use crate::schedule::Pipeline;
 use crate::spec::{
-    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName,
+    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
+    Precision, Pricing, Recompute, ScheduleName, StateSharding,
 };
 use trainyard_models::{Model, ModelError, OperatorGraph};
 
@@ -11,9 +15,6 @@ use trainyard_models::{Model, ModelError, OperatorGraph};
 const RANKS_MAX: u64 = 1 << 20;
 /// The largest batch that is taken for meant.
 const BATCH_MAX: u64 = 1 << 32;
-/// The most tasks of a step, one for each stage and direction of each micro-batch: what a simulation holds in a few
-/// hundred megabytes.
-const STEP_TASKS_MAX: u64 = 1 << 21;
 
 /// A plan whose parts fit together.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,11 @@ pub struct Plan {
     stages: Stages,
     precision: Precision,
     recompute: Recompute,
+    state_sharding: StateSharding,
+    sharding_ranks: Option<u32>,
+    gradient_reduction: GradientReduction,
+    gradient_compression: GradientCompression,
+    offload: Offload,
     collectives: Collectives,
     optimizer: Optimizer,
     pricing: Pricing,
@@ -92,7 +98,7 @@ pub enum PlanError {
     },
     /// The step has more micro-batches than can be simulated.
     #[error(
-        "batch.accumulation {accumulation} × parallel.pipeline {pipeline} make {tasks} tasks in a step, but there may be at most {STEP_TASKS_MAX}"
+        "batch.accumulation {accumulation} × parallel.pipeline {pipeline} make {tasks} tasks in a step, but there may be at most {maximum}"
     )]
     TooManyTasks {
         /// Micro-batches per replica.
@@ -101,6 +107,8 @@ pub enum PlanError {
         pipeline: u32,
         /// Tasks of a step.
         tasks: u64,
+        /// The most that may be.
+        maximum: u64,
     },
     /// Schedule and pipeline degree contradict each other.
     #[error("`schedule` is {schedule}, but `parallel.pipeline` is {pipeline}: {rule}")]
@@ -111,6 +119,18 @@ pub enum PlanError {
         pipeline: u32,
         /// What is allowed.
         rule: &'static str,
+    },
+    /// Two fields contradict each other.
+    #[error("`{field}` is {value}, but {rule}")]
+    Contradiction {
+        /// Path of the field in the plan.
+        field: &'static str,
+        /// What was written.
+        value: String,
+        /// What is allowed.
+        rule: String,
+        /// What would be.
+        hint: String,
     },
 }
 
@@ -127,6 +147,7 @@ impl PlanError {
                     format!("the global batch must be a multiple of batch.micro × parallel.data = {replica}")
                 })
             }
+            Self::Contradiction { hint, .. } => Some(hint.clone()),
             Self::TooManyTasks { .. } => Some("a larger batch.micro or a smaller batch.global makes fewer".into()),
             Self::IndivisibleHeads { heads, tensor, .. } => {
                 let fits = (1..=u64::from(*tensor)).rev().find(|t| heads % t == 0)?;
@@ -183,6 +204,36 @@ impl Plan {
         self.recompute
     }
 
+    /// What replicas share out.
+    pub fn state_sharding(&self) -> StateSharding {
+        self.state_sharding
+    }
+
+    /// How often gradients are summed over replicas.
+    pub fn gradient_reduction(&self) -> GradientReduction {
+        self.gradient_reduction
+    }
+
+    /// In which form gradients travel.
+    pub fn gradient_compression(&self) -> GradientCompression {
+        self.gradient_compression
+    }
+
+    /// What is kept off the devices.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// The pipeline that micro-batches go through in a step.
+    pub fn pipeline(&self) -> Pipeline {
+        Pipeline {
+            schedule: self.schedule,
+            stages: self.stages.count(),
+            runs: self.stages.runs(),
+            micro_batches: u32::try_from(self.batch.accumulation).expect("checked with the number of tasks"),
+        }
+    }
+
     /// How gradients are summed over replicas.
     pub fn collectives(&self) -> Collectives {
         self.collectives
@@ -213,16 +264,19 @@ impl Plan {
         PlanSpec {
             model: self.model.spec(),
             cluster: self.cluster.clone(),
-            parallel: ParallelSpec {
-                data: self.mesh.data(),
-                tensor: self.mesh.tensor(),
-                pipeline: self.mesh.pipeline(),
-            },
+            parallel: self.mesh.parallel(),
             batch: self.batch,
             schedule: self.schedule,
+            virtual_stages: self.stages.runs(),
             stages: self.stages.specs(),
             precision: self.precision,
             recompute: self.recompute,
+            state_sharding: self.state_sharding,
+            sharding_ranks: self.sharding_ranks,
+            gradient_reduction: self.gradient_reduction,
+            gradient_compression: self.gradient_compression,
+            offload: self.offload,
+            placement: self.mesh.placement(),
             collectives: self.collectives,
             optimizer: self.optimizer,
             pricing: self.pricing,
@@ -234,23 +288,31 @@ impl TryFrom<PlanSpec> for Plan {
     type Error = PlanError;
 
     fn try_from(spec: PlanSpec) -> Result<Self, PlanError> {
-        let model = Model::try_from(spec.model)?;
+        let model = Model::try_from(spec.model.clone())?;
         let graph = model.graph();
         check_degrees(&model, spec.parallel, &spec.cluster)?;
         check_batch(spec.batch, spec.parallel.data)?;
-        check_tasks(spec.batch, spec.parallel.pipeline)?;
-        check_schedule(spec.schedule, spec.parallel.pipeline)?;
-        let stages = Stages::from_specs(&spec.stages, graph.len(), spec.parallel.pipeline)?;
+        check::parallel(&spec, &graph)?;
+        check::tasks(&spec, graph.len())?;
+        check::schedule(&spec)?;
+        check::sharding(&spec)?;
+        let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
+        let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
         Ok(Self {
             model,
             graph,
             cluster: spec.cluster,
-            mesh: Mesh::from(spec.parallel),
+            mesh: Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks),
             batch: spec.batch,
             schedule: spec.schedule,
             stages,
             precision: spec.precision,
             recompute: spec.recompute,
+            state_sharding: spec.state_sharding,
+            sharding_ranks: spec.sharding_ranks,
+            gradient_reduction: spec.gradient_reduction,
+            gradient_compression: spec.gradient_compression,
+            offload: spec.offload,
             collectives: spec.collectives,
             optimizer: spec.optimizer,
             pricing: spec.pricing,
@@ -258,7 +320,7 @@ impl TryFrom<PlanSpec> for Plan {
     }
 }
 
-fn range(field: &'static str, value: u64, maximum: u64) -> Result<(), PlanError> {
+pub(crate) fn range(field: &'static str, value: u64, maximum: u64) -> Result<(), PlanError> {
     if (1..=maximum).contains(&value) { Ok(()) } else { Err(PlanError::OutOfRange { field, value, maximum }) }
 }
 
@@ -267,8 +329,12 @@ fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -
     range("parallel.tensor", u64::from(parallel.tensor), 1 << 10)?;
     range("parallel.pipeline", u64::from(parallel.pipeline), 1 << 10)?;
     range("cluster.instances", u64::from(cluster.instances), RANKS_MAX)?;
-    let ranks = u64::from(parallel.data) * u64::from(parallel.tensor) * u64::from(parallel.pipeline);
-    range("parallel.data × parallel.tensor × parallel.pipeline", ranks, RANKS_MAX)?;
+    range("parallel.context", u64::from(parallel.context), 1 << 10)?;
+    range("parallel.expert", u64::from(parallel.expert), RANKS_MAX)?;
+    let ranks = [parallel.tensor, parallel.pipeline, parallel.context]
+        .into_iter()
+        .fold(u64::from(parallel.data), |product, degree| product.saturating_mul(u64::from(degree)));
+    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, RANKS_MAX)?;
     match model {
         Model::Gpt(gpt) if !gpt.heads.is_multiple_of(u64::from(parallel.tensor)) => {
             Err(PlanError::IndivisibleHeads { tensor: parallel.tensor, heads: gpt.heads, model: gpt.name.clone() })
@@ -290,31 +356,4 @@ fn check_batch(batch: BatchSpec, data: u32) -> Result<(), PlanError> {
     }
     let BatchSpec { global, micro, accumulation } = batch;
     Err(PlanError::Batch { global, micro, accumulation, data, product })
-}
-
-/// Tasks of a step: forward and backward of each micro-batch on each stage.
-fn step_tasks(accumulation: u64, pipeline: u32) -> u64 {
-    2 * accumulation * u64::from(pipeline)
-}
-
-/// Whether a step with this many micro-batches on this many stages can be simulated.
-pub fn is_simulable(accumulation: u64, pipeline: u32) -> bool {
-    step_tasks(accumulation, pipeline) <= STEP_TASKS_MAX
-}
-
-fn check_tasks(batch: BatchSpec, pipeline: u32) -> Result<(), PlanError> {
-    let accumulation = batch.accumulation;
-    if is_simulable(accumulation, pipeline) {
-        return Ok(());
-    }
-    Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: step_tasks(accumulation, pipeline) })
-}
-
-fn check_schedule(schedule: ScheduleName, pipeline: u32) -> Result<(), PlanError> {
-    let rule = match (schedule, pipeline) {
-        (ScheduleName::None, 2..) => "a pipeline needs one of gpipe, 1f1b",
-        (ScheduleName::GPipe | ScheduleName::OneForwardOneBackward, 1) => "a single stage has the schedule none",
-        _ => return Ok(()),
-    };
-    Err(PlanError::Schedule { schedule, pipeline, rule })
 }

@@ -4,7 +4,7 @@ use crate::problem::{executor_stack, price_of, price_used, purchase, service_of}
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{CatalogError, Cluster, MeasuredMachine, PriceQuery, catalog};
 use trainyard_plan::document::{Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{Plan, PlanError};
+use trainyard_plan::{Plan, PlanError, Store};
 use trainyard_sim::{Footprint, Machine, MachineError, Outcome, simulate};
 
 /// Why a plan document cannot be predicted anew.
@@ -93,12 +93,15 @@ fn memory(footprint: &Footprint) -> Memory {
             gradients: held.gradients.0,
             optimizer_state: held.optimizer_state.0,
             activations: held.activations.0,
+            buffers: held.buffers.0,
             workspace: held.workspace.0,
             software: software.0,
             total: held.total().0 + software.0,
         })
         .collect();
-    Memory { limit: footprint.limit.0, stages }
+    let kept = |store| footprint.shared.iter().find(|shared| shared.store == store).map(|shared| shared.needed.0);
+    let limit = footprint.limits.iter().min().map_or(0, |limit| limit.0);
+    Memory { limit, stages, host: kept(Store::Host), disk: kept(Store::Nvme) }
 }
 
 /// The machine that a plan document was made for. `profile` is the content of the file that `plan.cluster.profile`

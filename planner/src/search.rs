@@ -12,9 +12,7 @@ use crate::space::{Candidate, candidates};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Device, catalog};
-use trainyard_plan::{
-    ClusterSpec, Collectives, Mesh, Objective, ParallelSpec, Plan, PlanSpec, Precision, Recompute, Stages,
-};
+use trainyard_plan::{ClusterSpec, Collectives, Mesh, Objective, ParallelSpec, Plan, PlanSpec, Precision, Stages};
 use trainyard_sim::{LayerPrices, Machine, footprint, layer_prices, step_time, step_time_bound};
 use trainyard_units::Bytes;
 
@@ -143,7 +141,7 @@ impl<'a> Searcher<'a> {
             let key = self.price_key(candidate);
             if !self.prices.contains_key(&key) {
                 let (machine, (_, ranks, precision, tensor, micro)) = (&self.machines[candidate.choice], key);
-                let mesh = Mesh::from(ParallelSpec { data: 1, tensor, pipeline: ranks });
+                let mesh = Mesh::from(ParallelSpec { tensor, pipeline: ranks, ..ParallelSpec::default() });
                 self.prices.insert(key, layer_prices(&graph, micro, mesh, precision, machine).ok());
             }
         }
@@ -171,7 +169,7 @@ impl<'a> Searcher<'a> {
 
     fn weights(&self, candidate: &Candidate) -> Option<Vec<f64>> {
         let prices = self.prices[&self.price_key(candidate)].as_ref()?;
-        Some(prices.weights(candidate.recompute == Recompute::Full))
+        Some(prices.weights(candidate.recompute))
     }
 
     /// What the objective makes of a step time.
@@ -200,7 +198,8 @@ impl<'a> Searcher<'a> {
         let (plan, machine) = self.build(candidate);
         let footprint = footprint(&plan, &machine);
         if let Err(full) = footprint.fits() {
-            return Verdict::TooLarge { choice: candidate.choice, needed: full.needed, available: full.available };
+            let (needed, available) = full.amounts();
+            return Verdict::TooLarge { choice: candidate.choice, needed, available };
         }
         // A machine that was not measured for a plan cannot run it.
         let Ok(bound) = step_time_bound(&plan, &machine) else { return Verdict::Bounded };
@@ -224,13 +223,11 @@ impl<'a> Searcher<'a> {
         let weights = self.weights(candidate).expect("candidates without prices were dropped");
         let stages = Stages::balanced(&weights, candidate.parallel.pipeline).expect("a stage has at least one layer");
         let machine = self.problem.place.machine(candidate.choice, candidate.instances, catalog());
+        let cluster = ClusterSpec {
+            profile: self.problem.place.profile(),
+            ..ClusterSpec::of(&machine.cluster.instance, candidate.instances)
+        };
         let spec = PlanSpec {
-            model: self.problem.model.spec(),
-            cluster: ClusterSpec {
-                instance: machine.cluster.instance.clone(),
-                instances: candidate.instances,
-                profile: self.problem.place.profile(),
-            },
             parallel: candidate.parallel,
             batch: candidate.batch,
             schedule: candidate.schedule,
@@ -240,6 +237,7 @@ impl<'a> Searcher<'a> {
             collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
             optimizer: self.problem.optimizer,
             pricing: self.problem.place.pricing(),
+            ..PlanSpec::plain(self.problem.model.spec(), cluster, 0)
         };
         (Plan::try_from(spec).expect("the search space holds valid plans"), machine)
     }

@@ -4,7 +4,7 @@ use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use trainyard_hardware_profiles::{Cluster, Device, catalog};
 use trainyard_models::Model;
-use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, is_simulable};
+use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, StepSize};
 
 /// A plan in a few words: everything but the cut into stages, which follows from costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,12 @@ fn degrees(model: &Model, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
             divisors(u64::from(ranks / tensor)).into_iter().map(move |pipeline| (tensor, pipeline as u32))
         })
         .filter(|(_, pipeline)| *pipeline <= layers)
-        .map(|(tensor, pipeline)| ParallelSpec { data: ranks / tensor / pipeline, tensor, pipeline })
+        .map(|(tensor, pipeline)| ParallelSpec {
+            data: ranks / tensor / pipeline,
+            tensor,
+            pipeline,
+            ..ParallelSpec::default()
+        })
         .collect()
 }
 
@@ -102,10 +107,11 @@ fn push(
         let replica = global / u64::from(parallel.data);
         for micro in divisors(replica).into_iter().take_while(|micro| *micro <= MICRO_MAX) {
             let batch = BatchSpec { global, micro, accumulation: replica / micro };
-            if !is_simulable(batch.accumulation, parallel.pipeline) {
-                continue;
-            }
             for schedule in schedules(parallel.pipeline) {
+                let (accumulation, runs) = (batch.accumulation, u64::from(parallel.pipeline));
+                if !(StepSize { schedule: *schedule, accumulation, runs, gathered_layers: 0 }).is_simulable() {
+                    continue;
+                }
                 for precision in problem.precisions.iter().copied() {
                     for recompute in Recompute::ALL.iter().copied() {
                         let candidate =

@@ -2,7 +2,7 @@
 
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
-use trainyard_plan::{PlanSpec, Recompute};
+use trainyard_plan::{GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding};
 use trainyard_units::human_count;
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
@@ -22,18 +22,47 @@ pub fn plan(document: &PlanDocument, width: Width) -> String {
 pub(crate) fn cluster(plan: &PlanSpec) -> String {
     match &plan.cluster.profile {
         Some(profile) => format!("this machine ({profile})"),
+        None if plan.cluster.file.is_some() => plan.cluster.instance.clone(),
         None => format!("{} × {}", plan.cluster.instances, plan.cluster.instance),
     }
 }
 
-/// `data 4 × pipeline 2 (1f1b)`.
+/// `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
 pub(crate) fn strategy(plan: &PlanSpec) -> String {
-    let degrees =
-        [("data", plan.parallel.data), ("tensor", plan.parallel.tensor), ("pipeline", plan.parallel.pipeline)];
-    let parts: Vec<String> =
-        degrees.iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
-    let schedule = if plan.parallel.pipeline > 1 { format!(" ({})", plan.schedule) } else { String::new() };
-    if parts.is_empty() { "one device".into() } else { format!("{}{schedule}", parts.join(" × ")) }
+    let parallel = plan.parallel;
+    let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
+    let degrees = [
+        ("data", parallel.data, String::new()),
+        ("tensor", parallel.tensor, if parallel.sequence { " (sequence too)".into() } else { String::new() }),
+        ("context", parallel.context, String::new()),
+        ("expert", parallel.expert, " (inside data)".into()),
+        ("pipeline", parallel.pipeline, format!(" ({}{runs})", plan.schedule)),
+    ];
+    let parts: Vec<String> = degrees
+        .into_iter()
+        .filter(|(_, degree, _)| *degree > 1)
+        .map(|(name, degree, how)| format!("{name} {degree}{how}"))
+        .collect();
+    if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
+}
+
+/// What replicas share out, what is kept off the devices, and how gradients travel, where it is not the plain way.
+fn states(plan: &PlanSpec) -> Option<String> {
+    let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" among {ranks} ranks"));
+    let sharding = match plan.state_sharding {
+        StateSharding::None => None,
+        StateSharding::Optimizer => Some(format!("optimizer state shared out{ranks} (ZeRO-1)")),
+        StateSharding::Gradients => Some(format!("optimizer state and gradients shared out{ranks} (ZeRO-2)")),
+        StateSharding::Parameters => Some(format!("parameters, gradients and state shared out{ranks} (ZeRO-3)")),
+    };
+    let reduction = (plan.gradient_reduction == GradientReduction::MicroBatch)
+        .then(|| "gradients reduced after each micro-batch".to_owned());
+    let compression = (plan.gradient_compression != GradientCompression::None)
+        .then(|| format!("gradients travel as {}", plan.gradient_compression));
+    let offload = (plan.offload != Offload::NONE).then(|| format!("kept off the devices: {}", plan.offload));
+    let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
+    let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn batch(plan: &PlanSpec) -> String {
@@ -50,7 +79,11 @@ fn batch(plan: &PlanSpec) -> String {
 
 fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
-    let recompute = if plan.recompute == Recompute::Full { ", full recompute" } else { "" };
+    let recompute = match plan.recompute {
+        Recompute::None => "",
+        Recompute::Selective => ", attention recomputed",
+        Recompute::Full => ", full recompute",
+    };
     let [low, high] = prediction.interval_s;
     let mut rows = vec![
         ("strategy", strategy(plan)),
@@ -59,6 +92,9 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
         ("throughput", throughput(prediction)),
     ];
+    if let Some(states) = states(plan) {
+        rows.insert(1, ("states", states));
+    }
     rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps))));
     if let (Some(cost), Some([low, high]), Some(price)) =
         (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
@@ -91,7 +127,7 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
             String::new(),
             bytes(held.parameters + held.gradients),
             bytes(held.optimizer_state),
-            bytes(held.activations + held.workspace),
+            bytes(held.activations + held.buffers + held.workspace),
             bytes(held.software),
             bytes(held.total),
             percent(held.total as f64 / memory.limit as f64),

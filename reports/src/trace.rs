@@ -71,6 +71,9 @@ fn order(stream: StreamKind) -> (u32, u32) {
         StreamKind::SendForward(stage) => (stage.0, 1),
         StreamKind::SendBackward(stage) => (stage.0, 2),
         StreamKind::Reduce(stage) => (stage.0, 3),
+        StreamKind::Gather(stage) => (stage.0, 4),
+        StreamKind::CopyOut(stage) => (stage.0, 5),
+        StreamKind::CopyIn(stage) => (stage.0, 6),
     }
 }
 
@@ -80,6 +83,9 @@ fn stream_name(stream: StreamKind) -> String {
         StreamKind::SendForward(stage) => format!("stage {} sends activations", stage.0),
         StreamKind::SendBackward(stage) => format!("stage {} sends gradients", stage.0),
         StreamKind::Reduce(stage) => format!("stage {} all-reduce", stage.0),
+        StreamKind::Gather(stage) => format!("stage {} gathers weights", stage.0),
+        StreamKind::CopyOut(stage) => format!("stage {} copies to its machines", stage.0),
+        StreamKind::CopyIn(stage) => format!("stage {} copies from its machines", stage.0),
     }
 }
 

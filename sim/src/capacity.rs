@@ -1,30 +1,74 @@
 //! Whether a plan fits: what `plan` counts, and what the software takes besides.
 
+use crate::layout::Layout;
 use crate::machine::Machine;
-use trainyard_plan::{Plan, Resident, StageId, resident};
-use trainyard_units::Bytes;
+use std::collections::BTreeMap;
+use trainyard_plan::{Plan, Resident, StageId, Store, kept_elsewhere, resident};
+use trainyard_units::{Bytes, human_bytes};
 
 /// What one rank of each stage needs, and what there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// What one device has.
-    pub limit: Bytes,
+    /// Per stage, what the smallest of its devices has.
+    pub limits: Vec<Bytes>,
     /// Per stage, what the plan holds.
     pub resident: Vec<Resident>,
     /// Per stage, what the software takes: its own libraries, and what its allocator holds without use.
     pub software: Vec<Bytes>,
+    /// What the ranks of one machine keep together, where anything is kept off the devices.
+    pub shared: Vec<SharedStore>,
 }
 
-/// A stage that does not fit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("stage {} needs {} on each device, but there is {}", stage.0, trainyard_units::human_bytes(*needed), trainyard_units::human_bytes(*available))]
-pub struct OutOfMemory {
+/// Main memory or disk of the machine of which most is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedStore {
     /// Which.
-    pub stage: StageId,
-    /// What a rank of it needs.
+    pub store: Store,
+    /// What its ranks keep there.
     pub needed: Bytes,
-    /// What a device has.
+    /// What there is.
     pub available: Bytes,
+}
+
+/// Something that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfMemory {
+    /// A stage on its devices.
+    #[error("stage {} needs {} on each device, but there is {}", stage.0, human_bytes(*needed), human_bytes(*available))]
+    Device {
+        /// Which.
+        stage: StageId,
+        /// What a rank of it needs.
+        needed: Bytes,
+        /// What a device has.
+        available: Bytes,
+    },
+    /// What is kept off the devices.
+    #[error("what is offloaded needs {} of each machine's {}, but there is {}", human_bytes(*needed), store_name(*store), human_bytes(*available))]
+    Machine {
+        /// Where.
+        store: Store,
+        /// What the ranks of a machine keep there.
+        needed: Bytes,
+        /// What there is.
+        available: Bytes,
+    },
+}
+
+impl OutOfMemory {
+    /// What is needed, and what there is.
+    pub fn amounts(&self) -> (Bytes, Bytes) {
+        match self {
+            Self::Device { needed, available, .. } | Self::Machine { needed, available, .. } => (*needed, *available),
+        }
+    }
+}
+
+fn store_name(store: Store) -> &'static str {
+    match store {
+        Store::Host => "main memory",
+        Store::Nvme => "local disk",
+    }
 }
 
 impl Footprint {
@@ -38,18 +82,22 @@ impl Footprint {
         self.stages().map(|stage| self.total(stage)).max().unwrap_or_default()
     }
 
-    /// Whether every stage fits.
+    /// Whether every stage fits, and what is kept elsewhere too.
     ///
     /// # Errors
     ///
-    /// The stage that needs most, if it does not fit.
+    /// The stage or the store that lacks most, if any does.
     pub fn fits(&self) -> Result<(), OutOfMemory> {
-        let fullest = self.stages().max_by_key(|stage| self.total(*stage));
-        match fullest {
-            Some(stage) if self.total(stage) > self.limit => {
-                Err(OutOfMemory { stage, needed: self.total(stage), available: self.limit })
+        let beyond = |stage: &StageId| self.total(*stage).0.saturating_sub(self.limits[stage.0 as usize].0);
+        if let Some(stage) = self.stages().filter(|stage| beyond(stage) > 0).max_by_key(beyond) {
+            let available = self.limits[stage.0 as usize];
+            return Err(OutOfMemory::Device { stage, needed: self.total(stage), available });
+        }
+        match self.shared.iter().find(|shared| shared.needed > shared.available) {
+            None => Ok(()),
+            Some(SharedStore { store, needed, available }) => {
+                Err(OutOfMemory::Machine { store: *store, needed: *needed, available: *available })
             }
-            _ => Ok(()),
         }
     }
 
@@ -58,7 +106,8 @@ impl Footprint {
     }
 }
 
-/// What one rank of each stage of `plan` needs on `machine`.
+/// What one rank of each stage of `plan` needs on `machine`, and what the ranks of one machine keep in its main memory
+/// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage)).collect();
     let software = resident
@@ -68,6 +117,42 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
             machine.stack.resident.value + Bytes(unused as u64)
         })
         .collect();
-    let limit = machine.cluster.memory_per_rank(machine.cluster.position(0), plan.mesh().ranks());
-    Footprint { limit, resident, software }
+    let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
+    let ranks = plan.mesh().ranks();
+    let smallest = |stage: StageId| {
+        let devices = plan.mesh().stage_ranks(stage.0).map(|rank| layout.position(rank));
+        devices.map(|at| machine.cluster.memory_per_rank(at, ranks)).min().unwrap_or_default()
+    };
+    let limits = if machine.cluster.is_mixed() {
+        plan.stages().ids().map(smallest).collect()
+    } else {
+        vec![machine.cluster.memory_per_rank(machine.cluster.position(0), ranks); resident.len()]
+    };
+    let shared = Store::ALL
+        .into_iter()
+        .filter(|store| plan.offload().touches(*store))
+        .filter_map(|store| fullest_machine(plan, machine, layout, store))
+        .collect();
+    Footprint { limits, resident, software, shared }
+}
+
+/// The machine whose memory or disk is asked most of, relative to what it has.
+fn fullest_machine(plan: &Plan, machine: &Machine, layout: Layout<'_>, store: Store) -> Option<SharedStore> {
+    let kept: Vec<Bytes> = plan.stages().ids().map(|stage| kept_elsewhere(plan, stage, store)).collect();
+    let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
+    for stage in plan.stages().ids() {
+        for rank in plan.mesh().stage_ranks(stage.0) {
+            *needed.entry(layout.position(rank).instance).or_default() += kept[stage.0 as usize].0;
+        }
+    }
+    let on = |(instance, needed): (u32, u64)| {
+        let host = machine.cluster.pool_of(instance).host.as_ref()?;
+        let available = match store {
+            Store::Host => host.memory,
+            Store::Nvme => host.disk,
+        };
+        Some(SharedStore { store, needed: Bytes(needed), available })
+    };
+    let share = |shared: &SharedStore| shared.needed.as_f64() / shared.available.as_f64().max(1.0);
+    needed.into_iter().filter_map(on).max_by(|a, b| share(a).total_cmp(&share(b)))
 }

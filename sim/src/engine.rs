@@ -1,55 +1,273 @@
-//! The engine: priced tasks put in time.
+//! The engine: kernels and operations put in time.
+//!
+//! Kernels run for a known time on the actor that launches them. Operations wait for their latency, then move bytes over
+//! links that they share with whatever else is under way. While a collective is under way, the kernels of its actors
+//! run slower. At each instant all ends are applied before anything starts, and what starts is started in the order
+//! of its id, so that the result depends on the program alone.
 
 use crate::des::EventQueue;
-use trainyard_plan::{Interval, TaskGraph, TaskId, Timeline};
+use crate::network::{Demand, SharedLinks};
 use trainyard_units::{Instant, Span};
 
-/// When each task of `graph` runs if it takes as long as `durations` says.
-///
-/// Tasks of a stream run in order; a task starts when its stream is free and all it waits for has ended. At each
-/// instant all completions are applied before anything starts, so that the result depends on the graph alone and
-/// not on the order in which equal events were made.
-///
-/// # Panics
-///
-/// When `durations` has not one entry per task.
-pub fn run(graph: &TaskGraph, durations: &[Span]) -> Timeline {
-    assert_eq!(durations.len(), graph.tasks().len(), "every task has a duration");
-    let mut waiting = Waiting::new(graph);
-    let mut ends = vec![Instant::START; durations.len()];
-    let mut starts = ends.clone();
-    let mut queue = EventQueue::with_capacity(graph.streams().len() + 1);
-    let mut ready = waiting.ready_at_start();
-    let mut now = Instant::START;
-    let mut finished = Vec::new();
-    loop {
-        ready.sort_unstable();
-        for task in ready.drain(..) {
-            starts[task as usize] = now;
-            ends[task as usize] = now.after_span(durations[task as usize]);
-            queue.schedule(ends[task as usize], task);
-        }
-        let Some(next) = queue.next_instant(&mut finished) else { break };
-        now = next;
-        for task in finished.drain(..) {
-            waiting.complete(task, &mut ready);
-        }
-    }
-    let intervals = graph
-        .tasks()
-        .iter()
-        .zip(starts.into_iter().zip(ends))
-        .map(|(task, (start, end))| Interval {
-            activity: task.activity,
-            stream: graph.streams()[task.stream.0 as usize],
-            start,
-            end,
-        })
-        .collect();
-    Timeline { intervals }
+/// Nanoseconds of a second.
+const NANOSECONDS: f64 = 1e9;
+
+/// Something that takes time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    /// Kernels of one actor.
+    Kernel { actor: u32, span: Span },
+    /// A communication: the index of what is to be done.
+    Operation(u32),
 }
 
-/// For each task, how many others it still waits for and who waits for it, in compressed rows.
+/// A stretch of an operation: latency, then bytes through each of its flows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stretch {
+    pub(crate) latency: Span,
+    pub(crate) volume: f64,
+    pub(crate) demand: Demand,
+}
+
+/// What an operation does, and whom it slows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Operating {
+    pub(crate) stretches: Vec<Stretch>,
+    /// Actors whose kernels it slows: none for transfers and copies, which the copy engines or few blocks do.
+    pub(crate) slows: Vec<u32>,
+}
+
+/// Nodes with their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) operations: Vec<Operating>,
+    /// Who waits for whom: (before, after).
+    pub(crate) edges: Vec<(u32, u32)>,
+    pub(crate) actors: u32,
+    /// Capacities of the links in bytes a second.
+    pub(crate) links: Vec<f64>,
+    /// How much longer a kernel takes while a collective of its actor is under way: 0.3 is 30 %.
+    pub(crate) slowdown: f64,
+}
+
+/// When a node started and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
+}
+
+/// When each node of `program` runs.
+pub(crate) fn run(program: &Program) -> Vec<Ran> {
+    Engine::new(program).run()
+}
+
+/// The same if communication took no time.
+pub(crate) fn run_in_silence(program: &Program) -> Vec<Ran> {
+    let silent = Program {
+        operations: vec![Operating { stretches: Vec::new(), slows: Vec::new() }; program.operations.len()],
+        nodes: program.nodes.clone(),
+        edges: program.edges.clone(),
+        links: Vec::new(),
+        ..*program
+    };
+    run(&silent)
+}
+
+/// How far a running node is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// Nanoseconds of a kernel or bytes of a flow that are left.
+    left: f64,
+    /// How many of them go in a nanosecond.
+    rate: f64,
+    since: Instant,
+    /// When it ends if nothing changes; an event for another instant is stale.
+    due: Instant,
+    /// Which stretch of an operation, twice, plus one if bytes move.
+    stretch: u32,
+}
+
+struct Engine<'a> {
+    program: &'a Program,
+    waiting: Waiting,
+    progress: Vec<Progress>,
+    ran: Vec<Ran>,
+    queue: EventQueue,
+    links: SharedLinks,
+    now: Instant,
+    /// Per actor: collectives under way, and its running kernel.
+    collectives: Vec<u32>,
+    kernels: Vec<Option<u32>>,
+    /// Actors whose number of collectives changed at this instant.
+    touched: Vec<u32>,
+    ready: Vec<u32>,
+    changed: Vec<(u32, f64)>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(program: &'a Program) -> Self {
+        let count = program.nodes.len();
+        let idle = Progress { left: 0.0, rate: 0.0, since: Instant::START, due: Instant::START, stretch: 0 };
+        let waiting = Waiting::new(count, &program.edges);
+        let ready = waiting.ready_at_start();
+        Self {
+            program,
+            waiting,
+            progress: vec![idle; count],
+            ran: vec![Ran::default(); count],
+            queue: EventQueue::with_capacity(count.min(1 << 16)),
+            links: SharedLinks::new(program.links.clone()),
+            now: Instant::START,
+            collectives: vec![0; program.actors as usize],
+            kernels: vec![None; program.actors as usize],
+            touched: Vec::new(),
+            ready,
+            changed: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Vec<Ran> {
+        let (mut due, mut starting) = (Vec::new(), Vec::new());
+        loop {
+            while !self.ready.is_empty() {
+                std::mem::swap(&mut self.ready, &mut starting);
+                starting.sort_unstable();
+                for node in starting.drain(..) {
+                    self.start(node);
+                }
+            }
+            self.share_links();
+            self.slow_kernels();
+            let Some(next) = self.queue.next_instant(&mut due) else { break };
+            self.now = next;
+            for node in due.drain(..) {
+                if self.progress[node as usize].due == next {
+                    self.advance(node);
+                }
+            }
+        }
+        self.ran
+    }
+
+    fn start(&mut self, node: u32) {
+        self.ran[node as usize].start = self.now;
+        match &self.program.nodes[node as usize] {
+            Node::Kernel { actor, span } => {
+                self.kernels[*actor as usize] = Some(node);
+                let rate = self.kernel_rate(*actor);
+                let left = span.nanoseconds() as f64;
+                let progress = &mut self.progress[node as usize];
+                *progress = Progress { left, rate, since: self.now, ..*progress };
+                self.expect(node);
+            }
+            Node::Operation(operation) => {
+                for actor in &self.program.operations[*operation as usize].slows {
+                    self.collectives[*actor as usize] += 1;
+                    self.touched.push(*actor);
+                }
+                self.next_stretch(node, *operation, 0);
+            }
+        }
+    }
+
+    fn kernel_rate(&self, actor: u32) -> f64 {
+        if self.collectives[actor as usize] > 0 { 1.0 / (1.0 + self.program.slowdown) } else { 1.0 }
+    }
+
+    /// Schedules the end of what is left at the present rate.
+    fn expect(&mut self, node: u32) {
+        let progress = &mut self.progress[node as usize];
+        let nanoseconds = if progress.left > 0.0 { (progress.left / progress.rate).ceil() } else { 0.0 };
+        progress.due = self.now.after_span(Span::from_nanoseconds(nanoseconds as u64));
+        self.queue.schedule(progress.due, node);
+    }
+
+    /// Something is due: a kernel or a latency has passed, or all bytes have moved.
+    fn advance(&mut self, node: u32) {
+        // An event that was scheduled twice for one instant is applied once.
+        self.progress[node as usize].due = Instant::NEVER;
+        match &self.program.nodes[node as usize] {
+            Node::Kernel { actor, .. } => {
+                self.kernels[*actor as usize] = None;
+                self.finish(node);
+            }
+            Node::Operation(operation) => {
+                let stretch = self.progress[node as usize].stretch;
+                if !stretch.is_multiple_of(2) {
+                    self.links.end(node);
+                }
+                self.next_stretch(node, *operation, stretch + 1);
+            }
+        }
+    }
+
+    /// Enters the first of an operation's halves of stretches, from `half` on, that takes time.
+    fn next_stretch(&mut self, node: u32, operation: u32, mut half: u32) {
+        let operating = &self.program.operations[operation as usize];
+        while let Some(stretch) = operating.stretches.get(half as usize / 2) {
+            let progress = &mut self.progress[node as usize];
+            progress.stretch = half;
+            progress.since = self.now;
+            if half.is_multiple_of(2) && stretch.latency > Span::ZERO {
+                progress.due = self.now.after_span(stretch.latency);
+                self.queue.schedule(progress.due, node);
+                return;
+            }
+            if !half.is_multiple_of(2) && stretch.volume > 0.0 {
+                (progress.left, progress.rate, progress.due) = (stretch.volume, 0.0, Instant::NEVER);
+                self.links.start(node, &stretch.demand);
+                return;
+            }
+            half += 1;
+        }
+        for actor in &operating.slows {
+            self.collectives[*actor as usize] -= 1;
+            self.touched.push(*actor);
+        }
+        self.finish(node);
+    }
+
+    fn finish(&mut self, node: u32) {
+        self.ran[node as usize].end = self.now;
+        self.waiting.complete(node, &mut self.ready);
+    }
+
+    /// New rates for the flows whose links were joined or left.
+    fn share_links(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        self.links.settle(&mut changed);
+        for (node, bytes_per_second) in changed.drain(..) {
+            self.change_rate(node, bytes_per_second / NANOSECONDS);
+        }
+        self.changed = changed;
+    }
+
+    /// New rates for the kernels of actors that a collective has joined or left.
+    fn slow_kernels(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for actor in touched.drain(..) {
+            let rate = self.kernel_rate(actor);
+            if let Some(node) = self.kernels[actor as usize] {
+                if self.progress[node as usize].rate != rate {
+                    self.change_rate(node, rate);
+                }
+            }
+        }
+        self.touched = touched;
+    }
+
+    fn change_rate(&mut self, node: u32, rate: f64) {
+        let progress = &mut self.progress[node as usize];
+        let passed = self.now.since(progress.since).nanoseconds() as f64;
+        progress.left = (progress.left - passed * progress.rate).max(0.0);
+        (progress.rate, progress.since) = (rate, self.now);
+        self.expect(node);
+    }
+}
+
+/// For each node, how many others it still waits for and who waits for it, in compressed rows.
 struct Waiting {
     missing: Vec<u32>,
     successors: Vec<u32>,
@@ -57,19 +275,10 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(graph: &TaskGraph) -> Self {
-        let count = graph.tasks().len();
-        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(2 * count);
-        let mut previous: Vec<Option<u32>> = vec![None; graph.streams().len()];
-        for (id, task) in (0..count as u32).zip(graph.tasks()) {
-            if let Some(before) = previous[task.stream.0 as usize].replace(id) {
-                edges.push((before, id));
-            }
-            edges.extend(graph.dependencies(TaskId(id)).iter().map(|before| (before.0, id)));
-        }
+    fn new(count: usize, edges: &[(u32, u32)]) -> Self {
         let mut missing = vec![0; count];
         let mut offsets = vec![0; count + 1];
-        for (before, after) in &edges {
+        for (before, after) in edges {
             missing[*after as usize] += 1;
             offsets[*before as usize + 1] += 1;
         }
@@ -79,66 +288,25 @@ impl Waiting {
         let mut fill = offsets.clone();
         let mut successors = vec![0; edges.len()];
         for (before, after) in edges {
-            let slot = &mut fill[before as usize];
-            successors[*slot as usize] = after;
+            let slot = &mut fill[*before as usize];
+            successors[*slot as usize] = *after;
             *slot += 1;
         }
         Self { missing, successors, offsets }
     }
 
     fn ready_at_start(&self) -> Vec<u32> {
-        (0..self.missing.len() as u32).filter(|task| self.missing[*task as usize] == 0).collect()
+        (0..self.missing.len() as u32).filter(|node| self.missing[*node as usize] == 0).collect()
     }
 
-    fn complete(&mut self, task: u32, ready: &mut Vec<u32>) {
-        let range = self.offsets[task as usize] as usize..self.offsets[task as usize + 1] as usize;
+    fn complete(&mut self, node: u32, ready: &mut Vec<u32>) {
+        let range = self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize;
         for successor in &self.successors[range] {
             let missing = &mut self.missing[*successor as usize];
             *missing -= 1;
             if *missing == 0 {
                 ready.push(*successor);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use trainyard_plan::{Activity, Held, StageId, StreamKind, Work};
-
-    /// The oracle: ids are a topological order, so one pass finds every end.
-    fn longest_path(graph: &TaskGraph, durations: &[Span]) -> Vec<Instant> {
-        let mut free = vec![Instant::START; graph.streams().len()];
-        let mut ends: Vec<Instant> = Vec::new();
-        for (id, task) in graph.tasks().iter().enumerate() {
-            let waits = graph.dependencies(TaskId(id as u32)).iter().map(|before| ends[before.0 as usize]);
-            let start = waits.max().unwrap_or_default().max(free[task.stream.0 as usize]);
-            let end = start.after_span(durations[id]);
-            free[task.stream.0 as usize] = end;
-            ends.push(end);
-        }
-        ends
-    }
-
-    proptest! {
-        #[test]
-        fn without_contention_the_simulation_is_the_longest_path(
-            tasks in prop::collection::vec((0u32..4, 0u64..50, prop::collection::vec(0usize..100, 0..3)), 1..60),
-        ) {
-            let mut graph = TaskGraph::default();
-            let mut durations = Vec::new();
-            for (index, (stream, nanoseconds, waits)) in tasks.iter().enumerate() {
-                let stream = graph.stream(StreamKind::Compute(StageId(*stream)));
-                let mut waits: Vec<TaskId> =
-                    waits.iter().filter(|_| index > 0).map(|w| TaskId((w % index) as u32)).collect();
-                waits.dedup();
-                graph.add(Activity::ReduceShared, Work::ReduceShared { held: Held { parameters: 0, tensors: 0 } }, stream, &waits);
-                durations.push(Instant::from_nanoseconds(*nanoseconds).since(Instant::START));
-            }
-            let ends: Vec<Instant> = run(&graph, &durations).intervals.iter().map(|i| i.end).collect();
-            prop_assert_eq!(ends, longest_path(&graph, &durations));
         }
     }
 }

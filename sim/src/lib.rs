@@ -1,28 +1,31 @@
 //! How long a plan takes on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
 //!
-//! [`Prices`] turns work into seconds, [`run`] puts priced tasks in time, [`simulate()`] does both and sums up, and
-//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. [`des`] queues events and
-//! [`network`] shares links among transfers. Nothing here knows that a search is going on, and nothing reads a clock or
-//! a file.
+//! [`Prices`] turns work into seconds and into what it asks of links, [`simulate()`] puts it in time and sums up, and
+//! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
+//! search is going on, and nothing reads a clock or a file.
 
 mod bound;
 mod capacity;
 mod cost;
 pub mod des;
 mod engine;
+mod ensemble;
+mod fold;
+mod layout;
 mod machine;
 pub mod network;
-mod placement;
 mod simulate;
+mod variation;
 mod wiring;
 
 pub use bound::step_time_bound;
-pub use capacity::{Footprint, OutOfMemory, footprint};
+pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint};
 pub use cost::{
     Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
     transfer_time,
 };
-pub use engine::run;
 pub use machine::{Machine, MachineError};
-pub use simulate::{Outcome, simulate, step_time};
-pub use wiring::{LinkId, Path, Wiring};
+pub use network::LinkId;
+pub use simulate::{Options, Outcome, rank_timelines, simulate, simulate_with, step_time};
+pub use variation::Variation;
+pub use wiring::{Path, Wiring};

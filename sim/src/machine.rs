@@ -1,7 +1,8 @@
 //! Where a plan runs: hardware and the software on it.
 
+use crate::cost::rate;
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
-use trainyard_plan::{Lowering, Mesh, Plan};
+use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,30 @@ pub enum MachineError {
         /// What it runs.
         allowed: &'static str,
     },
+    /// A GPU has no arithmetic unit for a number format.
+    #[error("`precision` is {precision}, but `{gpu}` has no units for it")]
+    NoUnit {
+        /// The number formats of the plan.
+        precision: Precision,
+        /// The GPU.
+        gpu: String,
+    },
+    /// Ranks are dealt out in turn, but the machines differ.
+    #[error("`placement` is spread, but the machines of `{cluster}` are of different kinds")]
+    SpreadOverMixed {
+        /// The cluster.
+        cluster: String,
+    },
+    /// Something is to be kept where there is nothing to keep it in.
+    #[error("`offload` is {offload}, but `{machine}` has no {store} that is known")]
+    NoStore {
+        /// What is to be kept elsewhere.
+        offload: String,
+        /// Where.
+        store: &'static str,
+        /// The machine.
+        machine: String,
+    },
     /// The profile holds no measurement that could price this work.
     #[error("the profile of `{machine}` has no measurement of `{operator}` for {ranks} concurrent ranks")]
     Unmeasured {
@@ -68,6 +93,15 @@ impl MachineError {
                 Some(format!("cluster.instances {} has enough", ranks.div_ceil(per_instance)))
             }
             Self::NotMeasured { allowed, .. } => Some(format!("use {allowed}")),
+            Self::NoUnit { gpu, .. } => {
+                let other = if gpu.starts_with("v100") || gpu == "t4" { "fp16-mixed or fp32" } else { "fp32" };
+                Some(format!("precision {other} runs on it"))
+            }
+            Self::SpreadOverMixed { .. } => Some("placement cluster fills one machine after another".into()),
+            Self::NoStore { store, .. } => Some(match *store {
+                "local disk" => "keep it in main memory instead (@host), or rent machines with local disks".into(),
+                _ => "describe the machine with `host`, or set offload = \"none\"".into(),
+            }),
             Self::Unmeasured { .. } => Some("measure again with `trainyard calibrate`".into()),
         }
     }
@@ -90,15 +124,45 @@ impl Machine {
     pub fn admits(&self, plan: &Plan) -> Result<(), MachineError> {
         let mesh = plan.mesh();
         enough_devices(&self.cluster, mesh)?;
-        if let Device::Measured(machine) = &self.cluster.first().device {
-            let not_measured = |field, value: String, allowed| {
-                Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
-            };
-            if mesh.tensor() > 1 {
-                return not_measured("parallel.tensor", mesh.tensor().to_string(), "parallel.tensor 1");
+        match &self.cluster.first().device {
+            Device::Measured(machine) => match not_executable(plan) {
+                None => Ok(()),
+                Some(NotExecutable { field, value, allowed }) => {
+                    Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
+                }
+            },
+            Device::Gpu(_) => self.has_units(plan).and_then(|()| self.has_stores(plan)),
+        }
+    }
+
+    /// Whether every GPU has the arithmetic units of the plan's precision.
+    fn has_units(&self, plan: &Plan) -> Result<(), MachineError> {
+        for pool in &self.cluster.pools {
+            let Device::Gpu(gpu) = &pool.device else { continue };
+            if !gpu.has(rate(plan.precision())) {
+                return Err(MachineError::NoUnit { precision: plan.precision(), gpu: gpu.name.clone() });
             }
-            if plan.precision() != trainyard_plan::Precision::Fp32 {
-                return not_measured("precision", plan.precision().to_string(), "fp32");
+        }
+        if plan.mesh().placement() == Placement::Spread && self.cluster.is_mixed() {
+            return Err(MachineError::SpreadOverMixed { cluster: self.cluster.instance.clone() });
+        }
+        Ok(())
+    }
+
+    /// Whether the machines have what something is to be kept in.
+    fn has_stores(&self, plan: &Plan) -> Result<(), MachineError> {
+        let offload = plan.offload();
+        if offload == Offload::NONE {
+            return Ok(());
+        }
+        for pool in &self.cluster.pools {
+            let missing =
+                |store| Err(MachineError::NoStore { offload: offload.to_string(), store, machine: pool.name.clone() });
+            match &pool.host {
+                None => return missing("main memory"),
+                Some(host) if host.memory.0 == 0 => return missing("main memory"),
+                Some(host) if offload.uses(Store::Nvme) && host.disk.0 == 0 => return missing("local disk"),
+                Some(_) => {}
             }
         }
         Ok(())

@@ -1,21 +1,33 @@
 //! The simulation of one step, summed up.
 
 use crate::capacity::{Footprint, footprint};
-use crate::cost::Prices;
-use crate::engine::run;
+use crate::cost::{Prices, rate};
+use crate::engine::{Ran, run, run_in_silence};
+use crate::ensemble::{Asks, Ensemble};
+use crate::fold::{Communication, Fold, folded, unfolded};
 use crate::machine::{Machine, MachineError};
+use crate::variation::Variation;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Device, Rate};
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::Phases;
-use trainyard_plan::{Activity, Plan, Precision, StageUse, StreamKind, TaskGraph, Timeline, Work, lower};
-use trainyard_units::{Seconds, Span};
+use trainyard_plan::{Activity, Group, Plan, Rank, StageId, StageUse, StreamKind, TaskGraph, Timeline, Work, lower};
+use trainyard_units::{Instant, Seconds, Span};
+
+/// How a step is simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Every rank by itself, instead of one for all that must behave alike.
+    pub unfold: bool,
+    /// Devices of different speed.
+    pub variation: Option<Variation>,
+}
 
 /// What a simulation found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Seconds of one optimizer step.
     pub step_time: Seconds,
-    /// When everything happened.
+    /// When everything happened, on the first rank of each stage.
     pub timeline: Timeline,
     /// How each stage's device was used.
     pub stages: Vec<StageUse>,
@@ -29,6 +41,8 @@ pub struct Outcome {
     pub mfu: Option<f64>,
     /// What each stage needs in memory.
     pub footprint: Footprint,
+    /// Ranks that were simulated, each for all that behave as it does.
+    pub actors: u32,
 }
 
 /// One step of `plan` on `machine`.
@@ -38,26 +52,30 @@ pub struct Outcome {
 /// When the machine does not admit the plan or was not measured for it. That a plan does not fit into memory is no
 /// error here: the outcome's footprint says so.
 pub fn simulate(plan: &Plan, machine: &Machine) -> Result<Outcome, MachineError> {
-    let prices = Prices::new(plan, machine)?;
-    let graph = lower(plan, machine.lowering());
-    let durations = durations(&prices, &graph)?;
-    let timeline = run(&graph, &durations);
-    let silent: Vec<Span> = graph
-        .tasks()
-        .iter()
-        .zip(&durations)
-        .map(|(task, duration)| if task.activity.is_communication() { Span::ZERO } else { *duration })
-        .collect();
-    let silent = run(&graph, &silent);
-    let step_time = timeline.step_time();
+    simulate_with(plan, machine, Options::default())
+}
+
+/// The same, with a say in how.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn simulate_with(plan: &Plan, machine: &Machine, options: Options) -> Result<Outcome, MachineError> {
+    let step = Step::new(plan, machine, options)?;
+    let ensemble = step.ensemble();
+    let ran = run(&ensemble.program);
+    let silent = run_in_silence(&ensemble.program);
+    let step_time = step_time_of(&ensemble, &ran);
+    let timeline = step.stages_timeline(&ensemble, &ran);
     let stages = timeline.stage_use();
     Ok(Outcome {
         step_time,
-        bubble: silent.bubble(),
-        exposed_communication: step_time - silent.step_time(),
+        bubble: step.stages_timeline(&ensemble, &silent).bubble(),
+        exposed_communication: (step_time - step_time_of(&ensemble, &silent)).max(Seconds::ZERO),
         phases: phases(&timeline, &stages),
         mfu: mfu(plan, machine, step_time),
         footprint: footprint(plan, machine),
+        actors: ensemble.program.actors,
         timeline,
         stages,
     })
@@ -69,26 +87,169 @@ pub fn simulate(plan: &Plan, machine: &Machine) -> Result<Outcome, MachineError>
 ///
 /// As [`simulate`].
 pub fn step_time(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
-    let prices = Prices::new(plan, machine)?;
-    let graph = lower(plan, machine.lowering());
-    Ok(run(&graph, &durations(&prices, &graph)?).step_time())
+    let step = Step::new(plan, machine, Options::default())?;
+    let ensemble = step.ensemble();
+    let ran = run(&ensemble.program);
+    Ok(step_time_of(&ensemble, &ran))
 }
 
-/// The price of each task; equal work is priced once.
-fn durations(prices: &Prices<'_>, graph: &TaskGraph) -> Result<Vec<Span>, MachineError> {
-    let mut known: BTreeMap<Work, Span> = BTreeMap::new();
-    graph
+/// What every rank does when, in the order of ranks.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn rank_timelines(plan: &Plan, machine: &Machine, options: Options) -> Result<Vec<Timeline>, MachineError> {
+    let step = Step::new(plan, machine, options)?;
+    let ensemble = step.ensemble();
+    let ran = run(&ensemble.program);
+    Ok((0..plan.mesh().ranks()).map(|rank| ensemble.timeline(&ran, Rank(rank))).collect())
+}
+
+/// Everything that is needed to put a step in time.
+struct Step<'a> {
+    plan: &'a Plan,
+    graph: TaskGraph,
+    /// Per task, which of `asks` it does.
+    works: Vec<u32>,
+    asks: Vec<Asks>,
+    fold: Fold,
+    stage_of: Vec<StageId>,
+    slowdown: f64,
+}
+
+impl<'a> Step<'a> {
+    fn new(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Self, MachineError> {
+        // Where devices are drawn one by one, the slowest of them is among them.
+        let slowest_of = if options.variation.is_some() { 1 } else { plan.mesh().ranks() };
+        let prices = Prices::on_slowest_of(slowest_of, plan, machine)?;
+        let graph = lower(plan, machine.lowering());
+        let (works, distinct) = distinct_works(&graph);
+        let mut communications = Vec::new();
+        for (index, work) in (0..).zip(&distinct) {
+            let placed = prices.communications(*work)?;
+            communications.extend(placed.into_iter().map(|(members, operation)| Communication {
+                work: index,
+                members,
+                operation,
+            }));
+        }
+        let mesh = plan.mesh();
+        let layout = prices.layout();
+        let factors: Vec<f64> = match options.variation {
+            None => vec![1.0; mesh.ranks() as usize],
+            Some(variation) => variation.factors(mesh.ranks()),
+        };
+        let fold = if options.unfold {
+            unfolded(mesh.ranks(), communications, prices.capacities())
+        } else {
+            let kinds: Vec<u64> = (0..mesh.ranks())
+                .map(|rank| {
+                    kind(mesh.coordinates(Rank(rank)).pipeline, layout.pool(Rank(rank)), factors[rank as usize])
+                })
+                .collect();
+            folded(&kinds, &communications, prices.capacities())
+        };
+        let stage_of: Vec<StageId> = fold.ranks.iter().map(|rank| StageId(mesh.coordinates(*rank).pipeline)).collect();
+        let paces = Paces::new(plan, machine, &fold, &factors);
+        let asks = (0..)
+            .zip(&distinct)
+            .map(|(index, work)| paces.asks(&prices, &graph, *work, index))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.stack.overlap_slowdown.value })
+    }
+
+    fn ensemble(&self) -> Ensemble<'_> {
+        Ensemble::new(&self.graph, &self.fold, &self.works, &self.asks, &self.stage_of, self.slowdown)
+    }
+
+    /// The first rank of each stage.
+    fn stages_timeline(&self, ensemble: &Ensemble<'_>, ran: &[Ran]) -> Timeline {
+        let firsts: Vec<Rank> = (0..self.plan.mesh().pipeline()).map(|s| self.plan.mesh().first_of_stage(s)).collect();
+        ensemble.stages_timeline(ran, &firsts)
+    }
+}
+
+fn kind(stage: u32, pool: usize, factor: f64) -> u64 {
+    (u64::from(stage) << 16 | pool as u64) ^ factor.to_bits().rotate_left(32)
+}
+
+/// For each task the index of its work among those that differ, and these.
+fn distinct_works(graph: &TaskGraph) -> (Vec<u32>, Vec<Work>) {
+    let mut known: BTreeMap<Work, u32> = BTreeMap::new();
+    let mut distinct = Vec::new();
+    let works = graph
         .tasks()
         .iter()
         .map(|task| {
-            if let Some(span) = known.get(&task.work) {
-                return Ok(*span);
-            }
-            let span = Span::from_seconds(prices.work(graph, task.work)?);
-            known.insert(task.work, span);
-            Ok(span)
+            *known.entry(task.work).or_insert_with(|| {
+                distinct.push(task.work);
+                distinct.len() as u32 - 1
+            })
         })
-        .collect()
+        .collect();
+    (works, distinct)
+}
+
+/// Which kinds of machine each actor's layers run on, and how fast its devices are: the ranks of a tensor group wait
+/// for the slowest of them at every layer.
+struct Paces {
+    /// Per actor, the kinds of machine of its tensor group with the largest factor on each.
+    groups: Vec<Vec<(usize, f64)>>,
+}
+
+impl Paces {
+    fn new(plan: &Plan, machine: &Machine, fold: &Fold, factors: &[f64]) -> Self {
+        let mesh = plan.mesh();
+        let alike = !machine.cluster.is_mixed() && factors.iter().all(|factor| *factor == 1.0);
+        if alike {
+            return Self { groups: vec![vec![(0, 1.0)]; fold.ranks.len()] };
+        }
+        let layout = crate::layout::Layout { mesh, cluster: &machine.cluster };
+        let groups = fold
+            .ranks
+            .iter()
+            .map(|rank| {
+                let mut slowest: BTreeMap<usize, f64> = BTreeMap::new();
+                for member in mesh.group(*rank, Group::Tensor) {
+                    let factor = slowest.entry(layout.pool(member)).or_insert(0.0);
+                    *factor = factor.max(factors[member.0 as usize]);
+                }
+                slowest.into_iter().collect()
+            })
+            .collect();
+        Self { groups }
+    }
+
+    fn asks(&self, prices: &Prices<'_>, graph: &TaskGraph, work: Work, index: u32) -> Result<Asks, MachineError> {
+        let mut known: BTreeMap<usize, Seconds> = BTreeMap::new();
+        let mut spans = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            let mut slowest = Seconds::ZERO;
+            for (pool, factor) in group {
+                let seconds = match known.get(pool) {
+                    Some(seconds) => *seconds,
+                    None => {
+                        let Some(seconds) = prices.kernels(graph, work, *pool)? else {
+                            return Ok(Asks::Communication(index));
+                        };
+                        known.insert(*pool, seconds);
+                        seconds
+                    }
+                };
+                slowest = slowest.max(seconds * *factor);
+            }
+            spans.push(Span::from_seconds(slowest));
+        }
+        Ok(Asks::Kernels(spans))
+    }
+}
+
+/// From start to end, or the step that is counted.
+fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
+    match ensemble.window(ran) {
+        Some((start, end)) => end.since(start).seconds(),
+        None => ran.iter().map(|ran| ran.end).max().unwrap_or(Instant::START).seconds(),
+    }
 }
 
 /// Where the step goes on the stage that computes longest; what is left is waiting and moving bytes.
@@ -99,24 +260,26 @@ fn phases(timeline: &Timeline, stages: &[StageUse]) -> Phases {
             .intervals
             .iter()
             .filter(|interval| Some(interval.stream) == busiest.map(StreamKind::Compute) && wanted(&interval.activity))
-            .map(|interval| interval.end.since(interval.start))
+            .map(|interval| timeline.counted(interval))
             .sum::<Span>()
             .seconds()
             .0
     };
     let forward_s = sum(|activity| matches!(activity, Activity::Forward { .. }));
-    let backward_s = sum(|activity| matches!(activity, Activity::Backward { .. }));
+    let backward_s = sum(|activity| matches!(activity, Activity::Backward { .. } | Activity::BackwardWeights { .. }));
     let optimizer_s = sum(|activity| matches!(activity, Activity::Update { .. }));
-    let communication_s = timeline.step_time().0 - forward_s - backward_s - optimizer_s;
+    let communication_s = (timeline.step_time().0 - forward_s - backward_s - optimizer_s).max(0.0);
     Phases { forward_s, backward_s, communication_s, optimizer_s }
 }
 
 fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
-    let Device::Gpu(gpu) = &machine.cluster.first().device else { return None };
-    let rate = match plan.precision() {
-        Precision::Fp32 => Rate::Fp32,
-        Precision::Fp16Mixed => Rate::Fp16,
-    };
+    let mesh = plan.mesh();
+    let mut peak = 0.0;
+    for rank in 0..mesh.ranks() {
+        let pool = crate::layout::Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
+        let Device::Gpu(gpu) = &machine.cluster.pools[pool].device else { return None };
+        peak += gpu.peak(rate(plan.precision())).0;
+    }
     let needed = plan.graph().training_flops().0 * plan.batch().global as f64;
-    Some(needed / (gpu.peak(rate).0 * f64::from(plan.mesh().ranks()) * step_time.0))
+    Some(needed / (peak * step_time.0))
 }

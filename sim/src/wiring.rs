@@ -3,14 +3,11 @@
 //! Every link has one direction. Links are numbered machine by machine, each machine's in the same order, and then
 //! switch by switch, so that a number follows from a position by arithmetic.
 
+use crate::network::LinkId;
 use trainyard_hardware_profiles::{
     Cluster, DevicePosition, Fabric, Host, Interconnect, Network, PcieTree, Pool, Transport,
 };
 use trainyard_units::BytesPerSecond;
-
-/// A link of a cluster, in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LinkId(pub u32);
 
 /// Links of a device: out of its port and into it.
 const LINKS_PER_DEVICE: u32 = 2;
@@ -395,8 +392,8 @@ mod tests {
             }
         }
         let distinct: BTreeSet<LinkId> = links.into_iter().collect();
-        // Three machines of 8 ports and 8 PCIe switches, two of 8 and 3, four links each besides; 3 and 2 switches.
-        assert_eq!(distinct.len(), 3 * (16 + 16 + 4) + 2 * (16 + 6 + 4) + 2 * 3 + 2 * 2);
+        // Three machines of 8 ports and 4 PCIe switches, two of 8 and 3, four links each besides; 3 and 2 switches.
+        assert_eq!(distinct.len(), 3 * (16 + 8 + 4) + 2 * (16 + 6 + 4) + 2 * 3 + 2 * 2);
         assert_eq!(distinct.last().map(|link| link.0 as usize + 1), Some(wiring.capacities().len()));
         assert_eq!(distinct.len(), wiring.capacities().len());
     }

@@ -24,6 +24,9 @@ impl Instant {
     /// The start of every simulation.
     pub const START: Self = Self(0);
 
+    /// Later than anything that happens.
+    pub const NEVER: Self = Self(u64::MAX);
+
     /// The instant `duration` later. This is the one place where a cost becomes simulated time.
     ///
     /// # Panics
@@ -73,6 +76,11 @@ impl Instant {
 impl Span {
     /// No time.
     pub const ZERO: Self = Self(0);
+
+    /// This many nanoseconds.
+    pub fn from_nanoseconds(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
 
     /// Rounds to the nearest nanosecond.
     ///

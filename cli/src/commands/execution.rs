@@ -281,7 +281,7 @@ fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> serde_json::Value {
     let measured: Vec<(String, Timeline)> = (0..ranks)
         .map(|rank| {
             let own = spans.iter().filter(|span| span.rank == rank);
-            (format!("measured, rank {rank}"), Timeline { intervals: own.map(interval).collect() })
+            (format!("measured, rank {rank}"), Timeline { intervals: own.map(interval).collect(), window: None })
         })
         .collect();
     let predicted = predicted.map(|timeline| Process { name: "predicted", timeline });

@@ -21,30 +21,25 @@ fn spec(data: u32, pipeline: u32, accumulation: u64, schedule: ScheduleName) -> 
             StageSpec { first, layers: (stage + 1) * total / pipeline as usize - first }
         })
         .collect();
+    let model = ModelSpec {
+        name: "tiny".into(),
+        family: Family::Gpt,
+        layers,
+        hidden: 16,
+        heads: Some(2),
+        ffn: None,
+        vocab: Some(256),
+        seq_len: Some(12),
+        attention: None,
+        inputs: None,
+        outputs: None,
+    };
     PlanSpec {
-        model: ModelSpec {
-            name: "tiny".into(),
-            family: Family::Gpt,
-            layers,
-            hidden: 16,
-            heads: Some(2),
-            ffn: None,
-            vocab: Some(256),
-            seq_len: Some(12),
-            attention: None,
-            inputs: None,
-            outputs: None,
-        },
-        cluster: ClusterSpec { instance: "local".into(), instances: 1, profile: None },
-        parallel: ParallelSpec { data, tensor: 1, pipeline },
+        parallel: ParallelSpec { data, pipeline, ..ParallelSpec::default() },
         batch: BatchSpec { global: GLOBAL, micro: GLOBAL / u64::from(data) / accumulation, accumulation },
         schedule,
         stages,
-        precision: Precision::Fp32,
-        recompute: Recompute::None,
-        collectives: Collectives::Nccl,
-        optimizer: Optimizer::AdamW,
-        pricing: Pricing::OnDemand,
+        ..PlanSpec::plain(model, ClusterSpec::of("local", 1), total)
     }
 }
 

@@ -100,6 +100,11 @@ impl Attention {
         }
     }
 
+    /// What is kept if scores and weights are computed again in backward: queries, keys and values.
+    pub(crate) fn stored_without_core(self) -> Storage {
+        elements(self.query_elements() + 2 * self.key_elements(self.own_keys))
+    }
+
     /// Arithmetic inside a fused kernel. What the mask hides is counted, as the field's formulas do.
     pub(super) fn fused_flops(self, pass: Pass) -> Flops {
         let forward = match self.kernel {

@@ -288,6 +288,19 @@ impl OperatorKind {
         matches!(self, Self::ExpertLinear { .. })
     }
 
+    /// Whether its matrix products have a trainable matrix on one side.
+    pub fn multiplies_weights(self) -> bool {
+        matches!(self, Self::Linear { .. } | Self::ExpertLinear { .. } | Self::TiedHead { .. })
+    }
+
+    /// Experts that it has the weights of.
+    pub(crate) fn experts(self) -> u64 {
+        match self {
+            Self::ExpertLinear { experts, .. } => experts,
+            _ => 0,
+        }
+    }
+
     /// Trainable tensors, each of which an optimizer or a collective may handle on its own.
     pub fn parameter_tensors(self) -> u32 {
         match self {

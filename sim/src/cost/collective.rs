@@ -15,14 +15,13 @@
 use super::operation::{Operation, Phase};
 use super::protocol::{Hop, MICROSECOND, SIMPLE, protocols, ramp};
 use super::route::{Group, Ring, Route};
-use crate::machine::MachineError;
-use crate::placement::Family;
+use crate::machine::{MachineError, enough_devices};
 use crate::wiring::{Wiring, sustained};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
-use trainyard_plan::Collectives;
+use trainyard_plan::{Collectives, ParallelSpec};
 use trainyard_units::{Bytes, Seconds};
 
 /// What a group of ranks does together, and which bytes its size counts.
@@ -240,37 +239,41 @@ fn ring_ways(ring: &Ring, passes: f64, round: f64, bytes: f64) -> Vec<Way> {
         .collect()
 }
 
-/// The time in which every group of a family does the same, all at once. Each link is shared equally by all flows of
-/// the family; the slowest group counts.
+/// The time in which every group does the same, all at once. Each link is shared equally by all flows; the slowest group
+/// counts.
+///
+/// # Errors
+///
+/// When a measured machine was not measured for it.
 pub(crate) fn together(
-    cluster: &Cluster,
+    wiring: &Wiring<'_>,
     collective: Collective,
     algorithm: Collectives,
-    family: &Family,
+    groups: &[Vec<DevicePosition>],
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
+    let cluster = wiring.cluster();
     let pool = cluster.first();
     match (&pool.fabric, &pool.device) {
-        (Fabric::Measured, Device::Measured(machine)) => measured_together(machine, collective, family, bytes),
+        (Fabric::Measured, Device::Measured(machine)) => measured_together(machine, collective, groups, bytes),
         (Fabric::Wired { .. }, _) => {
-            let wiring = Wiring::new(cluster);
-            let operations: Vec<Operation> = unlike(cluster, family)
+            let operations: Vec<Operation> = unlike(cluster, groups)
                 .into_iter()
-                .map(|group| operation(&wiring, collective, algorithm, group, bytes))
+                .map(|group| operation(wiring, collective, algorithm, group, bytes))
                 .collect();
-            Ok(slowest(wiring.capacities(), &operations))
+            Ok(all_at_once(&operations, wiring.capacities()))
         }
         (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
     }
 }
 
-/// The groups of a family without those that share no link with others and are like them: where each group stays on
+/// The groups without those that share no link with others and are like them: where each group stays on
 /// one machine, the machines whose groups use the same slots.
-fn unlike<'a>(cluster: &Cluster, family: &'a Family) -> Vec<&'a [DevicePosition]> {
+fn unlike<'a>(cluster: &Cluster, groups: &'a [Vec<DevicePosition>]) -> Vec<&'a [DevicePosition]> {
     let mut machines: BTreeMap<u32, Vec<&[DevicePosition]>> = BTreeMap::new();
-    for group in &family.groups {
+    for group in groups {
         if group.iter().any(|member| member.instance != group[0].instance) {
-            return family.groups.iter().map(Vec::as_slice).collect();
+            return groups.iter().map(Vec::as_slice).collect();
         }
         machines.entry(group[0].instance).or_default().push(group);
     }
@@ -286,7 +289,7 @@ fn unlike<'a>(cluster: &Cluster, family: &'a Family) -> Vec<&'a [DevicePosition]
 }
 
 /// The time of the slowest of some operations that go through their phases side by side.
-fn slowest(capacities: &[f64], operations: &[Operation]) -> Seconds {
+pub(crate) fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Seconds {
     let phases = operations.iter().map(|operation| operation.phases.len()).max().unwrap_or(0);
     let mut times = vec![Seconds::ZERO; operations.len()];
     for index in 0..phases {
@@ -308,45 +311,66 @@ fn slowest(capacities: &[f64], operations: &[Operation]) -> Seconds {
 fn measured_together(
     machine: &MeasuredMachine,
     collective: Collective,
-    family: &Family,
+    groups: &[Vec<DevicePosition>],
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
-    let ranks = family.groups.iter().map(|group| group.len() as u32).fold(0, u32::max);
+    let ranks = groups.iter().map(|group| group.len() as u32).fold(0, u32::max);
     match collective {
         Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
         Collective::AllGather | Collective::ReduceScatter => {
             measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
         }
-        Collective::Transfer => measured(machine, CollectiveOperation::Send, 2 * family.groups.len() as u32, bytes),
+        Collective::Transfer => measured(machine, CollectiveOperation::Send, 2 * groups.len() as u32, bytes),
         Collective::Broadcast | Collective::AllToAll => {
             Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
         }
     }
 }
 
-/// The time in which every group of `family` sums `bytes` bytes, all groups at once.
-pub(crate) fn all_reduce(
+/// The time in which the first `ranks` devices of a cluster do something together, with nothing else under way.
+///
+/// `bytes` counts what [`Collective`] says. A transfer goes from the first device to the last.
+///
+/// # Errors
+///
+/// When there are fewer devices, or a measured machine was not measured for it.
+pub fn collective_time(
     cluster: &Cluster,
-    collectives: Collectives,
-    family: &Family,
+    collective: Collective,
+    ranks: u32,
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
-    together(cluster, Collective::AllReduce, collectives, family, bytes)
+    enough_devices(cluster, ParallelSpec { data: ranks, ..ParallelSpec::default() }.into())?;
+    let members: Vec<_> = match collective {
+        Collective::Transfer if ranks > 1 => [0, ranks - 1].map(|rank| cluster.position(rank)).into(),
+        _ => (0..ranks).map(|rank| cluster.position(rank)).collect(),
+    };
+    together(&Wiring::new(cluster), collective, Collectives::Nccl, &[members], bytes)
 }
 
-/// The time in which every group of `family` puts together `bytes` bytes of which each member has an equal part.
-pub(crate) fn all_gather(cluster: &Cluster, family: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
-    together(cluster, Collective::AllGather, Collectives::Nccl, family, bytes)
+/// The time in which the first `ranks` devices of a cluster, all of them at once, sum `bytes` bytes.
+///
+/// # Errors
+///
+/// When there are fewer devices, or a measured machine was not measured for it.
+pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Seconds, MachineError> {
+    collective_time(cluster, Collective::AllReduce, ranks, bytes)
 }
 
-/// The time in which the first of every pair sends `bytes` bytes to the second, all pairs at once.
-pub(crate) fn transfer(cluster: &Cluster, pairs: &Family, bytes: Bytes) -> Result<Seconds, MachineError> {
-    together(cluster, Collective::Transfer, Collectives::Nccl, pairs, bytes)
+/// The time in which the first device of a cluster sends `bytes` bytes to the first device of the next machine, or to
+/// its neighbour if there is one machine.
+///
+/// # Errors
+///
+/// When there is one device, or a measured machine was not measured for it.
+pub fn transfer_time(cluster: &Cluster, bytes: Bytes) -> Result<Seconds, MachineError> {
+    let neighbour = if cluster.machines() > 1 { cluster.first().devices_per_instance } else { 1 };
+    collective_time(cluster, Collective::Transfer, neighbour + 1, bytes)
 }
 
 /// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured
 /// sizes a straight line, and the last ratio beyond.
-fn measured(
+pub(crate) fn measured(
     machine: &MeasuredMachine,
     operation: CollectiveOperation,
     ranks: u32,
@@ -373,13 +397,10 @@ fn measured(
 mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
-    use trainyard_plan::{ParallelSpec, StageId};
 
     fn time(instance: &str, instances: u32, ranks: u32, bytes: u64) -> Seconds {
         let cluster = catalog().cluster(instance, instances).expect("in the catalog");
-        let parallel = ParallelSpec { data: ranks, tensor: 1, pipeline: 1 };
-        let family = Family::data(parallel.into(), &cluster, StageId(0));
-        all_reduce(&cluster, Collectives::Nccl, &family, Bytes(bytes)).expect("a wired fabric prices everything")
+        all_reduce_time(&cluster, ranks, Bytes(bytes)).expect("a wired fabric prices everything")
     }
 
     fn bus_bandwidth(instance: &str, instances: u32, ranks: u32, bytes: u64) -> f64 {
@@ -424,8 +445,13 @@ mod tests {
     #[test]
     fn a_hierarchy_sends_less_between_two_machines_than_a_ring() {
         let cluster = catalog().cluster("p3.16xlarge", 2).expect("in the catalog");
-        let family = Family::data(ParallelSpec { data: 16, tensor: 1, pipeline: 1 }.into(), &cluster, StageId(0));
-        let time = |collectives| all_reduce(&cluster, collectives, &family, Bytes(1 << 28)).expect("wired").0;
+        let wiring = Wiring::new(&cluster);
+        let members: Vec<_> = (0..16).map(|device| cluster.position(device)).collect();
+        let time = |collectives| {
+            operation(&wiring, Collective::AllReduce, collectives, &members, Bytes(1 << 28))
+                .alone(wiring.capacities())
+                .0
+        };
         assert!(time(Collectives::Hierarchical) < 0.7 * time(Collectives::Nccl));
     }
 

@@ -2,7 +2,7 @@
 
 use super::gemm;
 use trainyard_hardware_profiles::{Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Layer, OperatorKind, Pass, Sharing};
+use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -61,6 +61,36 @@ impl GpuPricing<'_> {
         soft_maximum(device * self.slowest(), host)
     }
 
+    /// The part of a layer's backward pass that is for gradients of weights.
+    pub(crate) fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> f64 {
+        let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
+        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward)).sum();
+        // Of the two products that backward has for each weight, the second is its gradient.
+        let weights: Seconds = operators()
+            .filter(|operator| operator.multiplies_weights())
+            .flat_map(|operator| operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2))
+            .map(|product| self.product(product))
+            .sum();
+        if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
+    }
+
+    /// The core of a layer's attention, forward: what selective recomputation does again.
+    pub(crate) fn attention_core(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Seconds {
+        let cores = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
+        cores
+            .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
+            .map(|core| {
+                let host = self.stack.launch.value * f64::from(core.kernels(Pass::Forward));
+                soft_maximum(self.operator(core, Pass::Forward) * self.slowest(), host)
+            })
+            .sum()
+    }
+
+    fn product(&self, product: Gemm) -> Seconds {
+        let element = self.precision.element_bytes();
+        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
+    }
+
     /// How much slower than the mean the slowest of the job's GPUs is.
     fn slowest(&self) -> f64 {
         1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
@@ -68,20 +98,12 @@ impl GpuPricing<'_> {
 
     /// One pass of one operator, on the device alone.
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let element = self.precision.element_bytes();
-        let products: Seconds = operator
-            .gemms(pass)
-            .into_iter()
-            .map(|product| gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value))
-            .sum();
+        let products: Seconds = operator.gemms(pass).into_iter().map(|product| self.product(product)).sum();
         products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
     }
 
     fn rate(&self) -> Rate {
-        match self.precision {
-            Precision::Fp32 => Rate::Fp32,
-            Precision::Fp16Mixed => Rate::Fp16,
-        }
+        rate(self.precision)
     }
 
     fn fused_attention(&self, operator: OperatorKind, pass: Pass) -> Seconds {
@@ -123,17 +145,29 @@ impl GpuPricing<'_> {
 
     /// The optimizer's update: everything it keeps is read and written once.
     pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
-        let moments = match optimizer {
-            Optimizer::AdamW => 16,
-            Optimizer::Sgd => 0,
-        };
-        let half_copy = match self.precision {
-            Precision::Fp32 => 0,
-            Precision::Fp16Mixed => 2,
-        };
-        // Gradient read, weight read and written.
-        let bytes = Bytes(parameters * (12 + moments + half_copy));
-        Seconds(bytes.as_f64() / self.memory_rate())
+        Seconds(update_bytes(optimizer, self.precision, parameters).as_f64() / self.memory_rate())
+    }
+
+    /// Time of kernels that read and write this much.
+    pub(crate) fn streaming(&self, bytes: f64) -> Seconds {
+        Seconds(bytes / self.memory_rate()) + self.gpu.achieved.kernel_floor.value
+    }
+}
+
+/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes.
+pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64) -> Bytes {
+    let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
+    // Gradient read, weight read and written.
+    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy))
+}
+
+/// The arithmetic unit that a precision's matrix products run on.
+pub(crate) fn rate(precision: Precision) -> Rate {
+    match precision {
+        Precision::Fp32 => Rate::Fp32,
+        Precision::Tf32 => Rate::Tf32,
+        Precision::Fp16Mixed => Rate::Fp16,
+        Precision::Bf16Mixed => Rate::Bf16,
     }
 }
 

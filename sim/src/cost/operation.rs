@@ -1,6 +1,6 @@
 //! What a collective asks of the links of a cluster.
 
-use crate::wiring::LinkId;
+use crate::network::LinkId;
 use trainyard_units::Seconds;
 
 /// Phases one after another.
@@ -24,6 +24,18 @@ pub struct Phase {
 }
 
 impl Operation {
+    /// One that takes this long whatever the links do.
+    pub(crate) fn taking(time: Seconds) -> Self {
+        Self { phases: vec![Phase::lasting(time)] }
+    }
+
+    /// The same if it is cut into this many, one after another: its latency comes as often.
+    pub(crate) fn repeat_latency(&mut self, times: u32) {
+        for phase in &mut self.phases {
+            phase.latency = phase.latency * f64::from(times);
+        }
+    }
+
     /// The time it takes while nothing else is under way; `capacities` are those of the links in bytes per second.
     pub fn alone(&self, capacities: &[f64]) -> Seconds {
         self.phases.iter().map(|phase| phase.alone(capacities)).sum()
@@ -31,6 +43,11 @@ impl Operation {
 }
 
 impl Phase {
+    /// One that takes this long whatever the links do.
+    pub(crate) fn lasting(time: Seconds) -> Self {
+        Self { latency: time, volume: 0.0, limit: f64::INFINITY, uses: Vec::new() }
+    }
+
     /// The time it takes while nothing else is under way; `capacities` are those of the links in bytes per second.
     pub fn alone(&self, capacities: &[f64]) -> Seconds {
         self.latency + Seconds(self.volume / rate(self.limit, &self.uses, |link, flows| capacities[link] / flows))

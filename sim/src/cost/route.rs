@@ -2,7 +2,8 @@
 
 use super::operation::Phase;
 use super::protocol::{Hop, Protocol, SIMPLE};
-use crate::wiring::{LinkId, Path, Wiring, links_to};
+use crate::network::LinkId;
+use crate::wiring::{Path, Wiring, links_to};
 use trainyard_hardware_profiles::{DevicePosition, Interconnect, Transport};
 use trainyard_units::Seconds;
 

@@ -1,0 +1,162 @@
+//! Which parts of a plan fit together: each rule is stated once.
+
+use crate::spec::{PlanSpec, ScheduleName, StateSharding};
+use crate::valid::{PlanError, range};
+use trainyard_models::OperatorGraph;
+
+/// The most tasks of a step: what a simulation holds in a few hundred megabytes.
+const STEP_TASKS_MAX: u64 = 1 << 21;
+
+fn wrong(field: &'static str, value: impl ToString, rule: impl Into<String>, hint: impl Into<String>) -> PlanError {
+    PlanError::Contradiction { field, value: value.to_string(), rule: rule.into(), hint: hint.into() }
+}
+
+/// The largest divisor of `number` that is at most `wanted`.
+fn divisor_near(number: u64, wanted: u32) -> u64 {
+    (1..=u64::from(wanted)).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
+}
+
+/// Context, expert and sequence parallelism need something to split.
+pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {
+    let parallel = spec.parallel;
+    if parallel.sequence && parallel.tensor == 1 {
+        let rule = "parallel.tensor is 1, and sequence parallelism shares tokens among the ranks of a tensor group";
+        return Err(wrong("parallel.sequence", true, rule, "set parallel.sequence = false"));
+    }
+    if parallel.context > 1 {
+        let Some(tokens) = graph.tokens_shared_by_context() else {
+            let rule = "the model has no self-attention whose tokens could be shared";
+            return Err(wrong("parallel.context", parallel.context, rule, "set parallel.context = 1"));
+        };
+        if !tokens.is_multiple_of(u64::from(parallel.context)) {
+            let hint = format!("parallel.context {} divides them", divisor_near(tokens, parallel.context));
+            let rule = format!("it must divide the {tokens} tokens of a sample");
+            return Err(wrong("parallel.context", parallel.context, rule, hint));
+        }
+    }
+    if parallel.expert == 1 {
+        return Ok(());
+    }
+    let experts = graph.experts();
+    if experts == 0 {
+        let rule = "the model has no experts";
+        return Err(wrong("parallel.expert", parallel.expert, rule, "set parallel.expert = 1"));
+    }
+    for (what, number) in [("experts of a layer", experts), ("replicas (parallel.data)", u64::from(parallel.data))] {
+        if !number.is_multiple_of(u64::from(parallel.expert)) {
+            let hint = format!("parallel.expert {} divides them", divisor_near(number, parallel.expert));
+            let rule = format!("it must divide the {number} {what}");
+            return Err(wrong("parallel.expert", parallel.expert, rule, hint));
+        }
+    }
+    Ok(())
+}
+
+/// What decides how many tasks a step has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepSize {
+    /// Order of micro-batches.
+    pub schedule: ScheduleName,
+    /// Micro-batches of a replica.
+    pub accumulation: u64,
+    /// Runs of layers on all stages.
+    pub runs: u64,
+    /// Layers whose weights are gathered one by one; zero if they are always there.
+    pub gathered_layers: u64,
+}
+
+impl StepSize {
+    fn of(spec: &PlanSpec, layers: usize) -> Self {
+        let gathers = spec.state_sharding == StateSharding::Parameters || spec.offload.parameters.is_some();
+        Self {
+            schedule: spec.schedule,
+            accumulation: spec.batch.accumulation,
+            runs: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
+            gathered_layers: if gathers { layers as u64 } else { 0 },
+        }
+    }
+
+    /// Two or three for each micro-batch on each run of layers, and two more for each layer that is gathered.
+    fn tasks(self) -> u64 {
+        let steps = if self.schedule.flushes() { 1 } else { 4 };
+        let passes = if self.schedule.splits_backward() { 3 } else { 2 };
+        self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
+    }
+
+    /// Whether a step of this size can be simulated.
+    pub fn is_simulable(self) -> bool {
+        self.tasks() <= STEP_TASKS_MAX
+    }
+}
+
+pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
+    let size = StepSize::of(spec, layers);
+    if size.is_simulable() {
+        return Ok(());
+    }
+    let (accumulation, pipeline) = (spec.batch.accumulation, spec.parallel.pipeline);
+    Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: size.tasks(), maximum: STEP_TASKS_MAX })
+}
+
+/// Schedule, stages, runs of layers and micro-batches.
+pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
+    let pipeline = spec.parallel.pipeline;
+    let rule = match (spec.schedule, pipeline) {
+        (ScheduleName::None, 2..) => "a pipeline needs one of gpipe, 1f1b, interleaved-1f1b, 2bw, zb-h1, zb-v",
+        (ScheduleName::None, _) => return virtual_stages(spec),
+        (_, 1) => "a single stage has the schedule none",
+        _ => return virtual_stages(spec).and_then(|()| micro_batches(spec)),
+    };
+    Err(PlanError::Schedule { schedule: spec.schedule, pipeline, rule })
+}
+
+fn virtual_stages(spec: &PlanSpec) -> Result<(), PlanError> {
+    range("virtual_stages", u64::from(spec.virtual_stages), 1 << 10)?;
+    let (rule, hint) = match (spec.schedule, spec.virtual_stages) {
+        (ScheduleName::Interleaved, 1) => {
+            ("interleaved-1f1b needs at least 2 runs of layers on each stage", "virtual_stages 2 is the fewest")
+        }
+        (ScheduleName::ZeroBubbleV, runs) if runs != 2 => {
+            ("zb-v has exactly 2 runs of layers on each stage", "set virtual_stages = 2")
+        }
+        (ScheduleName::Interleaved | ScheduleName::ZeroBubbleV, _) | (_, 1) => return Ok(()),
+        _ => ("only interleaved-1f1b and zb-v have several runs of layers on a stage", "set virtual_stages = 1"),
+    };
+    Err(wrong("virtual_stages", spec.virtual_stages, rule, hint))
+}
+
+fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
+    let (accumulation, stages) = (spec.batch.accumulation, u64::from(spec.parallel.pipeline));
+    let near = accumulation.div_ceil(stages) * stages;
+    match spec.schedule {
+        ScheduleName::Interleaved if !accumulation.is_multiple_of(stages) => {
+            let rule = format!("interleaved-1f1b takes micro-batches in groups of parallel.pipeline {stages}");
+            Err(wrong("batch.accumulation", accumulation, rule, format!("batch.accumulation {near} is the next")))
+        }
+        ScheduleName::TwoBufferedWeights if accumulation < stages => {
+            let rule = format!("2bw needs at least as many micro-batches as there are stages, {stages}");
+            Err(wrong("batch.accumulation", accumulation, rule, format!("batch.accumulation {stages} is enough")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is shared out, and among how many.
+pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), PlanError> {
+    let Some(ranks) = spec.sharding_ranks else { return Ok(()) };
+    let copies = u64::from(spec.parallel.data) * u64::from(spec.parallel.context);
+    if spec.state_sharding == StateSharding::None {
+        let rule = "state_sharding is none, so that nothing is shared out";
+        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out, or set state_sharding"));
+    }
+    if spec.parallel.expert > 1 && u64::from(ranks) != copies {
+        let rule = format!("with experts spread over ranks a state is shared out among all {copies} copies");
+        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out"));
+    }
+    if ranks == 0 || !copies.is_multiple_of(u64::from(ranks)) {
+        let rule = format!("it must divide the {copies} ranks that hold the same parameters");
+        let hint = format!("sharding_ranks {} divides them", divisor_near(copies, ranks));
+        return Err(wrong("sharding_ranks", ranks, rule, hint));
+    }
+    Ok(())
+}

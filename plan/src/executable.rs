@@ -1,0 +1,41 @@
+//! What this program's own executor runs, and what machines that it measured are therefore known for.
+
+use crate::offload::Offload;
+use crate::spec::{GradientCompression, GradientReduction, Precision, Recompute, ScheduleName, StateSharding};
+use crate::valid::Plan;
+
+/// A field of a plan that the executor does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotExecutable {
+    /// Path of the field in the plan.
+    pub field: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What would run.
+    pub allowed: &'static str,
+}
+
+/// The first field of `plan` that the executor does not run, whatever the model; nothing if it runs them all.
+pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
+    let parallel = plan.mesh().parallel();
+    let (schedule, recompute, sharding) = (plan.schedule(), plan.recompute(), plan.state_sharding());
+    let (reduction, compression) = (plan.gradient_reduction(), plan.gradient_compression());
+    let schedules = [ScheduleName::None, ScheduleName::GPipe, ScheduleName::OneForwardOneBackward];
+    let fields: [(&str, String, bool, &str); 10] = [
+        ("parallel.tensor", parallel.tensor.to_string(), parallel.tensor == 1, "parallel.tensor 1"),
+        ("parallel.context", parallel.context.to_string(), parallel.context == 1, "parallel.context 1"),
+        ("parallel.expert", parallel.expert.to_string(), parallel.expert == 1, "parallel.expert 1"),
+        ("precision", plan.precision().to_string(), plan.precision() == Precision::Fp32, "fp32"),
+        ("schedule", schedule.to_string(), schedules.contains(&schedule), "none, gpipe or 1f1b"),
+        ("recompute", recompute.to_string(), recompute != Recompute::Selective, "none or full"),
+        ("state_sharding", sharding.to_string(), sharding == StateSharding::None, "state_sharding none"),
+        ("gradient_reduction", reduction.to_string(), reduction == GradientReduction::Step, "step"),
+        ("gradient_compression", compression.to_string(), compression == GradientCompression::None, "none"),
+        ("offload", plan.offload().to_string(), plan.offload() == Offload::NONE, "none"),
+    ];
+    fields.into_iter().find(|(_, _, runs, _)| !runs).map(|(field, value, _, allowed)| NotExecutable {
+        field,
+        value,
+        allowed,
+    })
+}

@@ -1,0 +1,177 @@
+//! What the holders of the same parameters do together: reduce gradients, gather weights, end the step.
+
+use super::{Builder, PREFETCH, Piece};
+use crate::mesh::Group;
+use crate::offload::Store;
+use crate::parameters::Held;
+use crate::partition::StageId;
+use crate::spec::{GradientReduction, StateSharding};
+use crate::task::{Activity, Collective, Content, Exchange, StreamKind, TaskId, Way, Work};
+use std::ops::Range;
+use trainyard_units::Bytes;
+
+impl Builder<'_> {
+    /// Weights brought together for the layers that compute next. It waits until the layers before the ones that
+    /// compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
+    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>) -> TaskId {
+        let known = &self.stages[stage.0 as usize];
+        let ahead = known.gathered_for.len().checked_sub(PREFETCH + 1);
+        let mut waits: Vec<TaskId> = ahead.map(|index| known.gathered_for[index]).into_iter().collect();
+        waits.extend(known.renewed);
+        let held = self.plan.held(layers);
+        let activity = Activity::GatherWeights { stage, layer: layers.start as u32 };
+        let mut last = None;
+        if let Some(store) = self.plan.offload().parameters {
+            let fetched = self.fetch(stage, store, self.plan.shard_of(held), &waits);
+            (last, waits) = (Some(fetched), vec![fetched]);
+        }
+        if self.plan.shards(StateSharding::Parameters) {
+            let stream = self.graph.stream(StreamKind::Gather(stage));
+            for (group, held) in self.plan.gather_groups(held) {
+                let work = exchange(Collective::AllGather, stage, group, Content::Weights, held);
+                let gathered = self.graph.add(activity, work, stream, &waits);
+                (last, waits) = (Some(gathered), vec![gathered]);
+            }
+        }
+        last.expect("weights are gathered only where they are shared out or kept elsewhere")
+    }
+
+    fn fetch(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
+        let bytes = Bytes(held.parameters * self.plan.precision().element_bytes());
+        let stream = self.graph.stream(StreamKind::CopyIn(stage));
+        let activity = Activity::Copy { stage, way: Way::In };
+        self.graph.add(activity, Work::Copy { stage, way: Way::In, store, bytes }, stream, waits)
+    }
+
+    /// Sums the gradients of some layers over the ranks that hold copies of them.
+    pub(super) fn reduce(&mut self, stage: StageId, bucket: u32, layers: &Range<usize>, after: TaskId) {
+        let stream = self.graph.stream(StreamKind::Reduce(stage));
+        let activity = Activity::ReduceGradients { stage, bucket };
+        for chain in self.plan.reductions(self.plan.held(layers)) {
+            let mut before = after;
+            for (collective, group, held) in chain {
+                let work = exchange(collective, stage, group, Content::Gradients, held);
+                before = self.graph.add(activity, work, stream, &[before]);
+            }
+            if before != after {
+                self.stage(stage).reductions.push(before);
+            }
+        }
+    }
+
+    /// Whether a stage that shares a table may end a step: the other holder has ended its passes of that step too.
+    pub(super) fn shared_gradients_are_there(&self, stage: StageId, step: u32) -> bool {
+        let Some(ends) = self.table_ends() else { return true };
+        !ends.contains(&stage) || self.shared_sums > step || ends.iter().all(|end| self.is_at_end_of(*end, step))
+    }
+
+    /// Whether the next piece of a stage's program ends this step.
+    fn is_at_end_of(&self, stage: StageId, step: u32) -> bool {
+        let known = &self.stages[stage.0 as usize];
+        matches!(known.program.get(known.next), Some(Piece::Update(next)) if *next == step)
+    }
+
+    /// The stages that both hold the shared table, if there are two.
+    fn table_ends(&self) -> Option<[StageId; 2]> {
+        let stages = self.plan.stages();
+        let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
+        (self.plan.shared_on_rank() > 0 && first != last).then_some([first, last])
+    }
+
+    /// The shared table's reduction, and the update.
+    pub(super) fn end_of_step(&mut self, stage: StageId, step: u32) {
+        self.reduce_shared(stage, step);
+        let last = self.last_pass(stage);
+        let mut waits = std::mem::take(&mut self.stage(stage).reductions);
+        waits.push(last);
+        let held = self.plan.held_by(stage);
+        let updated = match self.plan.offload().optimizer {
+            None => self.update(stage, held, &waits),
+            Some(store) => self.update_on_host(stage, store, held, &waits),
+        };
+        let renewed = self.gather_updated(stage, held, updated);
+        self.stage(stage).renewed = renewed;
+        if stage == StageId(0) {
+            self.graph.end_step(renewed.unwrap_or(updated));
+        }
+    }
+
+    fn last_pass(&self, stage: StageId) -> TaskId {
+        self.stages[stage.0 as usize].last_pass.expect("every stage has ended its passes")
+    }
+
+    /// Reductions in one piece after the passes, where the software does not overlap them.
+    pub(super) fn remaining_reductions(&mut self, stage: StageId) {
+        let whole = self.lowering.bucket.is_none()
+            && !self.plan.gathers_weights()
+            && self.plan.gradient_reduction() == GradientReduction::Step;
+        if self.plan.mesh().copies() == 1 || !whole {
+            return;
+        }
+        let after = self.last_pass(stage);
+        let runs: Vec<Range<usize>> = self.plan.stages().runs_of(stage).collect();
+        for (number, layers) in runs.iter().enumerate() {
+            self.reduce(stage, number as u32, layers, after);
+        }
+    }
+
+    /// The shared table's reduction is added when the first of its two holders ends the step; both wait for it.
+    fn reduce_shared(&mut self, stage: StageId, step: u32) {
+        let Some(ends) = self.table_ends().filter(|ends| ends.contains(&stage) && self.shared_sums == step) else {
+            return;
+        };
+        self.shared_sums += 1;
+        let mut waits = Vec::new();
+        for end in ends {
+            waits.push(self.last_pass(end));
+            waits.extend(&self.stages[end.0 as usize].reductions);
+        }
+        let held = Held { parameters: self.plan.shared_on_rank(), experts: 0, tensors: 1 };
+        let stream = self.graph.stream(StreamKind::Reduce(ends[0]));
+        let task = self.graph.add(Activity::ReduceShared, Work::ReduceShared { held }, stream, &waits);
+        for end in ends {
+            self.stage(end).reductions.push(task);
+        }
+    }
+
+    fn update(&mut self, stage: StageId, held: Held, waits: &[TaskId]) -> TaskId {
+        let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
+        let stream = self.stages[stage.0 as usize].compute;
+        self.graph.add(Activity::Update { stage }, Work::Update { stage, held }, stream, waits)
+    }
+
+    /// Gradients to the machine, the processor's update, weights back (Ren et al., arXiv:2101.06840, figure 3).
+    fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
+        let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
+        let out = self.graph.stream(StreamKind::CopyOut(stage));
+        let bytes = Bytes(held.parameters * self.plan.precision().element_bytes());
+        let work = Work::Copy { stage, way: Way::Out, store: Store::Host, bytes };
+        let sent = self.graph.add(Activity::Copy { stage, way: Way::Out }, work, out, waits);
+        let compute = self.stages[stage.0 as usize].compute;
+        let work = Work::HostUpdate { stage, store, held };
+        let updated = self.graph.add(Activity::Update { stage }, work, compute, &[sent]);
+        if self.plan.offload().parameters.is_some() {
+            return updated;
+        }
+        self.fetch(stage, Store::Host, held, &[updated])
+    }
+
+    /// Where only state and gradients are shared out, every rank gets the weights that the others updated.
+    fn gather_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
+        if !self.plan.shards(StateSharding::Optimizer) || self.plan.shards(StateSharding::Parameters) {
+            return None;
+        }
+        let stream = self.graph.stream(StreamKind::Reduce(stage));
+        let activity = Activity::GatherWeights { stage, layer: self.plan.stages().run(stage, 0).start as u32 };
+        let mut last = after;
+        for (group, held) in self.plan.gather_groups(held) {
+            let work = exchange(Collective::AllGather, stage, group, Content::Weights, held);
+            last = self.graph.add(activity, work, stream, &[last]);
+        }
+        (last != after).then_some(last)
+    }
+}
+
+fn exchange(collective: Collective, stage: StageId, group: Group, content: Content, held: Held) -> Work {
+    Work::Exchange(Exchange { collective, stage, group, content, held })
+}

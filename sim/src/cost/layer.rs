@@ -1,0 +1,229 @@
+//! Seconds of layers: kernels, and the communication that happens inside a layer.
+
+use super::collective::{Collective, together};
+use super::gpu::GpuPricing;
+use super::measured::MeasuredPricing;
+use crate::layout::Layout;
+use crate::machine::{Machine, MachineError, enough_devices};
+use crate::wiring::Wiring;
+use trainyard_hardware_profiles::{Device, Fabric};
+use trainyard_plan::operators::{Layer, LayerRole, OperatorGraph, Pass, Sharing};
+use trainyard_plan::{Collectives, Group, Mesh, Precision, Recompute, StagePass};
+use trainyard_units::{Bytes, Seconds};
+
+/// Seconds of one layer for one micro-batch on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerPrice {
+    /// Kernels forward.
+    pub forward: Seconds,
+    /// Kernels backward, without recomputation.
+    pub backward: Seconds,
+    /// The part of backward that is for gradients of weights.
+    pub weights_share: f64,
+    /// The core of attention, forward.
+    pub core: Seconds,
+    /// Waiting for other ranks inside the layer, forward: tensor, context and expert parallelism.
+    pub inside_forward: Seconds,
+    /// The same backward.
+    pub inside_backward: Seconds,
+    /// Whether recomputation computes this layer again.
+    pub recomputed: bool,
+}
+
+/// Prices of all layers of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerPrices {
+    distinct: Vec<LayerPrice>,
+    order: Vec<usize>,
+}
+
+impl LayerPrices {
+    /// The price of a layer.
+    pub fn layer(&self, index: usize) -> LayerPrice {
+        self.distinct[self.order[index]]
+    }
+
+    /// Per layer, forward and backward together: what a cut into stages should balance.
+    pub fn weights(&self, recompute: Recompute) -> Vec<f64> {
+        let distinct: Vec<f64> = self
+            .distinct
+            .iter()
+            .map(|price| (price.pass(StagePass::Forward, recompute) + price.pass(StagePass::Backward, recompute)).0)
+            .collect();
+        self.order.iter().map(|index| distinct[*index]).collect()
+    }
+}
+
+impl LayerPrice {
+    /// One pass, with what happens between its kernels and, backward, what is computed again.
+    pub fn pass(&self, pass: StagePass, recompute: Recompute) -> Seconds {
+        let again = match recompute {
+            Recompute::Full if self.recomputed => self.forward + self.inside_forward,
+            Recompute::Selective if self.recomputed => self.core,
+            _ => Seconds::ZERO,
+        };
+        let inputs = self.inside_backward + again;
+        match pass {
+            StagePass::Forward => self.forward + self.inside_forward,
+            StagePass::Backward => self.backward + inputs,
+            StagePass::BackwardInput => self.backward * (1.0 - self.weights_share) + inputs,
+            StagePass::BackwardWeight => self.backward * self.weights_share,
+        }
+    }
+}
+
+/// Prices of the layers of `graph` for micro-batches of `micro` samples, on the first kind of machine of a cluster.
+///
+/// # Errors
+///
+/// When a measured machine was not measured for this.
+pub fn layer_prices(
+    graph: &OperatorGraph,
+    micro: u64,
+    mesh: Mesh,
+    precision: Precision,
+    machine: &Machine,
+) -> Result<LayerPrices, MachineError> {
+    layer_prices_on(&machine.cluster.first().device, mesh.ranks(), graph, micro, mesh, precision, machine)
+}
+
+/// The same on one kind of machine of a mixed cluster, on the slowest of so many devices.
+pub(super) fn layer_prices_on(
+    device: &Device,
+    slowest_of: u32,
+    graph: &OperatorGraph,
+    micro: u64,
+    mesh: Mesh,
+    precision: Precision,
+    machine: &Machine,
+) -> Result<LayerPrices, MachineError> {
+    enough_devices(&machine.cluster, mesh)?;
+    let inside = Inside::new(micro, mesh, precision, machine);
+    let distinct = graph
+        .distinct()
+        .iter()
+        .map(|layer| {
+            let kernels = match device {
+                Device::Gpu(gpu) => {
+                    let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: slowest_of };
+                    on_gpu(pricing, layer, micro, mesh.sharing())
+                }
+                Device::Measured(measured) => {
+                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks() };
+                    LayerPrice {
+                        forward: pricing.layer(layer, Pass::Forward, micro)?,
+                        backward: pricing.layer(layer, Pass::Backward, micro)?,
+                        ..LayerPrice::default()
+                    }
+                }
+            };
+            inside.add_to(kernels, layer)
+        })
+        .collect::<Result<_, MachineError>>()?;
+    Ok(LayerPrices { distinct, order: graph.order().to_vec() })
+}
+
+fn on_gpu(pricing: GpuPricing<'_>, layer: &Layer, micro: u64, sharing: Sharing) -> LayerPrice {
+    LayerPrice {
+        forward: pricing.layer(layer, Pass::Forward, micro, sharing),
+        backward: pricing.layer(layer, Pass::Backward, micro, sharing),
+        weights_share: pricing.weights_share(layer, micro, sharing),
+        core: pricing.attention_core(layer, micro, sharing),
+        ..LayerPrice::default()
+    }
+}
+
+/// The communication inside layers. Ranks of a group wait for it: it is not spread over shared links by the engine, but
+/// priced as if all groups of a stage did it at the same time and nothing else used their links.
+struct Inside<'a> {
+    micro: u64,
+    element: u64,
+    sharing: Sharing,
+    layout: Layout<'a>,
+    wiring: Option<Wiring<'a>>,
+}
+
+impl<'a> Inside<'a> {
+    fn new(micro: u64, mesh: Mesh, precision: Precision, machine: &'a Machine) -> Self {
+        let sharing = mesh.sharing();
+        let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
+        let wired = machine.cluster.pools.iter().all(|pool| matches!(pool.fabric, Fabric::Wired { .. }));
+        Self {
+            micro,
+            element: precision.element_bytes(),
+            sharing,
+            layout: Layout { mesh, cluster: &machine.cluster },
+            wiring: (communicates && wired).then(|| Wiring::new(&machine.cluster)),
+        }
+    }
+
+    fn add_to(&self, kernels: LayerPrice, layer: &Layer) -> Result<LayerPrice, MachineError> {
+        let recomputed = layer.role == LayerRole::Block;
+        let Some(wiring) = &self.wiring else { return Ok(LayerPrice { recomputed, ..kernels }) };
+        let reductions = self.reductions(wiring, layer)?;
+        let experts = self.exchanges(wiring, layer)?;
+        let passing = self.passing(wiring, layer)?;
+        let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
+        Ok(LayerPrice {
+            inside_forward: reductions + experts + exposed(kernels.core, 1.0),
+            // Backward passes keys and values round again, and their gradients with them, beside 2.5 times the work.
+            inside_backward: reductions + experts + exposed(kernels.core * 2.0, 2.0),
+            recomputed,
+            ..kernels
+        })
+    }
+
+    /// Tensor parallelism: sums of the residual stream (Shoeybi et al., arXiv:1909.08053, section 3); with sequence
+    /// parallelism the two halves of each sum in different places (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
+    fn reductions(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
+        if self.sharing.tensor == 1 || layer.tensor_reductions == 0 {
+            return Ok(Seconds::ZERO);
+        }
+        let elements = layer.stream_elements.div_ceil(self.sharing.context) * self.micro;
+        let bytes = Bytes(elements * self.element);
+        let of = |collective| self.slowest(wiring, Group::Tensor, collective, bytes);
+        let one = if self.sharing.sequence {
+            of(Collective::ReduceScatter)? + of(Collective::AllGather)?
+        } else {
+            of(Collective::AllReduce)?
+        };
+        Ok(one * f64::from(layer.tensor_reductions))
+    }
+
+    /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2).
+    fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
+        if self.sharing.expert == 1 || layer.exchanged_elements == 0 {
+            return Ok(Seconds::ZERO);
+        }
+        let parts = self.sharing.context * if self.sharing.sequence { self.sharing.tensor } else { 1 };
+        let bytes = Bytes(layer.exchanged_elements.div_ceil(parts) * self.micro * self.element);
+        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * 2.0)
+    }
+
+    /// Context parallelism: each rank's keys and values visit all others, block by block, while attention works on the
+    /// block before (Liu et al., arXiv:2310.01889, section 3).
+    fn passing(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
+        if self.sharing.context == 1 || layer.context_elements == 0 {
+            return Ok(Seconds::ZERO);
+        }
+        let elements = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
+        self.slowest(wiring, Group::Context, Collective::AllGather, Bytes(elements * self.element))
+    }
+
+    /// The slowest of the groups of all stages, all groups of a stage at once.
+    fn slowest(
+        &self,
+        wiring: &Wiring<'_>,
+        group: Group,
+        collective: Collective,
+        bytes: Bytes,
+    ) -> Result<Seconds, MachineError> {
+        let mut slowest = Seconds::ZERO;
+        for stage in 0..self.layout.mesh.pipeline() {
+            let groups = self.layout.groups(stage, group);
+            let groups: Vec<_> = groups.iter().map(|members| self.layout.positions(members)).collect();
+            slowest = slowest.max(together(wiring, collective, Collectives::Nccl, &groups, bytes)?);
+        }
+        Ok(slowest)
+    }
+}

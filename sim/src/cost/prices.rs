@@ -1,0 +1,329 @@
+//! Seconds of everything a plan does in a step that needs no link, and what the rest asks of links.
+
+use super::collective::{Collective, all_at_once, measured, operation};
+use super::compression::Compression;
+use super::gpu::{GpuPricing, update_bytes};
+use super::layer::{LayerPrices, layer_prices_on};
+use super::measured::MeasuredPricing;
+use super::operation::{Operation, Phase};
+use crate::layout::Layout;
+use crate::machine::{Machine, MachineError};
+use crate::wiring::Wiring;
+use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
+use trainyard_plan::{
+    Content, Exchange, Group, Held, Plan, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
+};
+use trainyard_units::{Bytes, Seconds};
+
+/// Host time to start a copy between device and machine: one asynchronous copy and its event. A stated default of the
+/// size of a kernel launch.
+const COPY_LATENCY: Seconds = Seconds(10e-6);
+
+/// What the optimizer keeps on a disk is read and written once.
+const DISK_PASSES: f64 = 2.0;
+
+/// The ranks that do an operation together, and what it asks of the links.
+pub(crate) type Placed = (Vec<Rank>, Operation);
+
+/// Seconds of everything a plan does in a step.
+#[derive(Clone, Debug)]
+pub struct Prices<'a> {
+    plan: &'a Plan,
+    machine: &'a Machine,
+    /// By kind of machine.
+    layers: Vec<LayerPrices>,
+    wiring: Wiring<'a>,
+}
+
+impl<'a> Prices<'a> {
+    /// Prices of `plan` on `machine`.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not admit the plan or was not measured for it.
+    pub fn new(plan: &'a Plan, machine: &'a Machine) -> Result<Self, MachineError> {
+        Self::on_slowest_of(plan.mesh().ranks(), plan, machine)
+    }
+
+    /// Prices on the slowest of so many devices: on one, the mean device's.
+    pub(crate) fn on_slowest_of(devices: u32, plan: &'a Plan, machine: &'a Machine) -> Result<Self, MachineError> {
+        machine.admits(plan)?;
+        let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
+        let on = |device| layer_prices_on(device, devices, plan.graph(), micro, mesh, precision, machine);
+        let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, _>>()?;
+        Ok(Self { plan, machine, layers, wiring: Wiring::new(&machine.cluster) })
+    }
+
+    pub(crate) fn layout(&self) -> Layout<'a> {
+        Layout { mesh: self.plan.mesh(), cluster: &self.machine.cluster }
+    }
+
+    /// What each link carries, in bytes per second.
+    pub(crate) fn capacities(&self) -> &[f64] {
+        self.wiring.capacities()
+    }
+
+    fn device(&self, pool: usize) -> &'a Device {
+        &self.machine.cluster.pools[pool].device
+    }
+
+    /// Seconds of a run of layers on one kind of machine.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn segment(&self, segment: &Segment, pool: usize) -> Result<Seconds, MachineError> {
+        let layers = segment.layers.clone().map(|index| self.layers[pool].layer(index));
+        let passes: Seconds = layers.map(|price| price.pass(segment.pass, segment.recompute)).sum();
+        match segment.pass {
+            StagePass::Forward | StagePass::BackwardInput => Ok(passes),
+            StagePass::Backward | StagePass::BackwardWeight => {
+                Ok(passes + self.add_gradients(self.plan.held(&segment.layers), segment.accumulate, pool)?)
+            }
+        }
+    }
+
+    /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
+    fn add_gradients(&self, held: Held, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
+        match self.device(pool) {
+            Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
+            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.parameters)),
+            Device::Measured(machine) => {
+                let pricing = self.measured_pricing(machine);
+                if accumulate { pricing.accumulate(held) } else { pricing.flatten(held) }
+            }
+        }
+    }
+
+    fn gpu_pricing(&self, gpu: &'a Gpu) -> GpuPricing<'a> {
+        let (stack, precision) = (&self.machine.stack, self.plan.precision());
+        GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks() }
+    }
+
+    fn measured_pricing(&self, machine: &'a MeasuredMachine) -> MeasuredPricing<'a> {
+        MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }
+    }
+
+    /// Seconds of work that only kernels do; nothing for communication.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub(crate) fn kernels(&self, graph: &TaskGraph, work: Work, pool: usize) -> Result<Option<Seconds>, MachineError> {
+        match work {
+            Work::Compute(segment) => self.segment(&graph.segments()[segment.0 as usize], pool).map(Some),
+            Work::Update { held, .. } => self.update(held, pool).map(Some),
+            Work::Transfer { .. }
+            | Work::Exchange(_)
+            | Work::ReduceShared { .. }
+            | Work::Copy { .. }
+            | Work::HostUpdate { .. } => Ok(None),
+        }
+    }
+
+    /// Seconds of the optimizer's update on the device.
+    pub(crate) fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
+        let update = match self.device(pool) {
+            Device::Gpu(gpu) => self.gpu_pricing(gpu).update(self.plan.optimizer(), held.parameters),
+            Device::Measured(machine) => self.measured_pricing(machine).update(self.plan.optimizer(), held)?,
+        };
+        Ok(update + self.machine.stack.step_overhead.value)
+    }
+
+    /// What communication asks of the links: each group of ranks that does it, by itself.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub(crate) fn communications(&self, work: Work) -> Result<Vec<Placed>, MachineError> {
+        match work {
+            Work::Compute(_) | Work::Update { .. } => Ok(Vec::new()),
+            Work::Transfer { from, to, bytes } => self.transfers(from, to, bytes),
+            Work::Exchange(exchange) => self.exchanges(exchange),
+            Work::ReduceShared { held } => self.reduce_shared(held),
+            Work::Copy { stage, way, store, bytes } => Ok(self.copies(stage, way, store, bytes)),
+            Work::HostUpdate { stage, store, held } => Ok(self.host_updates(stage, store, held)),
+        }
+    }
+
+    fn measured(&self) -> Option<&'a MeasuredMachine> {
+        match self.device(0) {
+            Device::Measured(machine) => Some(machine),
+            Device::Gpu(_) => None,
+        }
+    }
+
+    fn collective(&self, collective: Collective, members: &[DevicePosition], bytes: Bytes) -> Operation {
+        operation(&self.wiring, collective, self.plan.collectives(), members, bytes)
+    }
+
+    /// Every rank of a stage hands one micro-batch to its neighbour.
+    fn transfers(&self, from: StageId, to: StageId, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
+        let pairs = self.layout().pairs(from.0, to.0);
+        if let Some(machine) = self.measured() {
+            let ranks = 2 * pairs.len() as u32;
+            let time = measured(machine, CollectiveOperation::Send, ranks, bytes)?;
+            return Ok(pairs.into_iter().map(|pair| (pair, Operation::taking(time))).collect());
+        }
+        let mesh = self.plan.mesh();
+        let tensor = u64::from(mesh.tensor());
+        let scattered = tensor > 1 && self.machine.stack.scattered_transfers.value && !mesh.parallel().sequence;
+        let placed = pairs.into_iter().map(|pair| {
+            let part = if scattered { Bytes(bytes.0.div_ceil(tensor)) } else { bytes };
+            let mut operation = self.collective(Collective::Transfer, &self.layout().positions(&pair), part);
+            if scattered {
+                // The receivers put the parts together over links of their own.
+                let receivers = self.layout().positions(&mesh.group(pair[1], Group::Tensor));
+                let gathered = self.collective(Collective::AllGather, &receivers, bytes).alone(self.capacities());
+                operation.phases.push(Phase::lasting(gathered));
+            }
+            (pair, operation)
+        });
+        Ok(placed.collect())
+    }
+
+    fn exchanges(&self, exchange: Exchange) -> Result<Vec<Placed>, MachineError> {
+        let groups = self.layout().groups(exchange.stage.0, exchange.group);
+        if let Some(machine) = self.measured() {
+            let members = groups.first().map_or(0, Vec::len) as u32;
+            let bytes = exchange.held.gradient_bytes();
+            let time = measured(machine, CollectiveOperation::AllReduce, members, bytes)?;
+            return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
+        }
+        let tensors =
+            if self.plan.gathers_weights() { self.machine.stack.collectives_for(exchange.held.tensors) } else { 1 };
+        let placed = groups.into_iter().map(|group| {
+            let positions = self.layout().positions(&group);
+            let mut operation = match exchange.content {
+                Content::Weights => {
+                    let bytes = Bytes(exchange.held.parameters * self.plan.precision().element_bytes());
+                    self.collective(of_plan(exchange.collective), &positions, bytes)
+                }
+                Content::Gradients => self.gradients(exchange, &positions),
+            };
+            operation.repeat_latency(tensors);
+            (group, operation)
+        });
+        Ok(placed.collect())
+    }
+
+    /// Gradients among some ranks, compressed if the plan says so.
+    fn gradients(&self, exchange: Exchange, members: &[DevicePosition]) -> Operation {
+        let values = exchange.held.parameters;
+        let plain = if self.machine.stack.compute_precision_gradients.value {
+            self.plan.precision().element_bytes()
+        } else {
+            4
+        };
+        let compression = Compression::new(self.plan.gradient_compression(), plain, members.len() as u64);
+        let collective = compression.collective(of_plan(exchange.collective));
+        let mut operation = self.collective(collective, members, compression.sent(values));
+        if let Device::Gpu(gpu) = self.device(self.machine.cluster.pool_index(members[0].instance)) {
+            let touched = compression.touched(values);
+            if touched > 0.0 {
+                operation.phases.insert(0, Phase::lasting(self.gpu_pricing(gpu).streaming(touched)));
+            }
+        }
+        operation
+    }
+
+    /// Both holders of the shared table sum its gradients.
+    fn reduce_shared(&self, held: Held) -> Result<Vec<Placed>, MachineError> {
+        let stages = self.plan.stages();
+        let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
+        if self.measured().is_some() {
+            // The executor's two ends send each other their copies, one after the other.
+            let mut there = self.transfers(first, last, held.gradient_bytes())?;
+            let back = self.transfers(last, first, held.gradient_bytes())?;
+            for ((_, operation), (_, other)) in there.iter_mut().zip(back) {
+                operation.phases.extend(other.phases);
+            }
+            return Ok(there);
+        }
+        let exchange = Exchange {
+            collective: trainyard_plan::Collective::AllReduce,
+            stage: first,
+            group: Group::Gradient,
+            content: Content::Gradients,
+            held,
+        };
+        let pairs = self.layout().pairs(first.0, last.0).into_iter();
+        Ok(pairs
+            .map(|pair| {
+                let operation = self.gradients(exchange, &self.layout().positions(&pair));
+                (pair, operation)
+            })
+            .collect())
+    }
+
+    /// Every rank of a stage, between its device and its machine.
+    fn copies(&self, stage: StageId, way: Way, store: Store, bytes: Bytes) -> Vec<Placed> {
+        let ranks = self.plan.mesh().stage_ranks(stage.0);
+        ranks
+            .map(|rank| {
+                let at = self.layout().position(rank);
+                let pcie = match way {
+                    Way::Out => self.wiring.to_processor(at),
+                    Way::In => self.wiring.from_processor(at),
+                };
+                let mut uses = vec![(pcie, 1.0), (self.wiring.host_memory(at.instance), 1.0)];
+                if store == Store::Nvme {
+                    uses.push((self.wiring.disk(at.instance), 1.0));
+                }
+                uses.sort_unstable_by_key(|(link, _)| *link);
+                let limit = match self.device(self.layout().pool(rank)) {
+                    Device::Gpu(gpu) => gpu.host_bandwidth.value.0,
+                    Device::Measured(machine) => machine.copy_bandwidth.0,
+                };
+                let phase = Phase { latency: COPY_LATENCY, volume: bytes.as_f64(), limit, uses };
+                (vec![rank], Operation { phases: vec![phase] })
+            })
+            .collect()
+    }
+
+    /// The processor's update streams everything it keeps through main memory, which all ranks of a machine share
+    /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
+    fn host_updates(&self, stage: StageId, store: Store, held: Held) -> Vec<Placed> {
+        let (optimizer, precision) = (self.plan.optimizer(), self.plan.precision());
+        let streamed = update_bytes(optimizer, precision, held.parameters).as_f64();
+        let state = (held.parameters * (optimizer.state_bytes() + precision.master_bytes())) as f64;
+        let ranks = self.plan.mesh().stage_ranks(stage.0);
+        ranks
+            .map(|rank| {
+                let machine = self.layout().position(rank).instance;
+                let through = |link, volume| Phase {
+                    latency: COPY_LATENCY,
+                    volume,
+                    limit: f64::INFINITY,
+                    uses: vec![(link, 1.0)],
+                };
+                let mut phases = vec![through(self.wiring.host_memory(machine), streamed)];
+                if store == Store::Nvme {
+                    phases.push(through(self.wiring.disk(machine), DISK_PASSES * state));
+                }
+                phases.push(Phase::lasting(self.machine.stack.step_overhead.value));
+                (vec![rank], Operation { phases })
+            })
+            .collect()
+    }
+
+    /// The least time in which all groups of a stage do some communication, if nothing else is under way and they
+    /// share their links evenly.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn at_once(&self, work: Work) -> Result<Seconds, MachineError> {
+        let operations: Vec<Operation> =
+            self.communications(work)?.into_iter().map(|(_, operation)| operation).collect();
+        Ok(all_at_once(&operations, self.capacities()))
+    }
+}
+
+fn of_plan(collective: trainyard_plan::Collective) -> Collective {
+    match collective {
+        trainyard_plan::Collective::AllReduce => Collective::AllReduce,
+        trainyard_plan::Collective::ReduceScatter => Collective::ReduceScatter,
+        trainyard_plan::Collective::AllGather => Collective::AllGather,
+    }
+}

@@ -1,0 +1,223 @@
+//! From the work of a stage's rank to the nodes of all actors: each actor runs its stage's tasks, and communications join
+//! the actors that take part in them.
+
+use crate::cost::Operation;
+use crate::engine::{Node, Operating, Program, Ran, Stretch};
+use crate::fold::Fold;
+use crate::network::Demand;
+use trainyard_plan::{Interval, Rank, StageId, TaskGraph, TaskId, Timeline, Work};
+use trainyard_units::{Instant, Span};
+
+const NOBODY: u32 = u32::MAX;
+
+/// What a piece of work asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Asks {
+    /// Kernels: per actor, how long.
+    Kernels(Vec<Span>),
+    /// A communication, by its index among the distinct works.
+    Communication(u32),
+}
+
+/// The tasks of a step on all actors.
+pub(crate) struct Ensemble<'a> {
+    graph: &'a TaskGraph,
+    fold: &'a Fold,
+    /// Per distinct work that communicates and actor, which communication of the fold it takes part in.
+    joins: Vec<Vec<u32>>,
+    /// Per task, its first node.
+    first: Vec<u32>,
+    /// Per task, which distinct work it does.
+    works: &'a [u32],
+    asks: &'a [Asks],
+    /// Actors by stage.
+    actors: Vec<Vec<u32>>,
+    /// Per actor, its place among those of its stage.
+    places: Vec<u32>,
+    stage_of: &'a [StageId],
+    /// Per distinct work that communicates, its communications in the fold.
+    communications: Vec<Vec<u32>>,
+    pub(crate) program: Program,
+}
+
+impl<'a> Ensemble<'a> {
+    /// `works` tells for each task which of `asks` it does; `stage_of` each actor's stage.
+    pub(crate) fn new(
+        graph: &'a TaskGraph,
+        fold: &'a Fold,
+        works: &'a [u32],
+        asks: &'a [Asks],
+        stage_of: &'a [StageId],
+        slowdown: f64,
+    ) -> Self {
+        let stages = stage_of.iter().map(|stage| stage.0 as usize + 1).max().unwrap_or(0);
+        let mut actors = vec![Vec::new(); stages];
+        let mut places = Vec::with_capacity(stage_of.len());
+        for (actor, stage) in (0..).zip(stage_of) {
+            let here = &mut actors[stage.0 as usize];
+            places.push(here.len() as u32);
+            here.push(actor);
+        }
+        let mut joins = vec![Vec::new(); asks.len()];
+        let mut communications = vec![Vec::new(); asks.len()];
+        for (index, communication) in (0..).zip(&fold.communications) {
+            let work = communication.work as usize;
+            let of_work: &mut Vec<u32> = &mut joins[work];
+            of_work.resize(stage_of.len(), NOBODY);
+            for actor in &communication.actors {
+                of_work[*actor as usize] = communications[work].len() as u32;
+            }
+            communications[work].push(index);
+        }
+        let program = Program {
+            operations: fold
+                .communications
+                .iter()
+                .map(|c| operating(&c.operation, &c.actors, graph, works, c.work))
+                .collect(),
+            links: fold.links.clone(),
+            actors: stage_of.len() as u32,
+            slowdown,
+            ..Program::default()
+        };
+        let mut ensemble = Self {
+            graph,
+            fold,
+            joins,
+            first: Vec::new(),
+            works,
+            asks,
+            actors,
+            places,
+            stage_of,
+            communications,
+            program,
+        };
+        ensemble.add_nodes();
+        ensemble.add_edges();
+        ensemble
+    }
+
+    fn stage(&self, task: u32) -> StageId {
+        self.graph.streams()[self.graph.tasks()[task as usize].stream.0 as usize].stage()
+    }
+
+    fn add_nodes(&mut self) {
+        for task in 0..self.graph.tasks().len() as u32 {
+            self.first.push(self.program.nodes.len() as u32);
+            match &self.asks[self.works[task as usize] as usize] {
+                Asks::Kernels(spans) => {
+                    let actors = &self.actors[self.stage(task).0 as usize];
+                    let nodes = actors.iter().map(|actor| Node::Kernel { actor: *actor, span: spans[*actor as usize] });
+                    self.program.nodes.extend(nodes);
+                }
+                Asks::Communication(work) => {
+                    let nodes = self.communications[*work as usize].iter().map(|index| Node::Operation(*index));
+                    self.program.nodes.extend(nodes);
+                }
+            }
+        }
+    }
+
+    /// The node in which an actor does a task; nothing if it takes no part in it.
+    fn node(&self, task: u32, actor: u32) -> Option<u32> {
+        let place = match &self.asks[self.works[task as usize] as usize] {
+            Asks::Kernels(_) => {
+                let here = self.stage_of.get(actor as usize) == Some(&self.stage(task));
+                if here { self.places[actor as usize] } else { NOBODY }
+            }
+            Asks::Communication(work) => self.joins[*work as usize].get(actor as usize).copied().unwrap_or(NOBODY),
+        };
+        (place != NOBODY).then(|| self.first[task as usize] + place)
+    }
+
+    /// Streams are in order, and tasks wait for what they depend on, each actor for its own.
+    fn add_edges(&mut self) {
+        let actors = self.program.actors as usize;
+        let mut last: Vec<Vec<u32>> = vec![Vec::new(); self.graph.streams().len()];
+        let mut edges = Vec::new();
+        for task in 0..self.graph.tasks().len() as u32 {
+            let stream = self.graph.tasks()[task as usize].stream.0 as usize;
+            if last[stream].is_empty() {
+                last[stream] = vec![NOBODY; self.actors[self.stage(task).0 as usize].len()];
+            }
+            for actor in self.actors[self.stage(task).0 as usize].iter().copied() {
+                let Some(node) = self.node(task, actor) else { continue };
+                let before = &mut last[stream][self.places[actor as usize] as usize];
+                if *before != NOBODY {
+                    edges.push((*before, node));
+                }
+                *before = node;
+            }
+            for dependency in self.graph.dependencies(TaskId(task)) {
+                self.add_dependency(dependency.0, task, actors, &mut edges);
+            }
+        }
+        self.program.edges = edges;
+    }
+
+    fn add_dependency(&self, before: u32, task: u32, actors: usize, edges: &mut Vec<(u32, u32)>) {
+        let start = edges.len();
+        let mut connect = |actor: u32| {
+            if let (Some(before), Some(after)) = (self.node(before, actor), self.node(task, actor)) {
+                edges.push((before, after));
+            }
+        };
+        // Whoever takes part in a task that waits is of the stage of one of the two.
+        let stages = [self.stage(before), self.stage(task)];
+        self.actors[stages[0].0 as usize].iter().copied().for_each(&mut connect);
+        if stages[0] != stages[1] {
+            self.actors[stages[1].0 as usize].iter().copied().for_each(&mut connect);
+        }
+        debug_assert!(edges.len() > start || actors == 0, "somebody who does a task has done what it waits for");
+    }
+
+    /// What one rank did.
+    pub(crate) fn timeline(&self, ran: &[Ran], rank: Rank) -> Timeline {
+        self.stages_timeline(ran, &[rank])
+    }
+
+    /// What some ranks did, each of another stage.
+    pub(crate) fn stages_timeline(&self, ran: &[Ran], ranks: &[Rank]) -> Timeline {
+        let mut actor_at = vec![NOBODY; self.actors.len()];
+        for rank in ranks {
+            let actor = self.fold.actor_of[rank.0 as usize];
+            actor_at[self.stage_of[actor as usize].0 as usize] = actor;
+        }
+        let intervals = (0..)
+            .zip(self.graph.tasks())
+            .filter_map(|(index, task)| {
+                let stream = self.graph.streams()[task.stream.0 as usize];
+                let actor = actor_at[stream.stage().0 as usize];
+                let ran = ran[self.node(index, actor)? as usize];
+                Some(Interval { activity: task.activity, stream, start: ran.start, end: ran.end })
+            })
+            .collect();
+        Timeline { intervals, window: self.window(ran) }
+    }
+
+    /// Where steps follow each other without draining the pipeline: from the end of the second to that of the third.
+    pub(crate) fn window(&self, ran: &[Ran]) -> Option<(Instant, Instant)> {
+        let [_, from, to, ..] = self.graph.step_ends() else { return None };
+        let actor = self.actors[0][0];
+        let end = |task: &TaskId| self.node(task.0, actor).map(|node| ran[node as usize].end);
+        Some((end(from)?, end(to)?))
+    }
+}
+
+fn operating(operation: &Operation, actors: &[u32], graph: &TaskGraph, works: &[u32], work: u32) -> Operating {
+    let exchanges = works
+        .iter()
+        .position(|known| *known == work)
+        .is_some_and(|task| matches!(graph.tasks()[task].work, Work::Exchange(_) | Work::ReduceShared { .. }));
+    let stretches = operation
+        .phases
+        .iter()
+        .map(|phase| Stretch {
+            latency: Span::from_seconds(phase.latency),
+            volume: phase.volume,
+            demand: Demand { limit: phase.limit, uses: phase.uses.clone() },
+        })
+        .collect();
+    Operating { stretches, slows: if exchanges { actors.to_vec() } else { Vec::new() } }
+}

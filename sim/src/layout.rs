@@ -1,0 +1,56 @@
+//! Where the ranks of a plan stand on a cluster.
+
+use trainyard_hardware_profiles::{Cluster, DevicePosition};
+use trainyard_plan::{Group, Mesh, Placement, Rank};
+
+/// Ranks on devices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout<'a> {
+    pub(crate) mesh: Mesh,
+    pub(crate) cluster: &'a Cluster,
+}
+
+impl Layout<'_> {
+    /// The device of a rank: ranks fill one machine after another, or are dealt out to the machines in turn.
+    pub(crate) fn position(&self, Rank(rank): Rank) -> DevicePosition {
+        match self.mesh.placement() {
+            Placement::Spread => {
+                let machines = self.cluster.machines();
+                DevicePosition { instance: rank % machines, slot: rank / machines }
+            }
+            Placement::Cluster | Placement::Order(_) => self.cluster.position(rank),
+        }
+    }
+
+    /// The devices of some ranks.
+    pub(crate) fn positions(&self, ranks: &[Rank]) -> Vec<DevicePosition> {
+        ranks.iter().map(|rank| self.position(*rank)).collect()
+    }
+
+    /// Which kind of machine a rank stands on.
+    pub(crate) fn pool(&self, rank: Rank) -> usize {
+        self.cluster.pool_index(self.position(rank).instance)
+    }
+
+    /// The groups of this kind that the ranks of a stage form, in the order of their first ranks.
+    pub(crate) fn groups(&self, stage: u32, group: Group) -> Vec<Vec<Rank>> {
+        let mut seen = vec![false; self.mesh.ranks() as usize];
+        let mut groups = Vec::new();
+        for rank in self.mesh.stage_ranks(stage) {
+            if seen[rank.0 as usize] {
+                continue;
+            }
+            let members = self.mesh.group(rank, group);
+            for member in &members {
+                seen[member.0 as usize] = true;
+            }
+            groups.push(members);
+        }
+        groups
+    }
+
+    /// The ranks of two stages that work on the same part of the same samples, in pairs.
+    pub(crate) fn pairs(&self, from: u32, to: u32) -> Vec<Vec<Rank>> {
+        self.mesh.stage_ranks(from).zip(self.mesh.stage_ranks(to)).map(|(a, b)| vec![a, b]).collect()
+    }
+}
