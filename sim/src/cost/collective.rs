@@ -98,24 +98,43 @@ impl Call<'_> {
     }
 
     fn all_reduce(&self, algorithm: Collectives) -> Vec<Phase> {
-        let ring = self.group.ring();
-        let round = 2.0 * f64::from(ring.members - 1) / f64::from(ring.members);
         match algorithm {
             Collectives::Hierarchical if self.has_two_levels() => {
                 vec![self.inside(1.0), self.across(2.0), self.inside(1.0)]
             }
             Collectives::Smddp if self.group.machines() > 1 => self.through_servers(),
-            Collectives::Ring => {
-                let ways = ring_ways(&ring, 2.0, round, self.bytes);
-                vec![self.fastest(ring.route, ways)]
+            Collectives::Ring => vec![self.one_ring(2.0)],
+            Collectives::Tree if self.trees_halve() => vec![self.halved_trees()],
+            Collectives::Tree => vec![self.fastest(self.group.ring().route, self.tree_ways(2.0, 2.0))],
+            Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp if self.trees_halve() => {
+                let [ring, trees] = [self.one_ring(2.0), self.halved_trees()];
+                let alone = |phase: &Phase| phase.alone(self.wiring.capacities()).0;
+                vec![if alone(&trees) < alone(&ring) { trees } else { ring }]
             }
-            Collectives::Tree => vec![self.fastest(ring.route, self.tree_ways(2.0, self.tree_volume()))],
             Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp => {
-                let mut ways = ring_ways(&ring, 2.0, round, self.bytes);
-                ways.extend(self.tree_ways(2.0, self.tree_volume()));
+                let ring = self.group.ring();
+                let ways = ring_ways(&ring, 2.0, self.bytes).into_iter().chain(self.tree_ways(2.0, 2.0));
                 vec![self.fastest(ring.route, ways)]
             }
         }
+    }
+
+    /// One pass, gathering or scattering, or both by one ring through all members.
+    fn one_ring(&self, passes: f64) -> Phase {
+        let ring = self.group.ring();
+        let ways = ring_ways(&ring, passes, self.bytes);
+        self.fastest(ring.route, ways)
+    }
+
+    /// Between two machines over EFA through hosts each of the two trees carries half of the buffer up or down: 134 ms
+    /// for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests issue 22). The published sweep on two p4d shows no such
+    /// gain, nor do the InfiniBand rows (docs/physics.md).
+    fn trees_halve(&self) -> bool {
+        self.group.machines() == 2 && self.group.between() == Some(Transport::Efa)
+    }
+
+    fn halved_trees(&self) -> Phase {
+        self.fastest(self.group.halved_trees(), self.tree_ways(2.0, 1.0))
     }
 
     /// Gathering or scattering: one pass of a ring, whose latency grows with the number of ranks, or two rings one
@@ -124,16 +143,13 @@ impl Call<'_> {
         if algorithm == Collectives::Hierarchical && self.has_two_levels() {
             return levels.map(|level| level(self, 1.0)).into();
         }
-        let ring = self.group.ring();
-        let round = f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, 1.0, round, self.bytes);
-        vec![self.fastest(ring.route, ways)]
+        vec![self.one_ring(1.0)]
     }
 
     /// The whole buffer along a chain, chunk behind chunk, or down two trees of which each carries a half.
     fn broadcast(&self, algorithm: Collectives) -> Phase {
         let ring = self.group.ring();
-        let chain = ring_ways(&ring, 1.0, 1.0, self.bytes);
+        let chain = chain_ways(&ring, 1.0, self.bytes, self.bytes);
         match algorithm {
             Collectives::Ring => self.fastest(ring.route, chain),
             Collectives::Tree => self.fastest(ring.route, self.tree_ways(1.0, 1.0)),
@@ -157,18 +173,10 @@ impl Call<'_> {
             .collect()
     }
 
-    /// What goes through the narrowest link of an all-reduce's tree, relative to the buffer. Between two machines each
-    /// of the two trees carries half of it up or down: 134 ms for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests
-    /// issue 22). The published sweep on two p4d shows no such gain, nor do the InfiniBand rows (docs/physics.md).
-    fn tree_volume(&self) -> f64 {
-        if self.group.machines() == 2 && self.group.between() == Some(Transport::Efa) { 1.0 } else { 2.0 }
-    }
-
     /// One or both passes of the rings of a hierarchy inside each machine, over the whole buffer.
     fn inside(&self, passes: f64) -> Phase {
         let ring = self.group.rings_inside();
-        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, passes, round, self.bytes);
+        let ways = ring_ways(&ring, passes, self.bytes);
         self.fastest(ring.route, ways)
     }
 
@@ -177,8 +185,7 @@ impl Call<'_> {
     fn across(&self, passes: f64) -> Phase {
         let parts = self.group.fewest();
         let ring = self.group.rings_across(parts);
-        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, passes, round, self.bytes / f64::from(parts));
+        let ways = ring_ways(&ring, passes, self.bytes / f64::from(parts));
         self.fastest(ring.route, ways)
     }
 
@@ -226,16 +233,23 @@ impl Call<'_> {
     }
 }
 
-/// Ways of a ring that goes round `passes` times, once without the last step each, with `round` of `bytes` bytes
-/// through each link.
-fn ring_ways(ring: &Ring, passes: f64, round: f64, bytes: f64) -> Vec<Way> {
+/// Ways of a ring that goes round `passes` times, each time without its last step, with one of n parts of a buffer of
+/// `bytes` bytes in each step.
+fn ring_ways(ring: &Ring, passes: f64, bytes: f64) -> Vec<Way> {
+    let n = f64::from(ring.members);
+    chain_ways(ring, passes, passes * (n - 1.0) / n * bytes, bytes)
+}
+
+/// Ways of a ring that goes round `passes` times, each time without its last step, with `volume` bytes through each
+/// link because of a buffer of `bytes` bytes.
+fn chain_ways(ring: &Ring, passes: f64, volume: f64, bytes: f64) -> Vec<Way> {
     let n = f64::from(ring.members);
     protocols(ring.between)
         .iter()
         .map(|protocol| {
             let steps = passes * (n - 1.0) / n * ring.round(protocol);
             let latency = protocol.ring_base + steps + ramp(ring.between, passes, bytes);
-            (latency * MICROSECOND, round * bytes / protocol.payload)
+            (latency * MICROSECOND, volume / protocol.payload)
         })
         .collect()
 }
@@ -264,11 +278,11 @@ pub(crate) fn together(
     }
 }
 
-/// The groups of a family without those that share no link with others and are like them: where each group stays on
-/// one machine, the machines whose groups use the same slots.
+/// The groups of a family without those that cannot be the slowest alone: groups of one member, and, where each group
+/// stays on one machine, those of machines whose groups use the same slots as another's.
 fn unlike<'a>(cluster: &Cluster, family: &'a Family) -> Vec<&'a [DevicePosition]> {
     let mut machines: BTreeMap<u32, Vec<&[DevicePosition]>> = BTreeMap::new();
-    for group in &family.groups {
+    for group in family.groups.iter().filter(|group| group.len() > 1) {
         if group.iter().any(|member| member.instance != group[0].instance) {
             return family.groups.iter().map(Vec::as_slice).collect();
         }
@@ -371,9 +385,12 @@ fn measured(
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::Protocol;
     use super::*;
-    use trainyard_hardware_profiles::catalog;
+    use proptest::prelude::*;
+    use trainyard_hardware_profiles::{Sourced, SwitchLevel, catalog};
     use trainyard_plan::{ParallelSpec, StageId};
+    use trainyard_units::BytesPerSecond;
 
     fn time(instance: &str, instances: u32, ranks: u32, bytes: u64) -> Seconds {
         let cluster = catalog().cluster(instance, instances).expect("in the catalog");
@@ -433,6 +450,295 @@ mod tests {
     fn more_bytes_never_take_less_time() {
         for bytes in [1 << 10, 1 << 16, 1 << 22, 1 << 28] {
             assert!(time("p3dn.24xlarge", 4, 32, 2 * bytes).0 >= time("p3dn.24xlarge", 4, 32, bytes).0);
+        }
+    }
+
+    fn cluster(instance: &str, instances: u32) -> Cluster {
+        catalog().cluster(instance, instances).expect("in the catalog")
+    }
+
+    fn members(cluster: &Cluster, ranks: u32) -> Vec<DevicePosition> {
+        (0..ranks).map(|rank| cluster.position(rank)).collect()
+    }
+
+    /// Seconds of the first `ranks` devices with nothing else under way.
+    fn alone(cluster: &Cluster, collective: Collective, algorithm: Collectives, ranks: u32, bytes: u64) -> f64 {
+        let wiring = Wiring::new(cluster);
+        operation(&wiring, collective, algorithm, &members(cluster, ranks), Bytes(bytes)).alone(wiring.capacities()).0
+    }
+
+    fn agree(what: &str, predicted: f64, expected: f64) {
+        assert!((predicted / expected - 1.0).abs() < 0.01, "{what}: {predicted} s, expected {expected} s");
+    }
+
+    const EVERY: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::Broadcast,
+        Collective::AllToAll,
+        Collective::Transfer,
+    ];
+
+    /// Latencies do not matter for this many bytes.
+    const LARGE: u64 = 64_000_000_000;
+
+    #[test]
+    fn large_collectives_on_one_switch_have_their_closed_forms() {
+        use Collective::{AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter, Transfer};
+        let cluster = cluster("p4d.24xlarge", 1);
+        let pass = LARGE as f64 / (0.78 * 300e9);
+        for ranks in [2, 4, 8] {
+            let part = f64::from(ranks - 1) / f64::from(ranks);
+            let forms = [(AllReduce, 2.0 * part), (AllGather, part), (ReduceScatter, part)];
+            for (collective, passes) in forms.into_iter().chain([(Broadcast, 1.0), (AllToAll, part)]) {
+                let predicted = alone(&cluster, collective, Collectives::Nccl, ranks, LARGE);
+                agree(&format!("{collective:?} over {ranks}"), predicted, passes * pass);
+            }
+        }
+        agree("transfer", alone(&cluster, Transfer, Collectives::Nccl, 2, LARGE), pass);
+        agree("tree", alone(&cluster, AllReduce, Collectives::Tree, 8, LARGE), 2.0 * pass);
+    }
+
+    #[test]
+    fn large_collectives_between_machines_have_their_closed_forms() {
+        use Collective::{AllGather, AllReduce, AllToAll, Broadcast};
+        let cluster = cluster("p4d.24xlarge", 4);
+        let (network, inside) = (LARGE as f64 / (0.85 * 50e9), LARGE as f64 / (0.78 * 300e9));
+        let time = |collective, algorithm| alone(&cluster, collective, algorithm, 32, LARGE);
+        agree("ring", time(AllReduce, Collectives::Ring), 2.0 * 31.0 / 32.0 * network);
+        agree("gather", time(AllGather, Collectives::Ring), 31.0 / 32.0 * network);
+        agree("broadcast", time(Broadcast, Collectives::Nccl), network);
+        // Each of 8 members sends a 32nd of its buffer to each of 24 others.
+        agree("all-to-all", time(AllToAll, Collectives::Nccl), 8.0 * 24.0 / 32.0 * network);
+        let hierarchy = 2.0 * 7.0 / 8.0 * inside + 2.0 * 3.0 / 4.0 * network;
+        agree("hierarchy", time(AllReduce, Collectives::Hierarchical), hierarchy);
+        agree("half a hierarchy", time(AllGather, Collectives::Hierarchical), 0.5 * hierarchy);
+        agree("servers", time(AllReduce, Collectives::Smddp), hierarchy);
+    }
+
+    #[test]
+    fn a_byte_takes_as_long_as_the_steps_of_its_ring() {
+        let (one, two) = (cluster("p4d.24xlarge", 1), cluster("p4d.24xlarge", 2));
+        let gather = |cluster, ranks| alone(cluster, Collective::AllGather, Collectives::Nccl, ranks, 1) * 1e6;
+        for ranks in [2, 5, 8] {
+            agree("gather in LL", gather(&one, ranks), 6.6 + 0.6 * f64::from(ranks - 1));
+        }
+        agree("gather over EFA", gather(&two, 16), 8.4 + 15.0 / 16.0 * (14.0 * 3.4 + 2.0 * 50.0));
+        let tree = alone(&two, Collective::AllReduce, Collectives::Tree, 16, 1) * 1e6;
+        agree("tree over EFA", tree, 8.4 + 2.0 * (7.0 * 3.4 + 50.0));
+    }
+
+    /// A ring all-reduce step by step: every rank sends a chunk to the next in each of 2(n−1) rounds, and starts a round
+    /// when it has the chunk of the one before.
+    fn step_by_step(cluster: &Cluster, hop: Hop, ranks: u32, bytes: u64) -> f64 {
+        let wiring = Wiring::new(cluster);
+        let members = members(cluster, ranks);
+        let of_protocol = |protocol: &Protocol| {
+            let chunk = bytes as f64 / f64::from(ranks) / protocol.payload;
+            let mut has_chunk = vec![protocol.ring_base * MICROSECOND; members.len()];
+            for _ in 0..2 * (ranks - 1) {
+                let sent = has_chunk.clone();
+                for (from, at) in sent.iter().enumerate() {
+                    let to = (from + 1) % members.len();
+                    let path = wiring.path(members[from], members[to]);
+                    let rate = path.links.iter().map(|link| wiring.capacity(*link)).fold(path.limit, f64::min);
+                    has_chunk[to] = at + protocol.ring_hop(hop) * MICROSECOND + chunk / rate;
+                }
+            }
+            has_chunk.into_iter().fold(0.0, f64::max)
+        };
+        protocols(None).iter().map(of_protocol).fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn rings_take_as_long_as_their_steps() {
+        for bytes in [1, 1_000, 100_000, 10_000_000, 1_000_000_000] {
+            for ranks in [2, 3, 5, 8] {
+                let rings = [
+                    (cluster("p4d.24xlarge", 1), Hop::Nvlink),
+                    (cluster("g4dn.metal", 1), Hop::Pcie),
+                    (cluster("p3.2xlarge", 8), Hop::Network(Transport::Tcp)),
+                ];
+                for (cluster, hop) in rings {
+                    let ring = alone(&cluster, Collective::AllReduce, Collectives::Ring, ranks, bytes);
+                    let what = format!("{bytes} bytes over {ranks} of {}", cluster.instance);
+                    agree(&what, ring, step_by_step(&cluster, hop, ranks, bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn machines_that_are_alike_are_used_alike() {
+        let cluster = cluster("p3.16xlarge", 3);
+        let wiring = Wiring::new(&cluster);
+        let each = wiring.capacities().len() / 3;
+        for collective in EVERY.into_iter().filter(|collective| *collective != Collective::Transfer) {
+            for algorithm in Collectives::ALL {
+                let operation = operation(&wiring, collective, *algorithm, &members(&cluster, 24), Bytes(1 << 26));
+                for phase in operation.phases {
+                    let mut flows = vec![0.0; wiring.capacities().len()];
+                    phase.uses.iter().for_each(|(link, of_phase)| flows[link.0 as usize] = *of_phase);
+                    assert_eq!(flows[..each], flows[each..2 * each], "{collective:?} {algorithm}");
+                    assert_eq!(flows[..each], flows[2 * each..], "{collective:?} {algorithm}");
+                    assert!(phase.uses.windows(2).all(|pair| pair[0].0 < pair[1].0), "a link stands twice");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_that_cross_share_the_network() {
+        let cluster = cluster("p4d.24xlarge", 2);
+        let family = |tensor| {
+            let parallel = ParallelSpec { data: 16 / tensor, tensor, pipeline: 1 };
+            let family = Family::data(parallel.into(), &cluster, StageId(0));
+            all_reduce(&cluster, Collectives::Ring, &family, Bytes(LARGE)).expect("wired").0
+        };
+        // Rings over 16, 8 and 4 members, of which 1, 2 and 4 leave each machine at once.
+        agree("two rings", family(2) / family(1), 2.0 * (7.0 / 8.0) / (15.0 / 16.0));
+        agree("four rings", family(4) / family(1), 4.0 * (3.0 / 4.0) / (15.0 / 16.0));
+    }
+
+    #[test]
+    fn the_uplinks_of_switches_are_shared() {
+        let flat = cluster("p4d.24xlarge", 4);
+        let switches = vec![SwitchLevel { ports: 2, oversubscription: 4.0 }];
+        let blocking = Cluster { switches, ..flat.clone() };
+        let slower = |collective, ranks| {
+            alone(&blocking, collective, Collectives::Ring, ranks, LARGE)
+                / alone(&flat, collective, Collectives::Ring, ranks, LARGE)
+        };
+        agree("below one switch", slower(Collective::AllReduce, 16), 1.0);
+        agree("a ring over two switches", slower(Collective::AllReduce, 32), 2.0);
+        // Of a machine's 8 · 24 flows 8 · 16 climb: 256 share half of what a machine's 192 do.
+        agree("all to all", slower(Collective::AllToAll, 32), 256.0 / 192.0 * 2.0);
+    }
+
+    #[test]
+    fn machines_of_two_kinds_go_at_the_pace_of_the_slower() {
+        let mut mixed = cluster("p4d.24xlarge", 1);
+        mixed.pools.extend(cluster("p3.16xlarge", 1).pools);
+        let fast = cluster("p4d.24xlarge", 2);
+        let slow = cluster("p3.16xlarge", 2);
+        let [mixed, fast, slow] =
+            [mixed, fast, slow].map(|c| alone(&c, Collective::AllReduce, Collectives::Ring, 16, LARGE));
+        agree("mixed", mixed, slow);
+        assert!(fast < slow);
+    }
+
+    #[test]
+    fn parameter_servers_are_up_to_twice_as_fast_as_rings_through_hosts() {
+        // Herring's abstract: gradient reduction twice as fast as all-reduce over EFA.
+        let cluster = cluster("p3dn.24xlarge", 64);
+        for bytes in [50_000_000, 500_000_000] {
+            let time = |algorithm| alone(&cluster, Collective::AllReduce, algorithm, 512, bytes);
+            let gain = time(Collectives::Nccl) / time(Collectives::Smddp);
+            assert!((1.2..=2.0).contains(&gain), "{bytes} bytes: {gain}");
+        }
+    }
+
+    #[test]
+    fn two_p3_2xlarge_reach_the_published_rate_in_spite_of_the_limit_of_a_connection() {
+        // DT-FM: 64 MiB in 55 ms, at the burst rate of the network.
+        let mut cluster = cluster("p3.2xlarge", 2);
+        let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
+        network.baseline = network.burst.clone();
+        network.flow_limit = Some(Sourced::new(BytesPerSecond(0.625e9), "5 Gbit/s: Amazon EC2 User Guide"));
+        let time = alone(&cluster, Collective::Transfer, Collectives::Nccl, 2, 1 << 26);
+        assert!((time / 0.055 - 1.0).abs() < 0.12, "{time}");
+    }
+
+    #[test]
+    fn a_rank_by_itself_has_nothing_to_send() {
+        for collective in EVERY {
+            assert_eq!(alone(&cluster("p4d.24xlarge", 1), collective, Collectives::Nccl, 1, LARGE), 0.0);
+        }
+    }
+
+    #[test]
+    fn ranks_without_a_device_are_refused() {
+        let time = |instance, ranks| {
+            super::super::collective_time(&cluster(instance, 1), Collective::AllReduce, ranks, Bytes(1 << 20))
+        };
+        assert!(time("p4d.24xlarge", 8).is_ok());
+        assert!(matches!(time("p4d.24xlarge", 9), Err(MachineError::TooManyRanks { ranks: 9, devices: 8, .. })));
+        let single = super::super::transfer_time(&cluster("p3.2xlarge", 1), Bytes(1));
+        assert!(matches!(single, Err(MachineError::TooManyRanks { ranks: 2, devices: 1, .. })));
+    }
+
+    fn instances() -> impl Strategy<Value = Cluster> {
+        let instance = prop::sample::select(vec!["p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge", "g4dn.12xlarge"]);
+        (instance, 1_u32..6).prop_map(|(instance, instances)| cluster(instance, instances))
+    }
+
+    fn nominal(cluster: &Cluster) -> f64 {
+        let Fabric::Wired { network, .. } = &cluster.first().fabric else { unreachable!("the catalog is wired") };
+        network.baseline.value.0
+    }
+
+    proptest! {
+        #[test]
+        fn more_bytes_never_take_less_time_whatever_is_done(
+            cluster in instances(),
+            collective in prop::sample::select(EVERY.to_vec()),
+            algorithm in prop::sample::select(Collectives::ALL),
+            bytes in 1_u64..1 << 32,
+            more in 0_u64..1 << 32,
+        ) {
+            let ranks = if collective == Collective::Transfer { 2 } else { cluster.devices() };
+            let time = |bytes| alone(&cluster, collective, algorithm, ranks, bytes);
+            prop_assert!(time(bytes) <= time(bytes + more));
+        }
+
+        #[test]
+        fn more_machines_never_take_less_time(
+            instance in prop::sample::select(vec!["p3.16xlarge", "p4d.24xlarge", "g4dn.12xlarge"]),
+            collective in prop::sample::select(EVERY[..5].to_vec()),
+            algorithm in prop::sample::select(Collectives::ALL),
+            machines in 1_u32..8,
+            bytes in 1_u64..1 << 34,
+        ) {
+            let time = |machines| {
+                let cluster = cluster(instance, machines);
+                alone(&cluster, collective, algorithm, cluster.devices(), bytes)
+            };
+            prop_assert!(time(machines) <= time(machines + 1) * (1.0 + 1e-12));
+        }
+
+        #[test]
+        fn no_reduction_beats_what_must_leave_a_machine(
+            cluster in instances(),
+            algorithm in prop::sample::select(Collectives::ALL),
+            bytes in 1_u64..1 << 34,
+        ) {
+            let machines = f64::from(cluster.machines());
+            let bound = 2.0 * (machines - 1.0) / machines * bytes as f64 / nominal(&cluster);
+            let time = alone(&cluster, Collective::AllReduce, algorithm, cluster.devices(), bytes);
+            prop_assert!(time >= bound, "{time} s, and the network alone takes {bound} s");
+        }
+
+        #[test]
+        fn groups_that_are_left_out_would_change_nothing(
+            cluster in instances(),
+            (tensor, pipeline) in (1_u32..5, 1_u32..5),
+            bytes in 1_u64..1 << 32,
+        ) {
+            let data = cluster.devices() / tensor / pipeline;
+            prop_assume!(data > 0);
+            let mesh = ParallelSpec { data, tensor, pipeline }.into();
+            let last = StageId(pipeline - 1);
+            for family in [Family::data(mesh, &cluster, last), Family::tensor(mesh, &cluster, last)] {
+                let quick = all_reduce(&cluster, Collectives::Nccl, &family, Bytes(bytes)).expect("wired");
+                let wiring = Wiring::new(&cluster);
+                let all: Vec<Operation> = family
+                    .groups
+                    .iter()
+                    .map(|group| operation(&wiring, Collective::AllReduce, Collectives::Nccl, group, Bytes(bytes)))
+                    .collect();
+                prop_assert_eq!(quick, slowest(wiring.capacities(), &all));
+            }
         }
     }
 }
