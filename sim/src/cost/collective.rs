@@ -310,7 +310,7 @@ fn slowest(capacities: &[f64], operations: &[Operation]) -> Seconds {
         }
         for (time, operation) in times.iter_mut().zip(operations) {
             if let Some(phase) = operation.phases.get(index) {
-                *time = *time + phase.shared(capacities, &flows);
+                *time += phase.shared(capacities, &flows);
             }
         }
     }
@@ -652,8 +652,11 @@ mod tests {
 
     #[test]
     fn a_rank_by_itself_has_nothing_to_send() {
+        let cluster = cluster("p4d.24xlarge", 1);
         for collective in EVERY {
-            assert_eq!(alone(&cluster("p4d.24xlarge", 1), collective, Collectives::Nccl, 1, LARGE), 0.0);
+            let nothing =
+                operation(&Wiring::new(&cluster), collective, Collectives::Nccl, &members(&cluster, 1), Bytes(LARGE));
+            assert_eq!(nothing, Operation::default());
         }
     }
 
@@ -717,6 +720,34 @@ mod tests {
             let bound = 2.0 * (machines - 1.0) / machines * bytes as f64 / nominal(&cluster);
             let time = alone(&cluster, Collective::AllReduce, algorithm, cluster.devices(), bytes);
             prop_assert!(time >= bound, "{time} s, and the network alone takes {bound} s");
+        }
+
+        #[test]
+        fn an_all_to_all_uses_the_paths_of_its_pairs(
+            instances in prop::collection::vec(prop::sample::select(vec!["p3.16xlarge", "p4d.24xlarge"]), 1..5),
+            ports in prop::collection::vec(1_u32..4, 0..3),
+            taken in prop::collection::vec(any::<bool>(), 32),
+        ) {
+            let mut cluster = cluster(instances[0], 1);
+            let kinds = instances.iter().map(|instance| catalog().cluster(instance, 1).expect("in the catalog"));
+            cluster.pools = kinds.flat_map(|kind| kind.pools).collect();
+            cluster.switches = ports.iter().map(|ports| SwitchLevel { ports: *ports, oversubscription: 2.0 }).collect();
+            let everywhere = members(&cluster, cluster.devices()).into_iter().zip(taken);
+            let members: Vec<_> = everywhere.filter_map(|(member, taken)| taken.then_some(member)).collect();
+            prop_assume!(members.len() > 1);
+            let wiring = Wiring::new(&cluster);
+            let mut flows = BTreeMap::new();
+            let mut limit = f64::INFINITY;
+            for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (from, to))) {
+                if from != to {
+                    let path = wiring.path(*from, *to);
+                    limit = limit.min(path.limit);
+                    path.links.iter().for_each(|link| *flows.entry(*link).or_insert(0.0) += 1.0);
+                }
+            }
+            let all = operation(&wiring, Collective::AllToAll, Collectives::Nccl, &members, Bytes(1 << 20));
+            prop_assert_eq!(&all.phases[0].uses, &flows.into_iter().collect::<Vec<_>>());
+            prop_assert!(all.phases[0].limit.total_cmp(&limit).is_eq());
         }
 
         #[test]

@@ -119,7 +119,7 @@ impl<'a> Group<'a> {
 
     /// All members.
     pub(super) fn members(&self) -> u32 {
-        self.machines.iter().map(|here| here.count()).sum()
+        self.machines.iter().map(Here::count).sum()
     }
 
     /// Machines with members.
@@ -129,12 +129,12 @@ impl<'a> Group<'a> {
 
     /// Members on the machine that has most.
     pub(super) fn most(&self) -> u32 {
-        self.machines.iter().map(|here| here.count()).fold(0, u32::max)
+        self.machines.iter().map(Here::count).fold(0, u32::max)
     }
 
     /// Members on the machine that has fewest.
     pub(super) fn fewest(&self) -> u32 {
-        self.machines.iter().map(|here| here.count()).fold(u32::MAX, u32::min)
+        self.machines.iter().map(Here::count).fold(u32::MAX, u32::min)
     }
 
     /// The network between its machines, where they differ the one that is slowest to start; none for one machine.
