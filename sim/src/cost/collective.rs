@@ -18,7 +18,6 @@ use super::route::{Group, Ring, Route};
 use crate::machine::MachineError;
 use crate::placement::Family;
 use crate::wiring::{Wiring, sustained};
-use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
@@ -279,24 +278,28 @@ pub(crate) fn together(
 }
 
 /// The groups of a family without those that cannot be the slowest alone: groups of one member, and, where each group
-/// stays on one machine, those of machines whose groups use the same slots as another's.
+/// stays on one machine, those of a machine whose groups use the same slots as those of the one before.
 fn unlike<'a>(cluster: &Cluster, family: &'a Family) -> Vec<&'a [DevicePosition]> {
-    let mut machines: BTreeMap<u32, Vec<&[DevicePosition]>> = BTreeMap::new();
-    for group in family.groups.iter().filter(|group| group.len() > 1) {
-        if group.iter().any(|member| member.instance != group[0].instance) {
-            return family.groups.iter().map(Vec::as_slice).collect();
-        }
-        machines.entry(group[0].instance).or_default().push(group);
+    let several = family.groups.iter().filter(|group| group.len() > 1);
+    let mut groups: Vec<&[DevicePosition]> = several.map(Vec::as_slice).collect();
+    if groups.iter().any(|group| group.iter().any(|member| member.instance != group[0].instance)) {
+        return groups;
     }
-    let mut seen = BTreeSet::new();
-    let slots = |group: &&[DevicePosition]| group.iter().map(|member| member.slot).collect::<Vec<u32>>();
-    machines
-        .into_iter()
-        .filter(|(machine, groups)| {
-            seen.insert((cluster.pool_index(*machine), groups.iter().map(slots).collect::<Vec<_>>()))
-        })
-        .flat_map(|(_, groups)| groups)
-        .collect()
+    groups.sort_by_key(|group| group[0].instance);
+    let slots = |group: &'a [DevicePosition]| group.iter().map(|member| member.slot);
+    let alike = |a: &[&'a [DevicePosition]], b: &[&'a [DevicePosition]]| {
+        let pool = |groups: &[&[DevicePosition]]| cluster.pool_index(groups[0][0].instance);
+        pool(a) == pool(b) && a.len() == b.len() && a.iter().zip(b).all(|(a, b)| slots(a).eq(slots(b)))
+    };
+    let mut kept = Vec::new();
+    let mut before: &[&[DevicePosition]] = &[];
+    for machine in groups.chunk_by(|a, b| a[0].instance == b[0].instance) {
+        if before.is_empty() || !alike(before, machine) {
+            kept.extend_from_slice(machine);
+        }
+        before = machine;
+    }
+    kept
 }
 
 /// The time of the slowest of some operations that go through their phases side by side.
@@ -388,6 +391,7 @@ mod tests {
     use super::super::protocol::Protocol;
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use trainyard_hardware_profiles::{Sourced, SwitchLevel, catalog};
     use trainyard_plan::{ParallelSpec, StageId};
     use trainyard_units::BytesPerSecond;
