@@ -36,7 +36,7 @@ const SOCKETS: Term = Term { half_width: 0.6, observations: 50.0 };
 /// EFA between machines: two published sweeps of the same machines differ by half at middle sizes.
 const EFA: Term = Term { half_width: 0.5, observations: 10.0 };
 
-/// InfiniBand between machines.
+/// Remote memory access between machines, over InfiniBand and its like.
 const INFINIBAND: Term = Term { half_width: 0.25, observations: 60.0 };
 
 /// More than one machine at all: placement, congestion and the slowest of many machines.
@@ -123,7 +123,7 @@ fn network(cluster: &Cluster) -> Option<Term> {
     Some(match network.transport {
         Transport::Tcp => SOCKETS,
         Transport::Efa | Transport::EfaGpudirect => EFA,
-        Transport::Infiniband => INFINIBAND,
+        Transport::Infiniband | Transport::Roce | Transport::OmniPath => INFINIBAND,
     })
 }
 

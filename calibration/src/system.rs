@@ -8,9 +8,6 @@ use trainyard_hardware_profiles::{
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
 
-/// Links inside a machine by the names that tables use, and a catalog instance that is wired so.
-const LINKS: [(&str, &str); 2] = [("nvlink2-hybrid-cube-mesh", "p3.16xlarge"), ("nvswitch2", "p4d.24xlarge")];
-
 /// The stack of a framework that nobody has measured: the constants of a common one.
 pub const DEFAULT_STACK: &str = "pytorch";
 
@@ -63,12 +60,10 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
     let gpu = catalog
         .gpu(&row.gpu)
         .map_err(|_| Unsupported::new(format!("no GPU of the catalog is called `{}`", row.gpu)))?;
-    let interconnect = match LINKS.iter().find(|(link, _)| *link == row.intra_node_link) {
-        Some((_, instance)) => {
-            catalog.instance(instance).map_err(|error| Unsupported::new(error.to_string()))?.interconnect.clone()
-        }
-        None if row.gpus_per_node == 1 => Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() },
-        None => {
+    let interconnect = match catalog.link(&row.intra_node_link) {
+        Ok(link) => link.interconnect.clone(),
+        Err(_) if row.gpus_per_node == 1 => Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() },
+        Err(_) => {
             return Err(Unsupported::new(format!(
                 "links of the kind `{}` between the GPUs of a machine are not in the catalog",
                 row.intra_node_link

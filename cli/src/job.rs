@@ -5,7 +5,7 @@ use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_hardware_profiles::{ClusterFile, MeasuredMachine};
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
@@ -84,23 +84,39 @@ impl Job {
         Ok(Some((files::read_profile(&path)?, path)))
     }
 
+    /// The cluster file that the job names, read.
+    fn cluster_file(&self) -> Result<Option<(ClusterFile, PathBuf)>, Failure> {
+        let Some(name) = &self.spec.cluster.file else { return Ok(None) };
+        let path = self.path(name);
+        let file = from_toml("cluster", &files::read_text("cluster", &path)?, &path)?;
+        Ok(Some((file, path)))
+    }
+
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
         let Some(name) = &self.spec.model.file else { return Ok(None) };
         let path = self.path(name);
         from_toml("model", &files::read_text("model", &path)?, &path).map(Some)
     }
 
-    /// The question that the job asks. `folder` is where the plan document will be, which names the profile.
+    /// The question that the job asks. `folder` is where the plan document will be, which names the files of machines.
     pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
-        let (profile, path) = self.profile()?.unzip();
-        let profile_path = path.map(|path| files::relative(folder, &path).display().to_string());
-        self.ask(Resources { model_file: self.model_file()?, profile, profile_path })
+        let seen_from = |path: PathBuf| files::relative(folder, &path).display().to_string();
+        let (profile, profile_path) = self.profile()?.unzip();
+        let (cluster_file, cluster_path) = self.cluster_file()?.unzip();
+        self.ask(Resources {
+            model_file: self.model_file()?,
+            profile,
+            profile_path: profile_path.map(seen_from),
+            cluster_file,
+            cluster_path: cluster_path.map(seen_from),
+        })
     }
 
     /// The question on a machine whose profile is at hand, under the name that the plan shall give it.
     pub(crate) fn problem_on(&self, profile: MeasuredMachine, name: &str) -> Result<Problem, Failure> {
         let profile_path = Some(name.into());
-        self.ask(Resources { model_file: self.model_file()?, profile: Some(profile), profile_path })
+        let model_file = self.model_file()?;
+        self.ask(Resources { model_file, profile: Some(profile), profile_path, ..Resources::default() })
     }
 
     /// The question without its machines: tells what is wrong with model, data and training before anything is measured.

@@ -35,7 +35,7 @@ pub enum Fabric {
 pub struct Host {
     /// Main memory.
     pub memory: Bytes,
-    /// Rate of main memory, all channels together.
+    /// Nominal rate of main memory, all channels together.
     pub memory_bandwidth: BytesPerSecond,
     /// Local disk, zero if none.
     pub disk: Bytes,
@@ -45,12 +45,26 @@ pub struct Host {
     pub pcie: PcieTree,
 }
 
+impl Host {
+    /// That of a machine type.
+    fn of(instance: &Instance) -> Self {
+        let links = &instance.host;
+        Self {
+            memory: instance.memory.value,
+            memory_bandwidth: links.memory_bandwidth.value,
+            disk: instance.disk.value,
+            disk_bandwidth: links.disk_bandwidth.value,
+            pcie: PcieTree { devices_per_switch: links.gpus_per_pcie_switch.value, uplink: links.pcie_uplink.value },
+        }
+    }
+}
+
 /// PCIe switches between the devices and the processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PcieTree {
     /// Devices that share one uplink to the processor.
     pub devices_per_switch: u32,
-    /// Rate of that uplink, one direction.
+    /// Nominal rate of that uplink, one direction.
     pub uplink: BytesPerSecond,
 }
 
@@ -123,7 +137,7 @@ impl Cluster {
             devices_per_instance: instance.gpus,
             device: Device::Gpu(gpu.clone()),
             fabric: Fabric::Wired { interconnect: instance.interconnect.clone(), network: instance.network.clone() },
-            host: None,
+            host: Some(Host::of(instance)),
         })
     }
 

@@ -1,11 +1,11 @@
-//! Instances: how many GPUs, how they are wired, and what network they share.
+//! Machine types: how many GPUs, how they are wired, what network they share, and what stands behind them.
 
 use crate::price::Price;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// A machine type that can be rented.
+/// A machine type: an instance that can be rented or, without prices, a system that was published about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instance {
@@ -25,9 +25,35 @@ pub struct Instance {
     pub interconnect: Interconnect,
     /// How instances reach each other.
     pub network: Network,
-    /// What it costs.
+    /// What the GPUs share inside.
+    pub host: HostLinks,
+    /// What it costs; nothing if it cannot be rented or its price is not known.
     #[serde(default, rename = "price")]
     pub prices: Vec<Price>,
+}
+
+/// Nominal rates of what the GPUs of an instance share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostLinks {
+    /// Main memory, all channels together.
+    pub memory_bandwidth: Sourced<BytesPerSecond>,
+    /// Reading from all local disks at once, one direction; zero if there are none.
+    pub disk_bandwidth: Sourced<BytesPerSecond>,
+    /// GPUs that share one PCIe uplink to the processor.
+    pub gpus_per_pcie_switch: Sourced<u32>,
+    /// That uplink, one direction.
+    pub pcie_uplink: Sourced<BytesPerSecond>,
+}
+
+/// A kind of wiring with the name that tables of measurements use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Catalog id, `nvlink2-hybrid-cube-mesh`.
+    pub name: String,
+    /// What it is.
+    pub interconnect: Interconnect,
 }
 
 /// How the GPUs of an instance reach each other.
@@ -71,6 +97,10 @@ pub enum Transport {
     EfaGpudirect,
     /// InfiniBand with GPUDirect.
     Infiniband,
+    /// Remote memory access over Ethernet, with GPUDirect.
+    Roce,
+    /// Omni-Path.
+    OmniPath,
 }
 
 /// The network of an instance.
@@ -95,9 +125,55 @@ fn one() -> u32 {
     1
 }
 
+impl Interconnect {
+    /// Whether NVLinks alone connect these GPUs, perhaps by way of others among them.
+    pub fn joins(&self, gpus: &[u32]) -> bool {
+        match self {
+            Self::Pcie { .. } => gpus.len() < 2,
+            Self::Nvswitch { .. } => true,
+            Self::NvlinkMesh { pairs, .. } => unreached(&pairs.value, gpus).is_empty(),
+        }
+    }
+}
+
+/// Which of `gpus` links between them do not connect to the first.
+pub(crate) fn unreached(pairs: &[(u32, u32, u32)], gpus: &[u32]) -> Vec<u32> {
+    let Some((first, others)) = gpus.split_first() else { return Vec::new() };
+    let (mut unseen, mut reached) = (others.to_vec(), vec![*first]);
+    while let Some(gpu) = reached.pop() {
+        let linked = |other: &mut u32| {
+            let ends = [(gpu, *other), (*other, gpu)];
+            pairs.iter().any(|(a, b, links)| *links > 0 && ends.contains(&(*a, *b)))
+        };
+        reached.extend(unseen.extract_if(.., linked));
+    }
+    unseen
+}
+
 impl Instance {
     /// The family, `p3dn` of `p3dn.24xlarge`.
     pub fn family(&self) -> &str {
         self.name.split('.').next().unwrap_or(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::catalog;
+
+    #[test]
+    fn bridges_join_neighbours_only() {
+        let bridges = &catalog().link("nvlink-bridge").expect("in the catalog").interconnect;
+        assert!(
+            bridges.joins(&[2, 3]) && bridges.joins(&[1]) && !bridges.joins(&[1, 2]) && !bridges.joins(&[0, 1, 2, 3])
+        );
+    }
+
+    #[test]
+    fn the_cube_mesh_joins_what_has_a_way_inside_the_group() {
+        let mesh = &catalog().link("nvlink2-hybrid-cube-mesh").expect("in the catalog").interconnect;
+        assert!(mesh.joins(&[0, 1, 2, 3, 4, 5, 6, 7]) && mesh.joins(&[0, 4]) && !mesh.joins(&[0, 5]));
+        // 0 and 5 have no link, but both have one to 4.
+        assert!(mesh.joins(&[5, 0, 4]));
     }
 }

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod cluster;
+mod cluster_file;
 mod gpu;
 mod instance;
 mod measured;
@@ -14,8 +15,12 @@ mod stack;
 
 pub use catalog::{Catalog, CatalogError, catalog};
 pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, SwitchLevel};
+pub use cluster_file::{
+    ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
+    SwitchSpec,
+};
 pub use gpu::{Achieved, Gpu, Rate};
-pub use instance::{Instance, Interconnect, Network, Transport};
+pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };

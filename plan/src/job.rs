@@ -149,6 +149,9 @@ pub struct ClusterChoice {
     /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// A file that describes a cluster of one's own instead of instances, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// What is sought.

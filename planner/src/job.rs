@@ -1,7 +1,9 @@
 //! Reading a job: from what a person wrote to a question that can be solved.
 
-use crate::problem::{Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
-use trainyard_hardware_profiles::{CatalogError, Cluster, MeasuredMachine, PriceQuery, Service, catalog};
+use crate::problem::{Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
+use trainyard_hardware_profiles::{
+    CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
+};
 use trainyard_models::{Family, Model, ModelError, ModelSpec, find, samples_in};
 use trainyard_plan::{
     ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, TrainingSpec,
@@ -29,6 +31,10 @@ pub struct Resources {
     pub profile: Option<MeasuredMachine>,
     /// The path of that profile, as the plan shall name it.
     pub profile_path: Option<String>,
+    /// The content of `cluster.file`.
+    pub cluster_file: Option<ClusterFile>,
+    /// The path of that file, as the plan shall name it.
+    pub cluster_path: Option<String>,
 }
 
 /// Why a job cannot be solved as it is written.
@@ -73,6 +79,14 @@ pub enum JobError {
         /// What is allowed.
         allowed: String,
     },
+    /// The cluster file does not describe a cluster.
+    #[error("in the cluster file `{path}`: {error}")]
+    ClusterFile {
+        /// The file.
+        path: String,
+        /// What is wrong in it.
+        error: ClusterFileError,
+    },
     /// No instance has a price on these terms.
     #[error("no instance of `cluster.instances` has a {pricing} price of {service} in `cluster.region` {region}")]
     Unpriced {
@@ -93,6 +107,7 @@ impl JobError {
         match self {
             Self::Model(error) => error.hint(),
             Self::Catalog { error, .. } => Some(error.hint()),
+            Self::ClusterFile { error, .. } => error.hint(),
             Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
             Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
             Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
@@ -110,14 +125,8 @@ fn invalid(field: &'static str, value: impl std::fmt::Display, allowed: impl Int
 ///
 /// When something is missing, contradictory, out of range or unknown; see [`JobError`].
 pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError> {
-    let model = model(&job.model, resources.model_file)?;
-    let place = match (&job.cluster.profile, resources.profile) {
-        (Some(_), Some(machine)) => owned(&job.cluster, machine, resources.profile_path)?,
-        (Some(_), None) => {
-            return Err(JobError::Missing { field: "cluster.profile", why: "the profile file was not read" });
-        }
-        (None, _) => Place::Rented(Box::new(rental(&job.cluster)?)),
-    };
+    let model = model(&job.model, resources.model_file.clone())?;
+    let place = place(&job.cluster, resources)?;
     let (deadline, budget) = goal(&job.goal, &place)?;
     Ok(Problem {
         training: training(&job.training, &job.data, &model)?,
@@ -130,6 +139,25 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
         deadline,
         budget,
     })
+}
+
+fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {
+    match (&choice.profile, &choice.file) {
+        (None, None) => Ok(Place::Rented(Box::new(rental(choice)?))),
+        (Some(_), Some(_)) => Err(JobError::Conflict {
+            first: "cluster.profile",
+            second: "cluster.file",
+            rule: "a measured machine is one, and a cluster file describes others",
+        }),
+        (Some(_), None) => {
+            let missing = JobError::Missing { field: "cluster.profile", why: "the profile file was not read" };
+            owned(choice, resources.profile.ok_or(missing)?, resources.profile_path)
+        }
+        (None, Some(_)) => {
+            let missing = JobError::Missing { field: "cluster.file", why: "the cluster file was not read" };
+            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path)
+        }
+    }
 }
 
 fn model(choice: &ModelChoice, file: Option<ModelSpec>) -> Result<Model, JobError> {
@@ -290,7 +318,7 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobE
     };
     wanted.sort_unstable();
     wanted.dedup();
-    if let Place::Owned { .. } = place {
+    if let Place::Owned { described_by: Description::Profile(_), .. } = place {
         wanted.retain(|precision| *precision == Precision::Fp32);
         if wanted.is_empty() {
             return Err(invalid("training.precision", "without fp32", "fp32 on a measured machine"));
@@ -299,27 +327,42 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobE
     Ok(wanted)
 }
 
-fn owned(choice: &ClusterChoice, profile: MeasuredMachine, path: Option<String>) -> Result<Place, JobError> {
-    let foreign = [
+/// The field that says how machines are rented, if one does.
+fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
+    let fields = [
         ("cluster.instances", choice.instances.is_some()),
         ("cluster.max_instances", choice.max_instances.is_some()),
         ("cluster.region", choice.region.is_some()),
         ("cluster.pricing", choice.pricing.is_some()),
         ("cluster.service", choice.service.is_some()),
-        ("cluster.stack", choice.stack.is_some()),
     ];
-    if let Some((field, _)) = foreign.into_iter().find(|(_, set)| *set) {
-        return Err(JobError::Conflict {
-            first: field,
-            second: "cluster.profile",
-            rule: "a measured machine is not rented and brings its own software",
-        });
+    fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
+}
+
+fn owned(choice: &ClusterChoice, profile: MeasuredMachine, path: Option<String>) -> Result<Place, JobError> {
+    if let Some(first) = rental_field(choice).or(choice.stack.is_some().then_some("cluster.stack")) {
+        let rule = "a measured machine is not rented and brings its own software";
+        return Err(JobError::Conflict { first, second: "cluster.profile", rule });
     }
     let machine = Machine { cluster: Cluster::of_measured(profile), stack: executor_stack() };
-    Ok(Place::Owned {
-        machine: Box::new(machine),
-        profile: path.or_else(|| choice.profile.clone()).unwrap_or_default(),
-    })
+    let path = path.or_else(|| choice.profile.clone()).unwrap_or_default();
+    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::Profile(path) })
+}
+
+fn described(choice: &ClusterChoice, file: ClusterFile, path: Option<String>) -> Result<Place, JobError> {
+    if let Some(first) = rental_field(choice) {
+        let rule = "a cluster of one's own is not rented";
+        return Err(JobError::Conflict { first, second: "cluster.file", rule });
+    }
+    let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
+    let cluster = Cluster::try_from(file).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
+    let machine = Machine { cluster, stack: stack(choice)? };
+    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::ClusterFile(path) })
+}
+
+fn stack(choice: &ClusterChoice) -> Result<Stack, JobError> {
+    let name = choice.stack.as_deref().unwrap_or(DEFAULT_STACK);
+    catalog().stack(name).cloned().map_err(|error| JobError::Catalog { field: "cluster.stack", error })
 }
 
 fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
@@ -328,12 +371,9 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
     if patterns.is_empty() {
         return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
     }
-    let catalog_error = |field| move |error| JobError::Catalog { field, error };
-    let matching = catalog().matching(&patterns).map_err(catalog_error("cluster.instances"))?;
-    let stack = catalog()
-        .stack(choice.stack.as_deref().unwrap_or(DEFAULT_STACK))
-        .map_err(catalog_error("cluster.stack"))?
-        .clone();
+    let matching =
+        catalog().matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
+    let stack = stack(choice)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
         return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
@@ -383,12 +423,13 @@ fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>)
     if goal.budget.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
         return Err(invalid("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
     }
-    if let (Place::Owned { .. }, Some(_)) = (place, goal.budget) {
-        return Err(JobError::Conflict {
-            first: "goal.budget",
-            second: "cluster.profile",
-            rule: "a machine that is not rented costs nothing",
-        });
+    if let (Place::Owned { described_by, .. }, Some(_)) = (place, goal.budget) {
+        let second = match described_by {
+            Description::Profile(_) => "cluster.profile",
+            Description::ClusterFile(_) => "cluster.file",
+        };
+        let rule = "a machine that is not rented costs nothing";
+        return Err(JobError::Conflict { first: "goal.budget", second, rule });
     }
     Ok((deadline, goal.budget))
 }

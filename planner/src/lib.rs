@@ -16,5 +16,5 @@ mod space;
 pub use fix::{FixError, Fixed};
 pub use job::{JobError, Resources, problem};
 pub use predict::{DocumentError, predict, resimulate};
-pub use problem::{Place, Problem, Rental, Training};
+pub use problem::{Description, Place, Problem, Rental, Training};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

@@ -54,13 +54,22 @@ impl Training {
 pub enum Place {
     /// On instances to be rented.
     Rented(Box<Rental>),
-    /// On one machine that was measured.
+    /// On machines of one's own: one that was measured, or a cluster that a file describes.
     Owned {
-        /// The machine.
+        /// All of them.
         machine: Box<Machine>,
-        /// Its profile file.
-        profile: String,
+        /// The file that describes them.
+        described_by: Description,
     },
+}
+
+/// What describes machines of one's own, with the path that a plan shall name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Description {
+    /// A calibrated profile.
+    Profile(String),
+    /// A cluster file.
+    ClusterFile(String),
 }
 
 /// What may be rented.
@@ -118,10 +127,16 @@ pub(crate) fn price_used(price: &Price) -> PriceUsed {
 }
 
 impl Place {
-    /// The machines of a choice: `instances` of the type `index`.
+    /// The machines of a choice: `instances` of the type `index`. A mixed cluster is used whole.
     pub(crate) fn machine(&self, index: usize, instances: u32, catalog: &Catalog) -> Machine {
         match self {
-            Self::Owned { machine, .. } => (**machine).clone(),
+            Self::Owned { machine, .. } => {
+                let mut machine = (**machine).clone();
+                if !machine.cluster.is_mixed() {
+                    machine.cluster.pools[0].instances = instances;
+                }
+                machine
+            }
             Self::Rented(rental) => Machine {
                 cluster: catalog
                     .cluster(&rental.instances[index].0.name, instances)
@@ -134,7 +149,7 @@ impl Place {
     /// The types of machine to choose from, with the most of each.
     pub(crate) fn choices(&self) -> Vec<(String, u32)> {
         match self {
-            Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), 1)],
+            Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
             Self::Rented(rental) => {
                 rental.instances.iter().map(|(instance, _)| (instance.name.clone(), rental.max_instances)).collect()
             }
@@ -157,11 +172,11 @@ impl Place {
         }
     }
 
-    /// The profile file of a machine that is owned.
+    /// The profile file of a machine that was measured.
     pub(crate) fn profile(&self) -> Option<String> {
         match self {
-            Self::Owned { profile, .. } => Some(profile.clone()),
-            Self::Rented(_) => None,
+            Self::Owned { described_by: Description::Profile(path), .. } => Some(path.clone()),
+            Self::Owned { .. } | Self::Rented(_) => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! other kind and comparing.
 
 use crate::fix::Fixed;
-use crate::problem::{Place, Problem};
+use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, Found, search};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Objective, Precision, Recompute};
@@ -65,7 +65,8 @@ impl Reasons<'_> {
             _ => "fastest plan".into(),
         };
         let clusters = match &self.problem.place {
-            Place::Owned { .. } => "this machine".into(),
+            Place::Owned { described_by: Description::Profile(_), .. } => "this machine".into(),
+            Place::Owned { described_by: Description::ClusterFile(_), .. } => "this cluster".into(),
             Place::Rented(rental) => format!("{} instance types", rental.instances.len()),
         };
         format!("{goal} of {} on {clusters}", human_count(self.found.candidates))

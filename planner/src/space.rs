@@ -2,7 +2,7 @@
 
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{Cluster, Device, catalog};
 use trainyard_models::Model;
 use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, is_simulable};
 
@@ -29,13 +29,10 @@ pub(crate) fn candidates(problem: &Problem, fixed: &Fixed) -> Vec<Candidate> {
         if fixed.instance.as_ref().is_some_and(|held| *held != name) {
             continue;
         }
-        let devices = devices_of(&problem.place, &name);
-        let counts = match (&problem.place, fixed.instances) {
-            (Place::Rented(_), Some(held)) => held..=held,
-            _ => 1..=most,
-        };
-        for instances in counts {
-            for ranks in rank_counts(&problem.place, devices, instances) {
+        for instances in machine_counts(&problem.place, fixed.instances, most) {
+            let cluster = problem.place.machine(choice, instances, catalog()).cluster;
+            let devices = devices_of_each(&cluster);
+            for ranks in rank_counts(&cluster) {
                 for parallel in degrees(&problem.model, ranks, devices) {
                     push(&mut all, problem, fixed, (choice, instances), parallel);
                 }
@@ -45,18 +42,32 @@ pub(crate) fn candidates(problem: &Problem, fixed: &Fixed) -> Vec<Candidate> {
     all
 }
 
-fn devices_of(place: &Place, name: &str) -> u32 {
-    match place {
-        Place::Owned { machine, .. } => machine.cluster.first().devices_per_instance,
-        Place::Rented(_) => catalog().instance(name).expect("a rental names instances of the catalog").gpus,
+/// Numbers of machines to choose from, at most `most`. A mixed cluster is used whole; what is rented may be held at any
+/// number.
+fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
+    match (place, held) {
+        (Place::Rented(_), Some(held)) => vec![held],
+        (Place::Owned { machine, .. }, _) if machine.cluster.is_mixed() => {
+            Some(most).filter(|all| held.is_none_or(|held| held == *all)).into_iter().collect()
+        }
+        _ => (1..=most).filter(|count| held.is_none_or(|held| held == *count)).collect(),
     }
 }
 
-/// What is rented is used whole; a machine of one's own may stay partly idle, each rank then having more threads.
-fn rank_counts(place: &Place, devices: u32, instances: u32) -> std::ops::RangeInclusive<u32> {
-    match place {
-        Place::Owned { .. } => 1..=devices,
-        Place::Rented(_) => devices * instances..=devices * instances,
+/// Devices of a machine, or, where machines differ, the most that divides those of each.
+fn devices_of_each(cluster: &Cluster) -> u32 {
+    cluster.pools.iter().map(|pool| pool.devices_per_instance).fold(0, greatest_common_divisor)
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// Machines are used whole; one that was measured may stay partly idle, each rank then having more threads.
+fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
+    match cluster.first().device {
+        Device::Measured(_) => 1..=cluster.devices(),
+        Device::Gpu(_) => cluster.devices()..=cluster.devices(),
     }
 }
 

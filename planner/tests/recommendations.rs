@@ -173,3 +173,66 @@ fn a_step_too_large_to_simulate_is_told_before_it_starts() {
     job.cluster.max_instances = Some(2);
     assert!(matches!(plan(&job, &[]), Err(NoPlan::EmptySpace { .. })));
 }
+
+/// A job on machines of one's own, with the file that describes them.
+fn on_own_cluster(machines: &str) -> (JobSpec, Resources) {
+    let mut job = job("gpt2", 1e9, 64);
+    job.cluster.file = Some("rack.toml".into());
+    let file = toml::from_str(&format!("name = \"rack\"\nmachines = [{machines}]")).expect("a cluster file");
+    (job, Resources { cluster_file: Some(file), ..Resources::default() })
+}
+
+const NODE: &str = r#"{ name = "node", count = 2, gpus = 4, gpu = "a100-sxm4-40gb", link = { kind = "nvswitch", bandwidth = "300 GB/s" }, network = { bandwidth = "200 Gbit/s", transport = "infiniband" } }"#;
+const STATION: &str = r#"{ name = "station", count = 4, gpus = 1, gpu = "l4", network = { bandwidth = "25 Gbit/s", transport = "tcp" } }"#;
+
+fn plan_on(machines: &str) -> PlanDocument {
+    let (job, resources) = on_own_cluster(machines);
+    let problem = problem(&job, resources).expect("a solvable job");
+    recommend(&problem, &Limits { top: 5, max_simulations: None, fixed: Fixed::default() }, &job).expect("a plan")
+}
+
+#[test]
+fn a_cluster_of_ones_own_costs_nothing_and_its_machines_are_used_whole() {
+    let document = plan_on(NODE);
+    let (cluster, parallel) = (&document.plan.cluster, document.plan.parallel);
+    assert_eq!(parallel.data * parallel.tensor * parallel.pipeline, 4 * cluster.instances);
+    assert!(cluster.instance == "rack" && cluster.instances <= 2 && document.prediction.cost_usd.is_none());
+    // What costs nothing is chosen by time, and both machines are faster than one.
+    assert_eq!(cluster.instances, 2);
+    assert!(document.alternatives.iter().any(|other| other.plan.cluster.instances == 1));
+}
+
+#[test]
+fn a_mixed_cluster_is_used_as_a_whole() {
+    let document = plan_on(&format!("{NODE}, {STATION}"));
+    let parallel = document.plan.parallel;
+    assert_eq!((parallel.data * parallel.tensor * parallel.pipeline, document.plan.cluster.instances), (12, 6));
+    assert_eq!(parallel.tensor, 1, "a tensor-parallel group stays inside the smallest machine");
+}
+
+#[test]
+fn a_cluster_file_excludes_rented_machines_and_says_what_is_wrong_in_it() {
+    let refused = |change: fn(&mut JobSpec), machines: &str| {
+        let (mut job, resources) = on_own_cluster(machines);
+        change(&mut job);
+        problem(&job, resources).expect_err("the job is wrong").to_string()
+    };
+    assert!(refused(|job| job.cluster.region = Some("us-east-1".into()), NODE).contains("`cluster.region`"));
+    assert!(refused(|job| job.cluster.profile = Some("local".into()), NODE).contains("`cluster.profile`"));
+    assert!(refused(|job| job.goal.budget = Some(10.0), NODE).contains("`goal.budget` and `cluster.file`"));
+    let wrong = refused(|_| (), &NODE.replace("a100-sxm4-40gb", "a100"));
+    assert!(wrong.contains("`rack.toml`") && wrong.contains("`machines[0].gpu`"), "{wrong}");
+    let job = on_own_cluster(NODE).0;
+    assert!(matches!(problem(&job, Resources::default()), Err(JobError::Missing { field: "cluster.file", .. })));
+}
+
+#[test]
+fn a_system_that_nobody_rents_out_is_not_recommended() {
+    let mut job = job("gpt2", 1e9, 64);
+    job.cluster.instances = Some(vec!["selene".into()]);
+    assert!(matches!(refused(&job), JobError::Unpriced { .. }));
+    job.cluster.instances = Some(vec!["selene".into(), "p3.2xlarge".into()]);
+    let document = plan(&job, &[]).expect("a plan");
+    assert_eq!(document.plan.cluster.instance, "p3.2xlarge");
+    assert!(document.rejected.iter().any(|rejected| rejected.what == "selene"), "{:?}", document.rejected);
+}

@@ -3,7 +3,7 @@
 use crate::format::{Width, bandwidth, bytes, facts, rate, seconds, table};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
-    Catalog, Gpu, Instance, Interconnect, Price, Purchase, Service, Sourced, Stack, Transport,
+    Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
 };
 use trainyard_models::{CatalogEntry, Model, Pass};
 use trainyard_plan::ScheduleName;
@@ -71,11 +71,19 @@ pub fn gpus(catalog: &Catalog, width: Width) -> String {
             gpu.generation.clone(),
             bytes(gpu.memory.value.0),
             bandwidth(gpu.memory_bandwidth.value),
-            gpu.peak_fp32.value.to_string(),
-            gpu.peak_fp16.value.to_string(),
+            peak(gpu, Rate::Fp32),
+            peak(gpu, Rate::Tf32),
+            peak(gpu, Rate::Fp16),
+            peak(gpu, Rate::Bf16),
         ]
     });
-    table(width, ["gpu", "generation", ">memory", ">bandwidth", ">fp32", ">fp16"], rows)
+    let header = ["gpu", "generation", ">memory", ">bandwidth", ">fp32 *", ">tf32 *", ">fp16 *", ">bf16 *"];
+    format!("{}\n  * peak in TFLOP/s, without sparsity\n", table(width, header, rows))
+}
+
+/// The peak rate in a number format in TFLOP/s, if the GPU has the format.
+fn peak(gpu: &Gpu, rate: Rate) -> String {
+    if gpu.has(rate) { (gpu.peak(rate).0 / 1e12).to_string() } else { "–".into() }
 }
 
 /// One number with its source.
@@ -90,13 +98,17 @@ fn sourced_as<T: Copy>(name: &'static str, number: &Sourced<T>, print: impl Fn(T
 
 /// One GPU.
 pub fn gpu(gpu: &Gpu) -> String {
-    let rows = [
+    let mut rows = vec![
         sourced("memory", &gpu.memory),
         sourced_as("memory bandwidth", &gpu.memory_bandwidth, bandwidth),
         sourced("cache", &gpu.cache),
         sourced("multiprocessors", &gpu.multiprocessors),
         sourced("peak fp32", &gpu.peak_fp32),
         sourced("peak fp16", &gpu.peak_fp16),
+    ];
+    let formats = [("peak tf32", &gpu.peak_tf32), ("peak bf16", &gpu.peak_bf16), ("peak int8", &gpu.peak_int8)];
+    rows.extend(formats.into_iter().filter_map(|(name, peak)| peak.as_ref().map(|peak| sourced(name, peak))));
+    rows.extend([
         sourced_as("host link", &gpu.host_bandwidth, bandwidth),
         sourced("reached of peak fp16", &gpu.achieved.gemm_fp16),
         sourced("reached of peak fp32", &gpu.achieved.gemm_fp32),
@@ -104,17 +116,17 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced("reached of the bandwidth", &gpu.achieved.memory),
         sourced_as("shortest kernel", &gpu.achieved.kernel_floor, duration),
         sourced("uncertainty", &gpu.achieved.uncertainty),
-    ];
+    ]);
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }
 
-/// All instances, with their price on demand in us-east-1 where it is known.
+/// All instances with their price on demand in us-east-1 where it is known, and the systems that nobody rents out.
 pub fn instances(catalog: &Catalog, width: Width) -> String {
     let listed = |instance: &'_ Instance| {
         let here = |price: &&Price| price.region == "us-east-1" && price.purchase == Purchase::OnDemand;
         instance.prices.iter().filter(here).find(|price| price.service == Service::Ec2).cloned()
     };
-    let rows = catalog.instances().iter().map(|instance| {
+    let rows = catalog.machine_types().map(|instance| {
         [
             instance.name.clone(),
             format!("{} × {}", instance.gpus, instance.gpu),
@@ -145,6 +157,8 @@ fn transport(transport: Transport) -> &'static str {
         Transport::Efa => "EFA",
         Transport::EfaGpudirect => "EFA, GPUDirect",
         Transport::Infiniband => "InfiniBand",
+        Transport::Roce => "RoCE",
+        Transport::OmniPath => "Omni-Path",
     }
 }
 
@@ -164,30 +178,14 @@ fn purchase(purchase: Purchase) -> &'static str {
 
 /// One instance.
 pub fn instance(instance: &Instance, width: Width) -> String {
-    let mut rows = vec![
-        ("gpus", format!("{} × {}", instance.gpus, instance.gpu)),
-        ("vcpus", instance.vcpus.to_string()),
-        sourced("memory", &instance.memory),
-        sourced("disk", &instance.disk),
-        sourced_as("network, sustained", &instance.network.baseline, bandwidth),
-        sourced_as("network, burst", &instance.network.burst, bandwidth),
-        ("transport", transport(instance.network.transport).into()),
-        ("links", interconnect(&instance.interconnect).into()),
-    ];
-    match &instance.interconnect {
-        Interconnect::Pcie { bandwidth: ring } => rows.push(sourced_as("ring over PCIe", ring, bandwidth)),
-        Interconnect::Nvswitch { port, fraction } => {
-            rows.extend([sourced_as("port", port, bandwidth), sourced("reached by a ring", fraction)]);
-        }
-        Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
-            let links: Vec<String> = pairs.value.iter().map(|(a, b, links)| format!("{a}–{b} ×{links}")).collect();
-            rows.extend([
-                sourced_as("link", link, bandwidth),
-                sourced("reached by a ring", fraction),
-                ("pairs", format!("{}  [{}]", links.join(", "), pairs.source)),
-                sourced_as("other pairs, PCIe", pcie_bandwidth, bandwidth),
-            ]);
-        }
+    let mut rows =
+        vec![("gpus", format!("{} × {}", instance.gpus, instance.gpu)), ("vcpus", instance.vcpus.to_string())];
+    rows.extend(host(instance));
+    rows.extend(network(&instance.network));
+    rows.extend(wiring(&instance.interconnect));
+    let facts = facts(&rows);
+    if instance.prices.is_empty() {
+        return format!("{}\n\n{facts}\n  no price is known\n", instance.name);
     }
     let prices = instance.prices.iter().map(|price| {
         let range = if price.low == price.high {
@@ -199,7 +197,50 @@ pub fn instance(instance: &Instance, width: Width) -> String {
         [price.region.clone(), terms, range, price.date.clone(), price.source.clone()]
     });
     let prices = table(width, ["region", "terms", ">USD/h", "as of", "source"], prices);
-    format!("{}\n\n{}\n{prices}", instance.name, facts(&rows))
+    format!("{}\n\n{facts}\n{prices}", instance.name)
+}
+
+fn host(instance: &Instance) -> [(&'static str, String); 6] {
+    let host = &instance.host;
+    [
+        sourced("memory", &instance.memory),
+        sourced_as("memory bandwidth", &host.memory_bandwidth, bandwidth),
+        sourced_as("disk", &instance.disk, |disk| bytes(disk.0)),
+        sourced_as("disk, reading", &host.disk_bandwidth, bandwidth),
+        sourced("gpus per PCIe uplink", &host.gpus_per_pcie_switch),
+        sourced_as("PCIe uplink", &host.pcie_uplink, bandwidth),
+    ]
+}
+
+fn network(network: &Network) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        sourced_as("network, sustained", &network.baseline, bandwidth),
+        sourced_as("network, burst", &network.burst, bandwidth),
+        ("network cards", network.interfaces.to_string()),
+        ("transport", transport(network.transport).into()),
+    ];
+    rows.extend(network.flow_limit.as_ref().map(|limit| sourced_as("one connection", limit, bandwidth)));
+    rows
+}
+
+fn wiring(links: &Interconnect) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("links", interconnect(links).into())];
+    match links {
+        Interconnect::Pcie { bandwidth: ring } => rows.push(sourced_as("ring over PCIe", ring, bandwidth)),
+        Interconnect::Nvswitch { port, fraction } => {
+            rows.extend([sourced_as("port", port, bandwidth), sourced("reached by a ring", fraction)]);
+        }
+        Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
+            let each: Vec<String> = pairs.value.iter().map(|(a, b, links)| format!("{a}–{b} ×{links}")).collect();
+            rows.extend([
+                sourced_as("link", link, bandwidth),
+                sourced("reached by a ring", fraction),
+                ("pairs", format!("{}  [{}]", each.join(", "), pairs.source)),
+                sourced_as("other pairs, PCIe", pcie_bandwidth, bandwidth),
+            ]);
+        }
+    }
+    rows
 }
 
 fn duration(time: Seconds) -> String {
@@ -252,5 +293,36 @@ fn about(schedule: ScheduleName) -> &'static str {
         ScheduleName::OneForwardOneBackward => {
             "forwards and backwards alternate: holds as many micro-batches as stages follow"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    #[test]
+    fn a_list_of_instances_names_every_machine_type_once() {
+        let list = instances(catalog(), Width(120));
+        for machine in catalog().machine_types() {
+            let lines = list.lines().filter(|line| line.split_whitespace().next() == Some(machine.name.as_str()));
+            assert_eq!(lines.count(), 1, "{}: {list}", machine.name);
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_a_number_format_shows_no_rate_for_it() {
+        let page = |name| gpu(catalog().gpu(name).expect("in the catalog"));
+        assert!(page("a100-sxm4-40gb").contains("peak bf16"));
+        assert!(!page("t4").contains("peak bf16") && page("t4").contains("peak int8"));
+        let list = gpus(catalog(), Width(120));
+        assert!(list.lines().any(|line| line.trim_start().starts_with("t4 ") && line.contains('–')), "{list}");
+    }
+
+    #[test]
+    fn a_system_that_nobody_rents_out_says_so() {
+        let page = |name| instance(catalog().instance(name).expect("in the catalog"), Width(120));
+        assert!(page("jean-zay-a100").contains("no price") && page("jean-zay-a100").contains("Omni-Path"));
+        assert!(page("p3.2xlarge").contains("one connection") && !page("p3.2xlarge").contains("no price"));
     }
 }

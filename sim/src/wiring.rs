@@ -37,12 +37,14 @@ const ENCRYPTED_SHARE: f64 = 0.7;
 /// What a transport sustains of the nominal rate of a network.
 ///
 /// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
-/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
-/// eight that share it; InfiniBand 0.82: fitted, see docs/physics.md.
+/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine,
+/// 0.44 with eight that share it; InfiniBand 0.82, Omni-Path 0.28: fitted, see docs/physics.md. RoCE is taken to be as
+/// good as InfiniBand, whose verbs it speaks.
 pub(crate) fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
     match (transport, devices_per_instance) {
         (Transport::EfaGpudirect, _) => 0.85,
-        (Transport::Infiniband, _) => 0.82,
+        (Transport::Infiniband | Transport::Roce, _) => 0.82,
+        (Transport::OmniPath, _) => 0.28,
         (Transport::Efa, _) => 0.6,
         (Transport::Tcp, 1) => 0.89,
         (Transport::Tcp, _) => 0.44,
@@ -376,6 +378,7 @@ mod tests {
         mixed.pools.extend(cluster("p4d.24xlarge", 2).pools);
         mixed.switches =
             vec![SwitchLevel { ports: 2, oversubscription: 1.0 }, SwitchLevel { ports: 2, oversubscription: 2.0 }];
+        mixed.pools[0].host = None;
         mixed.pools[1].host = Some(Host {
             memory: Bytes(1 << 40),
             memory_bandwidth: BytesPerSecond(2e11),

@@ -124,20 +124,23 @@ fn a_long_function_is_noticed() {
 
 #[test]
 fn every_number_of_the_hardware_catalog_has_a_source() {
-    /// Counts that are what they are: no measurement stands behind them.
-    const COUNTS: [&str; 2] = ["gpus", "vcpus"];
     let mut bare = Vec::new();
     for path in files(&root().join("hardware-profiles/catalog"), "toml") {
         let table: toml::Table = toml::from_str(&text(&path)).expect("a catalog file");
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         for (key, value) in &table {
-            check(&format!("{name}: {key}"), value, COUNTS.contains(&key.as_str()), &mut bare);
+            check(&format!("{name}: {key}"), value, is_count(key), &mut bare);
         }
     }
     assert!(bare.is_empty(), "{bare:#?}");
 }
 
-fn check(at: &str, value: &toml::Value, is_count: bool, bare: &mut Vec<String>) {
+/// Counts that are what they are: no measurement stands behind them.
+fn is_count(key: &str) -> bool {
+    ["gpus", "vcpus", "interfaces"].contains(&key)
+}
+
+fn check(at: &str, value: &toml::Value, counts: bool, bare: &mut Vec<String>) {
     match value {
         toml::Value::Table(table) if table.contains_key("source") => {
             let named = table["source"].as_str().is_some_and(|source| !source.is_empty());
@@ -145,11 +148,11 @@ fn check(at: &str, value: &toml::Value, is_count: bool, bare: &mut Vec<String>) 
         }
         toml::Value::Table(table) => {
             for (key, value) in table {
-                check(&format!("{at}.{key}"), value, false, bare);
+                check(&format!("{at}.{key}"), value, is_count(key), bare);
             }
         }
-        toml::Value::Array(items) => items.iter().for_each(|item| check(at, item, is_count, bare)),
-        toml::Value::Integer(_) | toml::Value::Float(_) if !is_count => bare.push(format!("{at} is a bare number")),
+        toml::Value::Array(items) => items.iter().for_each(|item| check(at, item, counts, bare)),
+        toml::Value::Integer(_) | toml::Value::Float(_) if !counts => bare.push(format!("{at} is a bare number")),
         _ => {}
     }
 }

@@ -27,7 +27,10 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
             let gpu = catalog.gpu(name).map_err(no_entry)?;
             output.result(gpu, || reports::gpu(gpu));
         }
-        (Kind::Instances, None) => output.result(&catalog.instances(), || reports::instances(catalog, width)),
+        (Kind::Instances, None) => {
+            let machines: Vec<_> = catalog.machine_types().collect();
+            output.result(&machines, || reports::instances(catalog, width));
+        }
         (Kind::Instances, Some(name)) => {
             let instance = catalog.instance(name).map_err(no_entry)?;
             output.result(instance, || reports::instance(instance, width));

@@ -290,10 +290,12 @@ impl Here {
         let (through_ports, through_uplinks, limit) = match wiring.interconnect(machine) {
             Interconnect::Nvswitch { .. } => (true, false, f64::INFINITY),
             Interconnect::Pcie { .. } => (true, true, f64::INFINITY),
-            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => match rings(&pairs.value, members) {
-                0 => (false, true, pcie_bandwidth.value.0),
-                links => (true, false, f64::from(links) * link.value.0 * fraction.value),
-            },
+            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
+                match rings(wiring.interconnect(machine), &pairs.value, members) {
+                    0 => (false, true, pcie_bandwidth.value.0),
+                    links => (true, false, f64::from(links) * link.value.0 * fraction.value),
+                }
+            }
         };
         let hop = if through_uplinks { Hop::Pcie } else { Hop::Nvlink };
         Self { machine, members: members.to_vec(), hop, limit, through_ports, through_uplinks }
@@ -304,11 +306,16 @@ impl Here {
     }
 }
 
-/// The fewest NVLinks that any of some GPUs of a mesh has to the others of them.
+/// The fewest NVLinks that any of some GPUs of a mesh has to the others of them; none where NVLinks alone do not join
+/// them all.
 ///
 /// A GPU takes part in as many rings as that, halved, each used in both directions: the rate of that many links
 /// (p3.16xlarge: 50, 100 and 150 GB/s for 2, 4 and 8).
-fn rings(pairs: &[(u32, u32, u32)], members: &[DevicePosition]) -> u32 {
-    let links = |slot: u32| links_to(pairs, slot, |other| members.iter().any(|member| member.slot == other));
-    members.iter().map(|member| links(member.slot)).min().unwrap_or(0)
+fn rings(interconnect: &Interconnect, pairs: &[(u32, u32, u32)], members: &[DevicePosition]) -> u32 {
+    let slots: Vec<u32> = members.iter().map(|member| member.slot).collect();
+    if !interconnect.joins(&slots) {
+        return 0;
+    }
+    let links = |slot: &u32| links_to(pairs, *slot, |other| slots.contains(&other));
+    slots.iter().map(links).min().unwrap_or(0)
 }

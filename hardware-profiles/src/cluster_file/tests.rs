@@ -1,0 +1,225 @@
+use super::*;
+use crate::cluster::{Cluster, Device, Fabric};
+use crate::instance::Interconnect;
+use proptest::prelude::*;
+
+const MIXED: &str = include_str!("../../../examples/cluster-mixed.toml");
+
+fn read(text: &str) -> Result<Cluster, ClusterFileError> {
+    let file: ClusterFile = toml::from_str(text).expect("the form of a cluster file");
+    Cluster::try_from(file)
+}
+
+/// The example with a line replaced.
+fn with(line: &str, other: &str) -> Result<Cluster, ClusterFileError> {
+    assert!(MIXED.contains(line), "{line}");
+    read(&MIXED.replacen(line, other, 1))
+}
+
+#[test]
+fn the_example_is_the_cluster_that_it_describes() {
+    let cluster = read(MIXED).expect("valid");
+    assert_eq!((cluster.machines(), cluster.devices(), cluster.is_mixed()), (6, 32, true));
+    assert_eq!(cluster.switches.iter().map(|level| level.ports).collect::<Vec<_>>(), [4, 2]);
+    let (node, station) = (&cluster.pools[0], &cluster.pools[1]);
+    let Fabric::Wired { network, interconnect } = &node.fabric else { panic!("wired") };
+    assert_eq!((network.interfaces, network.baseline.value), (4, BytesPerSecond(1e11)));
+    assert!(matches!(interconnect, Interconnect::Nvswitch { port, .. } if port.value == BytesPerSecond(3e11)));
+    let host = station.host.as_ref().expect("stated");
+    assert_eq!((host.disk, host.pcie.devices_per_switch), (Bytes(0), 1));
+    let Device::Gpu(gpu) = &station.device else { panic!("a GPU") };
+    assert_eq!((gpu.generation.as_str(), gpu.multiprocessors.value), ("Ada", 60));
+    assert!(gpu.peak_tf32.is_none() && gpu.peak_bf16.is_some() && gpu.achieved.uncertainty.value > 0.3);
+    let Fabric::Wired { interconnect, .. } = &station.fabric else { panic!("wired") };
+    assert!(interconnect.joins(&[2, 3]) && !interconnect.joins(&[1, 2]));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_field() {
+    let cases = [
+        ("gpu = \"a100-sxm4-80gb\"", "gpu = \"a100-sxm4-80g\"", "`machines[0].gpu`"),
+        ("like = \"l4\"", "like = \"l5\"", "`machines[1].gpu.like`"),
+        ("name = \"mixed\"", "name = \" \"", "`name` is ` `"),
+        ("name = \"workstation\"", "name = \"a100-node\"", "`machines[1].name`"),
+        ("count = 2", "count = 0", "`machines[0].count` is 0"),
+        ("gpus = 8", "gpus = 0", "`machines[0].gpus` is 0"),
+        ("gpus = 8", "gpus = 257", "`machines[0].gpus` is 257"),
+        ("\"300 GB/s\"", "\"0 GB/s\"", "`machines[0].link.bandwidth` is 0 B/s"),
+        ("\"200 Gbit/s\"", "\"0 Gbit/s\"", "`machines[0].network.bandwidth`"),
+        ("\"10 Gbit/s\"", "\"0 B/s\"", "`machines[1].network.flow_limit`"),
+        ("cards = 4", "cards = 0", "`machines[0].network.cards`"),
+        ("pcie = \"31.5 GB/s\"", "pcie = \"0 B/s\"", "`machines[0].host.pcie`"),
+        ("gpus_per_pcie_switch = 2", "gpus_per_pcie_switch = 9", "`machines[0].host.gpus_per_pcie_switch`"),
+        ("disk = \"15 TB\"", "", "`machines[0].host.disk`"),
+        ("disk_bandwidth = \"12 GB/s\"", "", "`machines[0].host.disk_bandwidth`"),
+        ("memory = \"24 GB\"", "memory = \"0 B\"", "`machines[1].gpu.memory`"),
+        ("peak_bf16 = \"120 TFLOP/s\"", "peak_bf16 = \"0 FLOP/s\"", "`machines[1].gpu.peak_bf16`"),
+        ("[2, 3, 4]]", "[2, 4, 4]]", "`machines[1].link.links[1]` names GPU 4"),
+        ("[2, 3, 4]]", "[1, 0, 4]]", "between GPUs 0 and 1 again"),
+        ("[2, 3, 4]]", "[3, 3, 4]]", "`machines[1].link.links[1]` is [3, 3, 4]"),
+        ("[2, 3, 4]]", "[2, 3, 0]]", "`machines[1].link.links[1][2]` is 0"),
+        ("links = [[0, 1, 4], [2, 3, 4]]", "", "`machines[1].link.links` is missing"),
+        ("kind = \"nvlink\"", "kind = \"pcie\"", "`machines[1].link.links` is 2 pairs"),
+        ("kind = \"nvlink\"", "kind = \"nvlink\"\nreached = 1.5", "`machines[1].link.reached` is 1.5"),
+        ("oversubscription = 2.0", "oversubscription = 0.5", "`switches[0].oversubscription` is 0.5"),
+        ("oversubscription = 2.0", "oversubscription = inf", "`switches[0].oversubscription` is inf"),
+        ("oversubscription = 2.0", "oversubscription = nan", "`switches[0].oversubscription` is NaN"),
+        ("ports = 4", "ports = 0", "`switches[0].ports` is 0"),
+        ("ports = 2", "ports = 1", "room for 4 machines, but there are 6"),
+        ("count = 2", "count = 200000", "1600016 GPUs"),
+    ];
+    for (line, other, said) in cases {
+        let error = with(line, other).expect_err(other);
+        assert!(error.to_string().contains(said), "{other}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_gpu_gets_a_suggestion() {
+    let error = with("\"a100-sxm4-80gb\"", "\"a100-sxm4-80g\"").expect_err("no such GPU");
+    assert_eq!(error.hint().as_deref(), Some("did you mean `a100-sxm4-80gb`?"));
+}
+
+const TWO: &str = "name = \"two\"\n[[machines]]\nname = \"m\"\ncount = 1\ngpus = 3\ngpu = \"l4\"\n";
+const PAIR: &str = "link = { kind = \"nvlink\", bandwidth = \"25 GB/s\", links = [[0, 1, 2]] }\n";
+
+#[test]
+fn a_gpu_that_nothing_reaches_is_refused() {
+    let unreachable = |gpu| Err(ClusterFileError::Unreachable { field: "machines[0]".into(), gpu });
+    assert_eq!(read(TWO), unreachable(1));
+    assert_eq!(read(&format!("{TWO}{PAIR}")), unreachable(2));
+    let pcie = "host = { memory = \"64 GiB\", memory_bandwidth = \"50 GB/s\", pcie = \"15.75 GB/s\" }\n";
+    assert!(read(&format!("{TWO}{PAIR}{pcie}")).is_ok() && read(&format!("{TWO}{pcie}")).is_ok());
+    let both = PAIR.replace("[[0, 1, 2]]", "[[0, 1, 2], [2, 1, 1]]");
+    assert!(read(&format!("{TWO}{both}")).is_ok());
+}
+
+#[test]
+fn several_machines_need_a_network_and_one_does_not() {
+    let one = TWO.replace("gpus = 3", "gpus = 1");
+    assert!(read(&one).is_ok());
+    let error = read(&one.replace("count = 1", "count = 2")).expect_err("no network");
+    assert!(error.to_string().contains("`machines[0].network` is missing"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("transport")));
+    assert!(read("name = \"none\"\nmachines = []").is_err());
+}
+
+#[test]
+fn what_has_another_form_is_refused_when_it_is_read() {
+    for (line, other, said) in [
+        ("count = 2", "cuont = 2", "unknown field `cuont`"),
+        ("\"300 GB/s\"", "300", "expected a string"),
+        ("\"300 GB/s\"", "\"-3 GB/s\"", "at least 0"),
+        ("\"300 GB/s\"", "\"300 GB\"", "not a unit"),
+        ("\"infiniband\"", "\"pigeon\"", "unknown variant `pigeon`"),
+        ("like = \"l4\"", "alike = \"l4\"", "unknown field `alike`"),
+        ("gpu = \"a100-sxm4-80gb\"", "gpu = 7", "the name of a GPU of the catalog"),
+    ] {
+        assert!(MIXED.contains(line), "{line}");
+        let error = toml::from_str::<ClusterFile>(&MIXED.replacen(line, other, 1)).expect_err(other);
+        assert!(error.message().contains(said), "{other}: {}", error.message());
+    }
+}
+
+fn bandwidths() -> impl Strategy<Value = BytesPerSecond> {
+    (1u32..100_000).prop_map(|megabytes| BytesPerSecond(f64::from(megabytes) * 1e6))
+}
+
+prop_compose! {
+    fn hosts()(
+        memory in 1u64..1 << 42, memory_bandwidth in bandwidths(), disk in 0u64..1 << 44,
+        disk_bandwidth in bandwidths(), gpus_per_pcie_switch in 1u32..3, pcie in bandwidths(),
+    ) -> HostSpec {
+        let disk_bandwidth = if disk == 0 { BytesPerSecond(0.0) } else { disk_bandwidth };
+        let (memory, disk) = (Bytes(memory), Bytes(disk));
+        HostSpec { memory, memory_bandwidth, disk, disk_bandwidth, gpus_per_pcie_switch, pcie }
+    }
+}
+
+prop_compose! {
+    fn links()(kind in 0usize..3, bandwidth in bandwidths(), count in 1u32..5, reached in proptest::option::of(0.1f64..1.0))
+        -> LinkSpec {
+        let kind = [LinkKind::Nvswitch, LinkKind::Nvlink, LinkKind::Pcie][kind];
+        let links = if kind == LinkKind::Nvlink { vec![(0, 1, count)] } else { Vec::new() };
+        LinkSpec { kind, bandwidth, links, reached }
+    }
+}
+
+fn gpus() -> impl Strategy<Value = GpuChoice> {
+    let described = (1u64..1 << 40, bandwidths(), 1u32..1000, proptest::option::of(1u32..200)).prop_map(
+        |(memory, memory_bandwidth, tera, multiprocessors)| {
+            let peak = FlopsPerSecond(f64::from(tera) * 1e12);
+            GpuChoice::Described(Box::new(GpuSpec {
+                name: "own".into(),
+                like: (tera % 2 == 0).then(|| "v100-sxm2-16gb".into()),
+                memory: Bytes(memory),
+                memory_bandwidth,
+                peak_fp32: peak,
+                peak_fp16: peak,
+                peak_tf32: None,
+                peak_bf16: Some(peak),
+                peak_int8: None,
+                multiprocessors,
+                cache: None,
+            }))
+        },
+    );
+    prop_oneof![Just(GpuChoice::Named("t4".into())), described]
+}
+
+prop_compose! {
+    fn machines()(
+        count in 1u32..50, gpus in 2u32..17, gpu in gpus(), link in proptest::option::of(links()), cards in 1u32..9,
+        bandwidth in bandwidths(), flow_limit in proptest::option::of(bandwidths()), host in hosts(),
+    ) -> MachineSpec {
+        let network = Some(NetworkSpec { cards, bandwidth, transport: Transport::Roce, flow_limit });
+        MachineSpec { name: String::new(), count, gpus, gpu, link, network, host: Some(host) }
+    }
+}
+
+prop_compose! {
+    fn files()(
+        mut machines in proptest::collection::vec(machines(), 1..4), encrypted: bool,
+        oversubscription in proptest::option::of(1.0f64..8.0),
+    ) -> ClusterFile {
+        for (index, machine) in machines.iter_mut().enumerate() {
+            machine.name = format!("kind \"{index}\"");
+        }
+        let switches = oversubscription.map(|oversubscription| SwitchSpec { ports: 150, oversubscription });
+        ClusterFile { name: "generated".into(), encrypted, machines, switches: switches.into_iter().collect() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_valid_file_survives_being_written(file in files()) {
+        let text = toml::to_string(&file).expect("it can be written");
+        let again: ClusterFile = toml::from_str(&text).expect("it can be read");
+        prop_assert_eq!(&again, &file);
+        let cluster = Cluster::try_from(file).expect("valid");
+        let devices: u32 = again.machines.iter().map(|machine| machine.count * machine.gpus).sum();
+        prop_assert_eq!(cluster.devices(), devices);
+        prop_assert_eq!(Cluster::try_from(again), Ok(cluster));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(lines in proptest::collection::vec(any::<u16>(), 0..6), noise in ".{0,40}") {
+        // Lines of the example left out, doubled or spoilt: closer to a valid file than any text.
+        let mut text: Vec<String> = MIXED.lines().map(Into::into).collect();
+        for (index, line) in lines.iter().enumerate() {
+            let at = usize::from(*line) % text.len();
+            match index % 3 {
+                0 => { text.remove(at); }
+                1 => { let doubled = text[at].clone(); text.insert(at, doubled); }
+                _ => text[at] = text[at].replace(['1', '2', '4', '8'], &noise),
+            }
+        }
+        for text in [text.join("\n"), noise] {
+            let cluster = toml::from_str::<ClusterFile>(&text).map(Cluster::try_from);
+            if let Ok(Err(error)) = cluster {
+                prop_assert!(!error.to_string().is_empty());
+                prop_assert!(error.hint().is_none_or(|hint| !hint.is_empty()));
+            }
+        }
+    }
+}
