@@ -35,7 +35,7 @@ pub enum Fabric {
 pub struct Host {
     /// Main memory.
     pub memory: Bytes,
-    /// Rate of main memory, all channels together.
+    /// Nominal rate of main memory, all channels together.
     pub memory_bandwidth: BytesPerSecond,
     /// Local disk, zero if none.
     pub disk: Bytes,
@@ -64,7 +64,7 @@ impl Host {
 pub struct PcieTree {
     /// Devices that share one uplink to the processor.
     pub devices_per_switch: u32,
-    /// Rate of that uplink, one direction.
+    /// Nominal rate of that uplink, one direction.
     pub uplink: BytesPerSecond,
 }
 

@@ -32,7 +32,7 @@ pub struct Instance {
     pub prices: Vec<Price>,
 }
 
-/// Rates of what the GPUs of an instance share.
+/// Nominal rates of what the GPUs of an instance share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostLinks {

@@ -71,18 +71,19 @@ pub fn gpus(catalog: &Catalog, width: Width) -> String {
             gpu.generation.clone(),
             bytes(gpu.memory.value.0),
             bandwidth(gpu.memory_bandwidth.value),
-            gpu.peak_fp32.value.to_string(),
-            own_peak(gpu, Rate::Tf32),
-            gpu.peak_fp16.value.to_string(),
-            own_peak(gpu, Rate::Bf16),
+            peak(gpu, Rate::Fp32),
+            peak(gpu, Rate::Tf32),
+            peak(gpu, Rate::Fp16),
+            peak(gpu, Rate::Bf16),
         ]
     });
-    table(width, ["gpu", "generation", ">memory", ">bandwidth", ">fp32", ">tf32", ">fp16", ">bf16"], rows)
+    let header = ["gpu", "generation", ">memory", ">bandwidth", ">fp32 *", ">tf32 *", ">fp16 *", ">bf16 *"];
+    format!("{}\n  * peak in TFLOP/s, without sparsity\n", table(width, header, rows))
 }
 
-/// The peak rate in a number format, if the GPU has it.
-fn own_peak(gpu: &Gpu, rate: Rate) -> String {
-    if gpu.has(rate) { gpu.peak(rate).to_string() } else { "–".into() }
+/// The peak rate in a number format in TFLOP/s, if the GPU has the format.
+fn peak(gpu: &Gpu, rate: Rate) -> String {
+    if gpu.has(rate) { (gpu.peak(rate).0 / 1e12).to_string() } else { "–".into() }
 }
 
 /// One number with its source.
@@ -204,7 +205,7 @@ fn host(instance: &Instance) -> [(&'static str, String); 6] {
     [
         sourced("memory", &instance.memory),
         sourced_as("memory bandwidth", &host.memory_bandwidth, bandwidth),
-        sourced("disk", &instance.disk),
+        sourced_as("disk", &instance.disk, |disk| bytes(disk.0)),
         sourced_as("disk, reading", &host.disk_bandwidth, bandwidth),
         sourced("gpus per PCIe uplink", &host.gpus_per_pcie_switch),
         sourced_as("PCIe uplink", &host.pcie_uplink, bandwidth),

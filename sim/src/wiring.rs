@@ -34,9 +34,9 @@ const ENCRYPTED_SHARE: f64 = 0.7;
 /// What a transport sustains of the nominal rate of a network.
 ///
 /// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
-/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine, 0.44 with
-/// eight that share it; InfiniBand 0.82, Omni-Path 0.28: fitted, see docs/physics.md. RoCE is taken to be as good as
-/// InfiniBand, whose verbs it speaks.
+/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine,
+/// 0.44 with eight that share it; InfiniBand 0.82, Omni-Path 0.28: fitted, see docs/physics.md. RoCE is taken to be as
+/// good as InfiniBand, whose verbs it speaks.
 pub(crate) fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
     match (transport, devices_per_instance) {
         (Transport::EfaGpudirect, _) => 0.85,
@@ -137,7 +137,8 @@ impl<'a> Wiring<'a> {
         self.cluster
     }
 
-    /// What each link carries, in bytes per second, by number. Unknown memory is infinite, a disk that is not there 0.
+    /// What each link carries, in bytes per second, by number. What is unknown or
+    /// not there is infinite: plans that need it are refused before.
     pub fn capacities(&self) -> &[f64] {
         &self.capacities
     }
@@ -258,11 +259,12 @@ impl<'a> Wiring<'a> {
         let uplinks = [self.to_processor(from), self.from_processor(to)];
         let through_processor = self.pcie_switch(from) != self.pcie_switch(to);
         match self.interconnect(from.instance) {
-            Interconnect::Nvswitch { .. } => Path { limit: f64::INFINITY, links: ports.to_vec() },
             Interconnect::Pcie { .. } if through_processor => {
                 Path { limit: f64::INFINITY, links: [ports, uplinks].concat() }
             }
-            Interconnect::Pcie { .. } => Path { limit: f64::INFINITY, links: ports.to_vec() },
+            Interconnect::Nvswitch { .. } | Interconnect::Pcie { .. } => {
+                Path { limit: f64::INFINITY, links: ports.to_vec() }
+            }
             Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
                 match links_to(&pairs.value, from.slot, |other| other == to.slot) {
                     0 => Path {
@@ -328,10 +330,15 @@ fn machine_capacities(
         * sustained(network.transport, devices)
         * if encrypted { ENCRYPTED_SHARE } else { 1.0 };
     let (memory, disk) = match &pool.host {
-        Some(Host { memory_bandwidth, disk_bandwidth, .. }) => (memory_bandwidth.0, disk_bandwidth.0),
-        None => (f64::INFINITY, 0.0),
+        Some(Host { memory_bandwidth, disk_bandwidth, .. }) => [memory_bandwidth, disk_bandwidth].map(known).into(),
+        None => (f64::INFINITY, f64::INFINITY),
     };
     ports.chain(uplinks).chain([between, between, memory, disk]).collect()
+}
+
+/// A rate, infinite if there is none.
+fn known(rate: &BytesPerSecond) -> f64 {
+    if rate.0 > 0.0 { rate.0 } else { f64::INFINITY }
 }
 
 /// What a device sends to and receives from the others of its machine at most. Over a mesh all its links together;
@@ -364,12 +371,17 @@ mod tests {
         DevicePosition { instance, slot }
     }
 
+    fn agree(rate: f64, expected: f64) {
+        assert!((rate / expected - 1.0).abs() < 1e-12, "{rate} B/s, expected {expected} B/s");
+    }
+
     #[test]
     fn every_link_has_one_number_and_no_number_is_left_over() {
         let mut mixed = cluster("p3.16xlarge", 3);
         mixed.pools.extend(cluster("p4d.24xlarge", 2).pools);
         mixed.switches =
             vec![SwitchLevel { ports: 2, oversubscription: 1.0 }, SwitchLevel { ports: 2, oversubscription: 2.0 }];
+        mixed.pools[0].host = None;
         mixed.pools[1].host = Some(Host {
             memory: Bytes(1 << 40),
             memory_bandwidth: BytesPerSecond(2e11),
@@ -392,8 +404,8 @@ mod tests {
             }
         }
         let distinct: BTreeSet<LinkId> = links.into_iter().collect();
-        // Three machines of 8 ports and 4 PCIe switches, two of 8 and 3, four links each besides; 3 and 2 switches.
-        assert_eq!(distinct.len(), 3 * (16 + 8 + 4) + 2 * (16 + 6 + 4) + 2 * 3 + 2 * 2);
+        // Three machines of 8 ports and 8 PCIe switches, two of 8 and 3, four links each besides; 3 and 2 switches.
+        assert_eq!(distinct.len(), 3 * (16 + 16 + 4) + 2 * (16 + 6 + 4) + 2 * 3 + 2 * 2);
         assert_eq!(distinct.last().map(|link| link.0 as usize + 1), Some(wiring.capacities().len()));
         assert_eq!(distinct.len(), wiring.capacities().len());
     }
@@ -403,9 +415,9 @@ mod tests {
         let cluster = cluster("p3.16xlarge", 1);
         let wiring = Wiring::new(&cluster);
         for (to, limit) in [(1, 22.5e9), (3, 45e9), (5, 10e9)] {
-            assert_eq!(wiring.path(at(0, 0), at(0, to)).limit, limit, "0 to {to}");
+            agree(wiring.path(at(0, 0), at(0, to)).limit, limit);
         }
-        assert_eq!(wiring.capacity(wiring.port_out(at(0, 0))), 6.0 * 22.5e9);
+        agree(wiring.capacity(wiring.port_out(at(0, 0))), 6.0 * 22.5e9);
         assert_eq!(wiring.path(at(0, 0), at(0, 1)).links, [wiring.port_out(at(0, 0)), wiring.port_in(at(0, 1))]);
         assert!(wiring.path(at(0, 0), at(0, 5)).links.contains(&wiring.to_processor(at(0, 0))));
     }
@@ -419,8 +431,8 @@ mod tests {
         let hops = |machine| wiring.path(at(0, 0), at(machine, 0)).links.len();
         assert_eq!([1, 2, 3, 4, 7].map(hops), [2, 4, 4, 6, 6]);
         let network = wiring.capacity(wiring.network_out(0));
-        assert_eq!(wiring.capacity(wiring.switch_up(0, 3)), network);
-        assert_eq!(wiring.capacity(wiring.switch_up(1, 1)), 2.0 * network);
+        agree(wiring.capacity(wiring.switch_up(0, 3)), network);
+        agree(wiring.capacity(wiring.switch_up(1, 1)), 2.0 * network);
     }
 
     #[test]
@@ -444,6 +456,6 @@ mod tests {
             network.flow_limit =
                 Some(Sourced { value: BytesPerSecond(1e6), source: "a limit that can be felt".into() });
         }
-        assert_eq!(Wiring::new(&cluster).path(at(0, 0), at(1, 0)).limit, 16e6);
+        agree(Wiring::new(&cluster).path(at(0, 0), at(1, 0)).limit, 16e6);
     }
 }

@@ -11,7 +11,7 @@ use trainyard_units::{Bytes, BytesPerSecond};
 
 fn machine(instance: &str, instances: u32, stack: &str) -> Machine {
     let mut cluster = catalog().cluster(instance, instances).expect("in the catalog");
-    cluster.pools[0].host.get_or_insert(host());
+    cluster.pools[0].host = Some(host());
     Machine { cluster, stack: catalog().stack(stack).expect("in the catalog").clone() }
 }
 

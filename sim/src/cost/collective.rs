@@ -17,7 +17,6 @@ use super::protocol::{Hop, MICROSECOND, SIMPLE, protocols, ramp};
 use super::route::{Group, Ring, Route};
 use crate::machine::{MachineError, enough_devices};
 use crate::wiring::{Wiring, sustained};
-use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
     Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
@@ -97,24 +96,43 @@ impl Call<'_> {
     }
 
     fn all_reduce(&self, algorithm: Collectives) -> Vec<Phase> {
-        let ring = self.group.ring();
-        let round = 2.0 * f64::from(ring.members - 1) / f64::from(ring.members);
         match algorithm {
             Collectives::Hierarchical if self.has_two_levels() => {
                 vec![self.inside(1.0), self.across(2.0), self.inside(1.0)]
             }
             Collectives::Smddp if self.group.machines() > 1 => self.through_servers(),
-            Collectives::Ring => {
-                let ways = ring_ways(&ring, 2.0, round, self.bytes);
-                vec![self.fastest(ring.route, ways)]
+            Collectives::Ring => vec![self.one_ring(2.0)],
+            Collectives::Tree if self.trees_halve() => vec![self.halved_trees()],
+            Collectives::Tree => vec![self.fastest(self.group.ring().route, self.tree_ways(2.0, 2.0))],
+            Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp if self.trees_halve() => {
+                let [ring, trees] = [self.one_ring(2.0), self.halved_trees()];
+                let alone = |phase: &Phase| phase.alone(self.wiring.capacities()).0;
+                vec![if alone(&trees) < alone(&ring) { trees } else { ring }]
             }
-            Collectives::Tree => vec![self.fastest(ring.route, self.tree_ways(2.0, self.tree_volume()))],
             Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp => {
-                let mut ways = ring_ways(&ring, 2.0, round, self.bytes);
-                ways.extend(self.tree_ways(2.0, self.tree_volume()));
+                let ring = self.group.ring();
+                let ways = ring_ways(&ring, 2.0, self.bytes).into_iter().chain(self.tree_ways(2.0, 2.0));
                 vec![self.fastest(ring.route, ways)]
             }
         }
+    }
+
+    /// One pass, gathering or scattering, or both by one ring through all members.
+    fn one_ring(&self, passes: f64) -> Phase {
+        let ring = self.group.ring();
+        let ways = ring_ways(&ring, passes, self.bytes);
+        self.fastest(ring.route, ways)
+    }
+
+    /// Between two machines over EFA through hosts each of the two trees carries half of the buffer up or down: 134 ms
+    /// for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests issue 22). The published sweep on two p4d shows no such
+    /// gain, nor do the InfiniBand rows (docs/physics.md).
+    fn trees_halve(&self) -> bool {
+        self.group.machines() == 2 && self.group.between() == Some(Transport::Efa)
+    }
+
+    fn halved_trees(&self) -> Phase {
+        self.fastest(self.group.halved_trees(), self.tree_ways(2.0, 1.0))
     }
 
     /// Gathering or scattering: one pass of a ring, whose latency grows with the number of ranks, or two rings one
@@ -123,16 +141,13 @@ impl Call<'_> {
         if algorithm == Collectives::Hierarchical && self.has_two_levels() {
             return levels.map(|level| level(self, 1.0)).into();
         }
-        let ring = self.group.ring();
-        let round = f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, 1.0, round, self.bytes);
-        vec![self.fastest(ring.route, ways)]
+        vec![self.one_ring(1.0)]
     }
 
     /// The whole buffer along a chain, chunk behind chunk, or down two trees of which each carries a half.
     fn broadcast(&self, algorithm: Collectives) -> Phase {
         let ring = self.group.ring();
-        let chain = ring_ways(&ring, 1.0, 1.0, self.bytes);
+        let chain = chain_ways(&ring, 1.0, self.bytes, self.bytes);
         match algorithm {
             Collectives::Ring => self.fastest(ring.route, chain),
             Collectives::Tree => self.fastest(ring.route, self.tree_ways(1.0, 1.0)),
@@ -156,18 +171,10 @@ impl Call<'_> {
             .collect()
     }
 
-    /// What goes through the narrowest link of an all-reduce's tree, relative to the buffer. Between two machines each
-    /// of the two trees carries half of it up or down: 134 ms for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests
-    /// issue 22). The published sweep on two p4d shows no such gain, nor do the InfiniBand rows (docs/physics.md).
-    fn tree_volume(&self) -> f64 {
-        if self.group.machines() == 2 && self.group.between() == Some(Transport::Efa) { 1.0 } else { 2.0 }
-    }
-
     /// One or both passes of the rings of a hierarchy inside each machine, over the whole buffer.
     fn inside(&self, passes: f64) -> Phase {
         let ring = self.group.rings_inside();
-        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, passes, round, self.bytes);
+        let ways = ring_ways(&ring, passes, self.bytes);
         self.fastest(ring.route, ways)
     }
 
@@ -176,8 +183,7 @@ impl Call<'_> {
     fn across(&self, passes: f64) -> Phase {
         let parts = self.group.fewest();
         let ring = self.group.rings_across(parts);
-        let round = passes * f64::from(ring.members - 1) / f64::from(ring.members);
-        let ways = ring_ways(&ring, passes, round, self.bytes / f64::from(parts));
+        let ways = ring_ways(&ring, passes, self.bytes / f64::from(parts));
         self.fastest(ring.route, ways)
     }
 
@@ -225,16 +231,23 @@ impl Call<'_> {
     }
 }
 
-/// Ways of a ring that goes round `passes` times, once without the last step each, with `round` of `bytes` bytes
-/// through each link.
-fn ring_ways(ring: &Ring, passes: f64, round: f64, bytes: f64) -> Vec<Way> {
+/// Ways of a ring that goes round `passes` times, each time without its last step, with one of n parts of a buffer of
+/// `bytes` bytes in each step.
+fn ring_ways(ring: &Ring, passes: f64, bytes: f64) -> Vec<Way> {
+    let n = f64::from(ring.members);
+    chain_ways(ring, passes, passes * (n - 1.0) / n * bytes, bytes)
+}
+
+/// Ways of a ring that goes round `passes` times, each time without its last step, with `volume` bytes through each
+/// link because of a buffer of `bytes` bytes.
+fn chain_ways(ring: &Ring, passes: f64, volume: f64, bytes: f64) -> Vec<Way> {
     let n = f64::from(ring.members);
     protocols(ring.between)
         .iter()
         .map(|protocol| {
             let steps = passes * (n - 1.0) / n * ring.round(protocol);
             let latency = protocol.ring_base + steps + ramp(ring.between, passes, bytes);
-            (latency * MICROSECOND, round * bytes / protocol.payload)
+            (latency * MICROSECOND, volume / protocol.payload)
         })
         .collect()
 }
@@ -267,25 +280,29 @@ pub(crate) fn together(
     }
 }
 
-/// The groups without those that share no link with others and are like them: where each group stays on
-/// one machine, the machines whose groups use the same slots.
+/// The groups without those that cannot be the slowest alone: groups of one member, and, where each group
+/// stays on one machine, those of a machine whose groups use the same slots as those of the one before.
 fn unlike<'a>(cluster: &Cluster, groups: &'a [Vec<DevicePosition>]) -> Vec<&'a [DevicePosition]> {
-    let mut machines: BTreeMap<u32, Vec<&[DevicePosition]>> = BTreeMap::new();
-    for group in groups {
-        if group.iter().any(|member| member.instance != group[0].instance) {
-            return groups.iter().map(Vec::as_slice).collect();
-        }
-        machines.entry(group[0].instance).or_default().push(group);
+    let several = groups.iter().filter(|group| group.len() > 1);
+    let mut groups: Vec<&[DevicePosition]> = several.map(Vec::as_slice).collect();
+    if groups.iter().any(|group| group.iter().any(|member| member.instance != group[0].instance)) {
+        return groups;
     }
-    let mut seen = BTreeSet::new();
-    let slots = |group: &&[DevicePosition]| group.iter().map(|member| member.slot).collect::<Vec<u32>>();
-    machines
-        .into_iter()
-        .filter(|(machine, groups)| {
-            seen.insert((cluster.pool_index(*machine), groups.iter().map(slots).collect::<Vec<_>>()))
-        })
-        .flat_map(|(_, groups)| groups)
-        .collect()
+    groups.sort_by_key(|group| group[0].instance);
+    let slots = |group: &'a [DevicePosition]| group.iter().map(|member| member.slot);
+    let alike = |a: &[&'a [DevicePosition]], b: &[&'a [DevicePosition]]| {
+        let pool = |groups: &[&[DevicePosition]]| cluster.pool_index(groups[0][0].instance);
+        pool(a) == pool(b) && a.len() == b.len() && a.iter().zip(b).all(|(a, b)| slots(a).eq(slots(b)))
+    };
+    let mut kept = Vec::new();
+    let mut before: &[&[DevicePosition]] = &[];
+    for machine in groups.chunk_by(|a, b| a[0].instance == b[0].instance) {
+        if before.is_empty() || !alike(before, machine) {
+            kept.extend_from_slice(machine);
+        }
+        before = machine;
+    }
+    kept
 }
 
 /// The time of the slowest of some operations that go through their phases side by side.
@@ -299,7 +316,7 @@ pub(crate) fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Secon
         }
         for (time, operation) in times.iter_mut().zip(operations) {
             if let Some(phase) = operation.phases.get(index) {
-                *time = *time + phase.shared(capacities, &flows);
+                *time += phase.shared(capacities, &flows);
             }
         }
     }
@@ -394,71 +411,4 @@ pub(crate) fn measured(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use trainyard_hardware_profiles::catalog;
-
-    fn time(instance: &str, instances: u32, ranks: u32, bytes: u64) -> Seconds {
-        let cluster = catalog().cluster(instance, instances).expect("in the catalog");
-        all_reduce_time(&cluster, ranks, Bytes(bytes)).expect("a wired fabric prices everything")
-    }
-
-    fn bus_bandwidth(instance: &str, instances: u32, ranks: u32, bytes: u64) -> f64 {
-        let n = f64::from(ranks);
-        2.0 * (n - 1.0) / n * bytes as f64 / time(instance, instances, ranks, bytes).0 / 1e9
-    }
-
-    #[test]
-    fn rings_over_the_cube_mesh_have_the_rate_of_their_links() {
-        // p3.16xlarge, 1 GiB: two GPUs with a single link, four of a quad, all eight; 0.9 of 25 GB/s each.
-        for (ranks, links) in [(2, 1.0), (4, 4.0), (8, 6.0)] {
-            let reached = bus_bandwidth("p3.16xlarge", 1, ranks, 1 << 30);
-            assert!((reached / (links * 22.5) - 1.0).abs() < 0.02, "{ranks} ranks: {reached}");
-        }
-    }
-
-    #[test]
-    fn one_p4d_reaches_the_published_bus_bandwidth() {
-        // aws-samples/aws-efa-eks README: 231 GB/s at 1 GB on one p4d.24xlarge.
-        let reached = bus_bandwidth("p4d.24xlarge", 1, 8, 1_000_000_000);
-        assert!((reached / 231.0 - 1.0).abs() < 0.05, "{reached}");
-    }
-
-    #[test]
-    fn two_p4d_follow_the_published_sweep_at_its_ends() {
-        // The same source, two machines: 42.5 GB/s at 1 GiB, and a floor of 175 us for small messages.
-        let reached = bus_bandwidth("p4d.24xlarge", 2, 16, 1 << 30);
-        assert!((reached / 42.5 - 1.0).abs() < 0.1, "{reached}");
-        let floor = time("p4d.24xlarge", 2, 16, 512).0 * 1e6;
-        assert!((140.0..200.0).contains(&floor), "{floor}");
-    }
-
-    #[test]
-    fn a_tree_between_two_p3dn_sends_half_of_what_a_ring_does() {
-        // NVIDIA/nccl-tests issue 22: 1 GB in 134 ms by tree, 268 ms by ring; nccl issue 235: 70 MB on eight, 18 ms.
-        let two = time("p3dn.24xlarge", 2, 16, 1_000_000_000).0;
-        assert!((two / 0.134 - 1.0).abs() < 0.1, "{two}");
-        let eight = time("p3dn.24xlarge", 8, 64, 70_000_000).0;
-        assert!((eight / 0.018 - 1.0).abs() < 0.2, "{eight}");
-    }
-
-    #[test]
-    fn a_hierarchy_sends_less_between_two_machines_than_a_ring() {
-        let cluster = catalog().cluster("p3.16xlarge", 2).expect("in the catalog");
-        let wiring = Wiring::new(&cluster);
-        let members: Vec<_> = (0..16).map(|device| cluster.position(device)).collect();
-        let time = |collectives| {
-            operation(&wiring, Collective::AllReduce, collectives, &members, Bytes(1 << 28))
-                .alone(wiring.capacities())
-                .0
-        };
-        assert!(time(Collectives::Hierarchical) < 0.7 * time(Collectives::Nccl));
-    }
-
-    #[test]
-    fn more_bytes_never_take_less_time() {
-        for bytes in [1 << 10, 1 << 16, 1 << 22, 1 << 28] {
-            assert!(time("p3dn.24xlarge", 4, 32, 2 * bytes).0 >= time("p3dn.24xlarge", 4, 32, bytes).0);
-        }
-    }
-}
+mod tests;

@@ -10,8 +10,20 @@ use trainyard_units::Seconds;
 /// The members of a collective, machine by machine: the order in which a ring visits each machine once.
 pub(super) struct Group<'a> {
     wiring: &'a Wiring<'a>,
-    /// Members on each machine that has any, in ascending order.
-    machines: Vec<Vec<DevicePosition>>,
+    /// In ascending order.
+    machines: Vec<Here>,
+}
+
+/// The members on one machine, and how rings go through them.
+struct Here {
+    machine: u32,
+    /// In ascending order, at least one.
+    members: Vec<DevicePosition>,
+    hop: Hop,
+    /// What a ring reaches besides what its links carry, in bytes per second.
+    limit: f64,
+    through_ports: bool,
+    through_uplinks: bool,
 }
 
 /// Links of flows that all run at one rate.
@@ -53,16 +65,16 @@ impl Route {
 
     fn add_path(&mut self, path: &Path) {
         self.limited(path.limit);
-        path.links.iter().for_each(|link| self.uses(*link, 1));
+        path.links.iter().for_each(|link| self.uses(*link, 1.0));
     }
 
     fn limited(&mut self, limit: f64) {
         self.limit = self.limit.min(limit);
     }
 
-    fn uses(&mut self, link: LinkId, flows: u32) {
-        if flows > 0 {
-            self.uses.push((link, f64::from(flows)));
+    fn uses(&mut self, link: LinkId, flows: f64) {
+        if flows > 0.0 {
+            self.uses.push((link, flows));
         }
     }
 
@@ -102,13 +114,13 @@ impl<'a> Group<'a> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();
         assert!(sorted.windows(2).all(|pair| pair[0] != pair[1]), "a device stands twice in {sorted:?}");
-        let machines = sorted.chunk_by(|a, b| a.instance == b.instance).map(<[_]>::to_vec).collect();
+        let machines = sorted.chunk_by(|a, b| a.instance == b.instance).map(|here| Here::new(wiring, here)).collect();
         Self { wiring, machines }
     }
 
     /// All members.
     pub(super) fn members(&self) -> u32 {
-        self.machines.iter().map(|here| here.len() as u32).sum()
+        self.machines.iter().map(Here::count).sum()
     }
 
     /// Machines with members.
@@ -118,34 +130,29 @@ impl<'a> Group<'a> {
 
     /// Members on the machine that has most.
     pub(super) fn most(&self) -> u32 {
-        self.machines.iter().map(|here| here.len() as u32).fold(0, u32::max)
+        self.machines.iter().map(Here::count).fold(0, u32::max)
     }
 
     /// Members on the machine that has fewest.
     pub(super) fn fewest(&self) -> u32 {
-        self.machines.iter().map(|here| here.len() as u32).fold(u32::MAX, u32::min)
+        self.machines.iter().map(Here::count).fold(u32::MAX, u32::min)
     }
 
     /// The network between its machines, where they differ the one that is slowest to start; none for one machine.
     pub(super) fn between(&self) -> Option<Transport> {
-        let transports = self.machines.iter().map(|here| self.wiring.network(here[0].instance).transport);
+        let transports = self.machines.iter().map(|here| self.wiring.network(here.machine).transport);
         let hop = |transport: &Transport| SIMPLE.ring_hop(Hop::Network(*transport));
         transports.max_by(|a, b| hop(a).total_cmp(&hop(b))).filter(|_| self.machines.len() > 1)
     }
 
     /// The slowest kind of step between two members on one machine.
     pub(super) fn hop_inside(&self) -> Hop {
-        let pcie = self.machines.iter().any(|here| here.len() > 1 && self.hop(here) == Hop::Pcie);
-        if pcie { Hop::Pcie } else { Hop::Nvlink }
+        if self.with_several().any(|here| here.hop == Hop::Pcie) { Hop::Pcie } else { Hop::Nvlink }
     }
 
-    fn hop(&self, here: &[DevicePosition]) -> Hop {
-        match self.wiring.interconnect(here[0].instance) {
-            Interconnect::Pcie { .. } => Hop::Pcie,
-            Interconnect::Nvswitch { .. } => Hop::Nvlink,
-            mesh @ Interconnect::NvlinkMesh { .. } if rings(mesh, here) == 0 => Hop::Pcie,
-            Interconnect::NvlinkMesh { .. } => Hop::Nvlink,
-        }
+    /// Machines with more than one member.
+    fn with_several(&self) -> impl Iterator<Item = &Here> {
+        self.machines.iter().filter(|here| here.members.len() > 1)
     }
 
     /// One ring through all members.
@@ -156,26 +163,37 @@ impl<'a> Group<'a> {
         let between = self.between();
         let mut route = Route::new();
         let mut steps: Vec<(Hop, u32)> = Vec::new();
-        for here in self.machines.iter().filter(|here| here.len() > 1) {
-            self.add_inside(&mut route, here);
-            let (hop, inside) = (self.hop(here), here.len() as u32 - u32::from(between.is_some()));
-            match steps.iter_mut().find(|(kind, _)| *kind == hop) {
+        for here in self.with_several() {
+            self.add_inside(&mut route, here, 1.0);
+            let inside = here.count() - u32::from(between.is_some());
+            match steps.iter_mut().find(|(kind, _)| *kind == here.hop) {
                 Some((_, steps)) => *steps += inside,
-                None => steps.push((hop, inside)),
+                None => steps.push((here.hop, inside)),
             }
         }
         if let Some(transport) = between {
-            self.add_across(&mut route, |_| 1);
+            self.add_across(&mut route, |_| 1.0);
             steps.push((Hop::Network(transport), self.machines()));
         }
         Ring { members: self.members(), between, steps, route: route.sorted() }
     }
 
+    /// Two trees, each of which carries half of a buffer up or down between machines, and both ways through the members
+    /// of each machine.
+    pub(super) fn halved_trees(&self) -> Route {
+        let mut route = Route::new();
+        for here in self.with_several() {
+            self.add_inside(&mut route, here, 2.0);
+        }
+        self.add_across(&mut route, |_| 1.0);
+        route.sorted()
+    }
+
     /// A ring on each machine that has several members, all at once; the steps are those of the largest.
     pub(super) fn rings_inside(&self) -> Ring {
         let mut route = Route::new();
-        for here in self.machines.iter().filter(|here| here.len() > 1) {
-            self.add_inside(&mut route, here);
+        for here in self.with_several() {
+            self.add_inside(&mut route, here, 1.0);
         }
         let members = self.most();
         Ring { members, between: None, steps: vec![(self.hop_inside(), members)], route: route.sorted() }
@@ -185,7 +203,7 @@ impl<'a> Group<'a> {
     pub(super) fn rings_across(&self, parts: u32) -> Ring {
         let between = self.between();
         let mut route = Route::new();
-        self.add_across(&mut route, |_| parts);
+        self.add_across(&mut route, |_| f64::from(parts));
         let steps = between.map(|transport| (Hop::Network(transport), self.machines())).into_iter().collect();
         Ring { members: self.machines(), between, steps, route: route.sorted() }
     }
@@ -194,15 +212,15 @@ impl<'a> Group<'a> {
     ///
     /// Main memory is written by the member, read by the network, and the same on the way back.
     pub(super) fn through_hosts(&self, parts: u32) -> Route {
-        const MEMORY_PASSES: u32 = 4;
+        const MEMORY_PASSES: f64 = 4.0;
         let mut route = Route::new();
-        self.add_across(&mut route, |_| parts);
+        self.add_across(&mut route, |_| f64::from(parts));
         for here in &self.machines {
-            for member in &here[..parts as usize] {
-                route.uses(self.wiring.to_processor(*member), 1);
-                route.uses(self.wiring.from_processor(*member), 1);
+            for member in &here.members[..parts as usize] {
+                route.uses(self.wiring.to_processor(*member), 1.0);
+                route.uses(self.wiring.from_processor(*member), 1.0);
             }
-            route.uses(self.wiring.host_memory(here[0].instance), MEMORY_PASSES * parts);
+            route.uses(self.wiring.host_memory(here.machine), MEMORY_PASSES * f64::from(parts));
         }
         route.sorted()
     }
@@ -211,76 +229,55 @@ impl<'a> Group<'a> {
     pub(super) fn every_pair(&self) -> Route {
         let mut route = Route::new();
         for here in &self.machines {
-            for (from, to) in here.iter().flat_map(|from| here.iter().map(move |to| (from, to))) {
+            let members = || here.members.iter();
+            for (from, to) in members().flat_map(|from| members().map(move |to| (from, to))) {
                 if from != to {
                     route.add_path(&self.wiring.path(*from, *to));
                 }
             }
         }
         if self.machines.len() > 1 {
-            let members = self.members();
+            let members = f64::from(self.members());
             self.add_across(&mut route, |below| below * (members - below));
         }
         route.sorted()
     }
 
-    /// A ring, or as many as the links allow, through members of one machine.
-    ///
-    /// Over an NVLink mesh, a device takes part in as many rings as the fewest links any member has to others, halved,
-    /// each used in both directions: the rate of that many links (p3.16xlarge: 50, 100 and 150 GB/s for 2, 4 and 8).
-    fn add_inside(&self, route: &mut Route, here: &[DevicePosition]) {
-        match self.wiring.interconnect(here[0].instance) {
-            Interconnect::Nvswitch { .. } => self.add_ports(route, here),
-            Interconnect::Pcie { .. } => {
-                self.add_ports(route, here);
-                self.add_uplinks(route, here);
+    /// `flows` rings, each as many as the links allow, through members of one machine.
+    fn add_inside(&self, route: &mut Route, here: &Here, flows: f64) {
+        route.limited(here.limit / flows);
+        if here.through_ports {
+            for member in &here.members {
+                route.uses(self.wiring.port_out(*member), flows);
+                route.uses(self.wiring.port_in(*member), flows);
             }
-            mesh @ Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => match rings(mesh, here) {
-                0 => {
-                    route.limited(pcie_bandwidth.value.0);
-                    self.add_uplinks(route, here);
-                }
-                links => {
-                    route.limited(f64::from(links) * link.value.0 * fraction.value);
-                    self.add_ports(route, here);
-                }
-            },
         }
-    }
-
-    fn add_ports(&self, route: &mut Route, here: &[DevicePosition]) {
-        for member in here {
-            route.uses(self.wiring.port_out(*member), 1);
-            route.uses(self.wiring.port_in(*member), 1);
-        }
-    }
-
-    /// The steps of a ring over PCIe that go from one PCIe switch to another.
-    fn add_uplinks(&self, route: &mut Route, here: &[DevicePosition]) {
-        for (from, to) in here.iter().zip(here.iter().cycle().skip(1)) {
-            if self.wiring.pcie_switch(*from) != self.wiring.pcie_switch(*to) {
-                route.uses(self.wiring.to_processor(*from), 1);
-                route.uses(self.wiring.from_processor(*to), 1);
+        if here.through_uplinks {
+            for (from, to) in here.members.iter().zip(here.members.iter().cycle().skip(1)) {
+                if self.wiring.pcie_switch(*from) != self.wiring.pcie_switch(*to) {
+                    route.uses(self.wiring.to_processor(*from), flows);
+                    route.uses(self.wiring.from_processor(*to), flows);
+                }
             }
         }
     }
 
     /// Flows out of each machine and into it, and as far up as they must: `flows` of the members below a link.
-    fn add_across(&self, route: &mut Route, flows: impl Fn(u32) -> u32) {
+    fn add_across(&self, route: &mut Route, flows: impl Fn(f64) -> f64) {
         for here in &self.machines {
-            let (machine, flows) = (here[0].instance, flows(here.len() as u32));
-            route.uses(self.wiring.network_out(machine), flows);
-            route.uses(self.wiring.network_in(machine), flows);
-            route.limited(self.wiring.connection_limit(machine));
+            let flows = flows(f64::from(here.count()));
+            route.uses(self.wiring.network_out(here.machine), flows);
+            route.uses(self.wiring.network_in(here.machine), flows);
+            route.limited(self.wiring.connection_limit(here.machine));
         }
         for level in 0..self.wiring.levels() {
-            let switch = |here: &Vec<DevicePosition>| self.wiring.switch_of(level, here[0].instance);
+            let switch = |here: &Here| self.wiring.switch_of(level, here.machine);
             let switches = || self.machines.chunk_by(|a, b| switch(a) == switch(b));
             if switches().count() < 2 {
                 break;
             }
             for machines in switches() {
-                let flows = flows(machines.iter().map(|here| here.len() as u32).sum());
+                let flows = flows(machines.iter().map(|here| f64::from(here.count())).sum());
                 route.uses(self.wiring.switch_up(level, switch(&machines[0])), flows);
                 route.uses(self.wiring.switch_down(level, switch(&machines[0])), flows);
             }
@@ -288,13 +285,38 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The fewest NVLinks that any of some GPUs has to the others of them; none if the links do not join them all.
-fn rings(interconnect: &Interconnect, here: &[DevicePosition]) -> u32 {
-    let Interconnect::NvlinkMesh { pairs, .. } = interconnect else { return 0 };
-    let slots: Vec<u32> = here.iter().map(|member| member.slot).collect();
+impl Here {
+    fn new(wiring: &Wiring<'_>, members: &[DevicePosition]) -> Self {
+        let machine = members[0].instance;
+        let (through_ports, through_uplinks, limit) = match wiring.interconnect(machine) {
+            Interconnect::Nvswitch { .. } => (true, false, f64::INFINITY),
+            Interconnect::Pcie { .. } => (true, true, f64::INFINITY),
+            Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
+                match rings(wiring.interconnect(machine), &pairs.value, members) {
+                    0 => (false, true, pcie_bandwidth.value.0),
+                    links => (true, false, f64::from(links) * link.value.0 * fraction.value),
+                }
+            }
+        };
+        let hop = if through_uplinks { Hop::Pcie } else { Hop::Nvlink };
+        Self { machine, members: members.to_vec(), hop, limit, through_ports, through_uplinks }
+    }
+
+    fn count(&self) -> u32 {
+        self.members.len() as u32
+    }
+}
+
+/// The fewest NVLinks that any of some GPUs of a mesh has to the others of them; none where NVLinks alone do not join
+/// them all.
+///
+/// A GPU takes part in as many rings as that, halved, each used in both directions: the rate of that many links
+/// (p3.16xlarge: 50, 100 and 150 GB/s for 2, 4 and 8).
+fn rings(interconnect: &Interconnect, pairs: &[(u32, u32, u32)], members: &[DevicePosition]) -> u32 {
+    let slots: Vec<u32> = members.iter().map(|member| member.slot).collect();
     if !interconnect.joins(&slots) {
         return 0;
     }
-    let links = |slot: u32| links_to(&pairs.value, slot, |other| slots.contains(&other));
-    slots.iter().map(|slot| links(*slot)).min().unwrap_or(0)
+    let links = |slot: &u32| links_to(pairs, *slot, |other| slots.contains(&other));
+    slots.iter().map(links).min().unwrap_or(0)
 }
