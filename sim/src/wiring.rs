@@ -329,11 +329,13 @@ fn machine_capacities(
     let between = network.baseline.value.0
         * sustained(network.transport, devices)
         * if encrypted { ENCRYPTED_SHARE } else { 1.0 };
+    // A machine that stands alone may have no network.
+    let network = known(&BytesPerSecond(between));
     let (memory, disk) = match &pool.host {
         Some(Host { memory_bandwidth, disk_bandwidth, .. }) => [memory_bandwidth, disk_bandwidth].map(known).into(),
         None => (f64::INFINITY, f64::INFINITY),
     };
-    ports.chain(uplinks).chain([between, between, memory, disk]).collect()
+    ports.chain(uplinks).chain([network, network, memory, disk]).collect()
 }
 
 /// A rate, infinite if there is none.
