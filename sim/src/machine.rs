@@ -113,6 +113,7 @@ impl Machine {
         Lowering {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
             blocking_transfers: self.stack.exposed_transfer.value > 0.0,
+            sharded_overlap: self.stack.sharded_overlap.value,
         }
     }
 
