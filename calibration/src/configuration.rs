@@ -217,9 +217,9 @@ impl Knobs {
     /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.
     fn virtual_stages(&self, row: &Row, pipeline: u32) -> Vec<u32> {
         match (self.schedule, row.virtual_stages) {
-            (ScheduleName::Interleaved, _) if pipeline == 1 => vec![1],
+            (ScheduleName::Interleaved, None | Some(1)) if pipeline == 1 => vec![1],
             (ScheduleName::Interleaved, None) => {
-                INTERLEAVED.filter(|runs| self.blocks.is_multiple_of(pipeline * runs)).collect()
+                INTERLEAVED.filter(|runs| self.blocks.is_multiple_of(pipeline.saturating_mul(*runs))).collect()
             }
             (ScheduleName::Interleaved, Some(stated)) => vec![stated],
             _ => vec![1],
@@ -300,7 +300,7 @@ impl Knobs {
 
     /// The stages as the row's framework cuts them.
     fn stages(&self, layout: Layout, machine: &Machine) -> Result<Vec<StageSpec>, Unsupported> {
-        let (blocks, runs) = (self.blocks, layout.parallel.pipeline * layout.virtual_stages);
+        let (blocks, runs) = (self.blocks, layout.parallel.pipeline.saturating_mul(layout.virtual_stages));
         let cut = machine.stack.stage_cut;
         if cut == StageCut::EqualBlocks && blocks.is_multiple_of(runs) {
             return Ok(equal_blocks(blocks as usize, runs as usize));

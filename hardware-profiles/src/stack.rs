@@ -76,11 +76,11 @@ pub struct Stack {
     /// Whether weights that are shared out are gathered, and their gradients scattered, while other layers compute;
     /// otherwise the device computes when neither is under way.
     pub sharded_overlap: Sourced<bool>,
-    /// Whether weights and gradients that are shared out layer by layer go tensor by tensor, each with its own
-    /// latency; otherwise a layer is one flat buffer.
+    /// Whether weights and gradients that are shared out layer by layer go matrix by matrix, each with its own latency,
+    /// smaller tensors being held by all; otherwise a layer is one flat buffer.
     pub sharded_by_tensor: Sourced<bool>,
-    /// Time to put one rank's part of one collective over shared-out tensors into place, where the library hands parts
-    /// over one by one; zero where they arrive in place.
+    /// Host time to prepare and copy one rank's part of one collective over shared-out tensors, where the software
+    /// handles parts one by one; zero where they arrive in place.
     pub sharded_copy: Sourced<Seconds>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
@@ -97,9 +97,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Collectives that it issues for a layer of so many tensors that is shared out.
-    pub fn collectives_for(&self, tensors: u32) -> u32 {
-        if self.sharded_by_tensor.value { tensors.max(1) } else { 1 }
+    /// Collectives that it issues for a layer of so many matrices that is shared out.
+    pub fn collectives_for(&self, matrices: u32) -> u32 {
+        if self.sharded_by_tensor.value { matrices.max(1) } else { 1 }
     }
 
     /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives.

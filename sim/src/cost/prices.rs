@@ -191,7 +191,7 @@ impl<'a> Prices<'a> {
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
         }
         let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
-        let tensors = if shares { stack.collectives_for(exchange.held.tensors) } else { 1 };
+        let times = if shares { stack.collectives_for(exchange.held.matrices) } else { 1 };
         let placed = groups.into_iter().map(|group| {
             let positions = self.layout().positions(&group);
             let mut operation = match exchange.content {
@@ -201,8 +201,8 @@ impl<'a> Prices<'a> {
                 }
                 Content::Gradients => self.gradients(exchange, &positions),
             };
-            operation.repeat_latency(tensors);
-            let copying = if shares { stack.copying(tensors, positions.len()) } else { Seconds::ZERO };
+            operation.repeat_latency(times);
+            let copying = if shares { stack.copying(times, positions.len()) } else { Seconds::ZERO };
             if copying > Seconds::ZERO {
                 operation.phases.push(Phase::lasting(copying));
             }
