@@ -5,7 +5,7 @@ use crate::partition::Stages;
 use crate::spec::{
     BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute, ScheduleName,
 };
-use trainyard_models::{Model, ModelError, OperatorGraph};
+use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
 /// The largest product of degrees that is taken for meant.
 const RANKS_MAX: u64 = 1 << 20;
@@ -75,10 +75,12 @@ pub enum PlanError {
         model: String,
     },
     /// This family cannot be split inside layers.
-    #[error("`parallel.tensor` is {tensor}, but `{model}` of family mlp cannot be split inside its layers")]
+    #[error("`parallel.tensor` is {tensor}, but `{model}` of family {family} cannot be split inside its layers")]
     TensorUnsupported {
         /// Ranks per layer.
         tensor: u32,
+        /// The model's family.
+        family: Family,
         /// The model's name.
         model: String,
     },
@@ -269,13 +271,12 @@ fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -
     range("cluster.instances", u64::from(cluster.instances), RANKS_MAX)?;
     let ranks = u64::from(parallel.data) * u64::from(parallel.tensor) * u64::from(parallel.pipeline);
     range("parallel.data × parallel.tensor × parallel.pipeline", ranks, RANKS_MAX)?;
-    match model {
-        Model::Gpt(gpt) if !gpt.heads.is_multiple_of(u64::from(parallel.tensor)) => {
-            Err(PlanError::IndivisibleHeads { tensor: parallel.tensor, heads: gpt.heads, model: gpt.name.clone() })
+    let (tensor, name) = (parallel.tensor, model.name().to_owned());
+    match model.tensor_heads() {
+        Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {
+            Err(PlanError::IndivisibleHeads { tensor, heads, model: name })
         }
-        Model::Mlp(mlp) if parallel.tensor > 1 => {
-            Err(PlanError::TensorUnsupported { tensor: parallel.tensor, model: mlp.name.clone() })
-        }
+        None if tensor > 1 => Err(PlanError::TensorUnsupported { tensor, family: model.family(), model: name }),
         _ => Ok(()),
     }
 }
