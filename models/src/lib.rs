@@ -9,6 +9,7 @@ mod catalog;
 mod families;
 mod fields;
 mod graph;
+mod hugging_face;
 mod model;
 mod operator;
 mod spec;
@@ -17,6 +18,7 @@ mod tokens;
 pub use catalog::{CatalogEntry, catalog, find};
 pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 pub use graph::{Layer, LayerRole, OperatorGraph};
+pub use hugging_face::{ConfigError, from_hugging_face};
 pub use model::Model;
 pub use operator::{
     Attention, AttentionKernel, Convolution, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Routing, Sharing,

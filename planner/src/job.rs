@@ -12,6 +12,9 @@ use trainyard_units::Seconds;
 
 /// The four families that a job may choose from unless it says otherwise.
 const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
+/// What a model is called that nobody gave a name.
+pub const UNNAMED_MODEL: &str = "own-model";
+
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const DEFAULT_STACK: &str = "pytorch";
@@ -180,7 +183,7 @@ fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelS
         image_size: choice.image_size,
         inputs: choice.inputs,
         outputs: choice.outputs,
-        ..ModelSpec::new(name.unwrap_or("own-model"), family)
+        ..ModelSpec::new(name.unwrap_or(UNNAMED_MODEL), family)
     }
 }
 
