@@ -33,7 +33,11 @@ pub fn models(entries: &[CatalogEntry], width: Width) -> String {
 }
 
 fn tera(flops: f64) -> String {
-    if flops < 1e10 { format!("{:.1e}", flops / 1e12) } else { rate(flops / 1e12) }
+    match flops {
+        ..1e10 => format!("{:.1e}", flops / 1e12),
+        ..1e12 => format!("{:.3}", flops / 1e12),
+        _ => rate(flops / 1e12),
+    }
 }
 
 /// One model.

@@ -163,3 +163,23 @@ impl Llama {
         Stream::head(self.seq_len, operators)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::Sharing;
+
+    #[test]
+    fn a_block_keeps_the_inputs_of_what_it_computes() {
+        let spec = crate::find("llama-3-8b").expect("in the catalog").model.spec();
+        let spec = ModelSpec { attention: Some(AttentionKernel::Flash), ..spec };
+        let block = Llama::from_spec(&spec).expect("valid").graph().layer(1).clone();
+        // Per token: both normalisations and first products h each, queries, attention's output and its product's input
+        // h each, keys and values 1024 each, both halves of the gate and their product f each.
+        let (s, h, f, kv) = (8192, 4096, 14336, 1024);
+        let stored = block.stored(1, Sharing::WHOLE);
+        assert_eq!(stored.elements, s * (7 * h + 2 * kv + 3 * f));
+        assert_eq!((stored.single, stored.masks), (s * 32, 0));
+        assert_eq!(block.context_elements, 2 * s * kv);
+    }
+}

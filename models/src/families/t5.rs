@@ -178,3 +178,27 @@ impl T5 {
         Stream::head(self.decoder_seq_len, operators)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::Sharing;
+
+    #[test]
+    fn the_encoders_output_is_kept_once_for_all_blocks_of_the_decoder() {
+        let spec = crate::find("t5-small").expect("in the catalog").model.spec();
+        let spec = ModelSpec { decoder_seq_len: Some(128), ..spec };
+        let graph = T5::from_spec(&spec).expect("valid").graph();
+        let kept: u64 = graph
+            .layers()
+            .filter(|layer| layer.name == "decoder block")
+            .flat_map(|layer| &layer.operators)
+            .filter(|operator| matches!(operator.kind, OperatorKind::Linear { rows: 512, .. }))
+            .map(|operator| operator.stored(1, Sharing::WHOLE).elements)
+            .sum();
+        assert_eq!(kept, 512 * 512);
+        // Blocks hand on both streams, but reduce and recompute from the decoder's alone.
+        let block = graph.layer(graph.len() - 2);
+        assert_eq!((block.output_elements, block.stream_elements), ((512 + 128) * 512, 128 * 512));
+    }
+}
