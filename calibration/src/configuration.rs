@@ -154,10 +154,8 @@ impl Knobs {
         let heads = stated("heads", row.heads)?;
         let blocks = stated("layers", row.layers.map(u64::from))? as u32;
         let model = ModelSpec {
-            name: row.model.clone(),
-            family: Family::Gpt,
-            layers: blocks,
-            hidden: stated("hidden", row.hidden)?,
+            layers: Some(blocks),
+            hidden: Some(stated("hidden", row.hidden)?),
             heads: Some(heads),
             ffn: row.ffn,
             vocab: Some(row.vocab.unwrap_or(NO_VOCABULARY)),
@@ -166,8 +164,7 @@ impl Knobs {
                 "flash" => AttentionKernel::Flash,
                 _ => AttentionKernel::Unfused,
             }),
-            inputs: None,
-            outputs: None,
+            ..ModelSpec::new(&row.model, Family::Gpt)
         };
         Model::try_from(model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
         Ok(Self {

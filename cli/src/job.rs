@@ -6,10 +6,10 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, MeasuredMachine};
-use trainyard_models::ModelSpec;
+use trainyard_models::{ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, UNNAMED_MODEL, problem, recommend};
 
 /// The name that stands for the machine that the program runs on.
 pub(crate) const LOCAL: &str = "local";
@@ -92,10 +92,22 @@ impl Job {
         Ok(Some((file, path)))
     }
 
+    /// The model in the file that the job names, if it names one.
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
-        let Some(name) = &self.spec.model.file else { return Ok(None) };
-        let path = self.path(name);
-        from_toml("model", &files::read_text("model", &path)?, &path).map(Some)
+        let choice = &self.spec.model;
+        if let Some(file) = &choice.file {
+            let path = self.path(file);
+            return from_toml("model", &files::read_text("model", &path)?, &path).map(Some);
+        }
+        let Some(config) = &choice.config else { return Ok(None) };
+        let path = self.path(config);
+        let text = files::read_text("model configuration", &path)?;
+        let name = choice.name.as_deref().unwrap_or(UNNAMED_MODEL);
+        from_hugging_face(&text, name).map(Some).map_err(|error| {
+            Failure::input(format!("cannot read model configuration `{}`", path.display()))
+                .because(error.to_string())
+                .maybe_hint(error.hint())
+        })
     }
 
     /// The question that the job asks. `folder` is where the plan document will be, which names the files of machines.

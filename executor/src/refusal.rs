@@ -28,7 +28,8 @@ pub fn refusal(plan: &Plan) -> Option<Refusal> {
 pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
     let refuse = |field, value: String, allowed, hint| Err(Refusal { field, value, allowed, hint });
     let Model::Gpt(gpt) = plan.model() else {
-        return refuse("model.family", "mlp".into(), "only gpt is built", "describe a model with family = \"gpt\"");
+        let family = plan.model().family().to_string();
+        return refuse("model.family", family, "only gpt is built", "describe a model with family = \"gpt\"");
     };
     if gpt.attention == AttentionKernel::Flash {
         let allowed = "processors have only the unfused kernel with a backward pass";

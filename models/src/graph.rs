@@ -1,7 +1,6 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
-use crate::model::{Gpt, Mlp};
-use crate::operator::{Attention, Mask, Operator, OperatorKind, Pass, Sharing, Split, Storage};
+use crate::operator::{Operator, OperatorKind, Pass, Sharing, Storage};
 use trainyard_units::Flops;
 
 /// What a layer is to the cutting of a model into stages.
@@ -170,188 +169,17 @@ impl OperatorGraph {
         self.flops(Pass::Forward) + self.flops(Pass::Backward)
     }
 
-    pub(crate) fn of_gpt(gpt: &Gpt) -> Self {
-        let block = gpt_block(gpt);
+    /// Layers of these kinds in this order.
+    pub(crate) fn new(distinct: Vec<Layer>, order: Vec<usize>, shared_parameters: u64) -> Self {
+        debug_assert!(order.iter().all(|index| *index < distinct.len()), "every layer is one of the distinct ones");
+        Self { distinct, order, shared_parameters }
+    }
+
+    /// An input layer, `blocks` equal blocks and an output layer.
+    pub(crate) fn of_equal_blocks(input: Layer, block: Layer, blocks: u32, output: Layer, shared: u64) -> Self {
         let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, gpt.layers as usize));
+        order.extend(std::iter::repeat_n(1, blocks as usize));
         order.push(2);
-        Self {
-            distinct: vec![gpt_embedding(gpt), block, gpt_head(gpt)],
-            order,
-            shared_parameters: gpt.vocab * gpt.hidden,
-        }
-    }
-
-    pub(crate) fn of_mlp(mlp: &Mlp) -> Self {
-        let first = mlp_layer("input", LayerRole::Input, mlp.inputs, mlp.hidden);
-        let block = mlp_layer("hidden", LayerRole::Block, mlp.hidden, mlp.hidden);
-        let mut last = mlp_layer("output", LayerRole::Output, mlp.hidden, mlp.outputs);
-        last.operators[1] = replicated(OperatorKind::CrossEntropy { rows: 1, vocab: mlp.outputs });
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, mlp.layers as usize - 1));
-        order.push(2);
-        Self { distinct: vec![first, block, last], order, shared_parameters: 0 }
-    }
-}
-
-fn replicated(kind: OperatorKind) -> Operator {
-    Operator { kind, split: Split::Replicated }
-}
-
-fn gpt_embedding(gpt: &Gpt) -> Layer {
-    let kind =
-        OperatorKind::Embedding { rows: gpt.seq_len, vocab: gpt.vocab, positions: gpt.seq_len, width: gpt.hidden };
-    Layer {
-        name: "embedding",
-        role: LayerRole::Input,
-        operators: vec![Operator { kind, split: Split::Width }],
-        output_elements: gpt.seq_len * gpt.hidden,
-        stream_elements: gpt.seq_len * gpt.hidden,
-        tensor_reductions: 1,
-        exchanged_elements: 0,
-        context_elements: 0,
-    }
-}
-
-/// Pre-normalisation block: attention, then the feed-forward part, each ending in a row-split product that tensor
-/// parallelism reduces (Shoeybi et al., arXiv:1909.08053, section 3).
-fn gpt_block(gpt: &Gpt) -> Layer {
-    let (rows, hidden, ffn) = (gpt.seq_len, gpt.hidden, gpt.ffn);
-    let linear =
-        |inputs, outputs, split| Operator { kind: OperatorKind::Linear { rows, inputs, outputs, bias: true }, split };
-    let tokens = |kind| Operator { kind, split: Split::Tokens };
-    let norm = tokens(OperatorKind::LayerNorm { rows, width: hidden });
-    let residual = tokens(OperatorKind::Residual { rows, width: hidden });
-    let attention = OperatorKind::Attention(Attention {
-        samples: 1,
-        heads: gpt.heads,
-        kv_heads: gpt.heads,
-        queries: rows,
-        keys: rows,
-        own_keys: rows,
-        head_width: hidden / gpt.heads,
-        kernel: gpt.attention,
-        mask: Mask::Causal,
-        dropout: true,
-        biased: false,
-    });
-    Layer {
-        name: "block",
-        role: LayerRole::Block,
-        operators: vec![
-            norm,
-            linear(hidden, 3 * hidden, Split::Columns),
-            Operator { kind: attention, split: Split::Width },
-            linear(hidden, hidden, Split::Rows),
-            residual,
-            norm,
-            linear(hidden, ffn, Split::Columns),
-            Operator { kind: OperatorKind::Activation { rows, width: ffn }, split: Split::Width },
-            linear(ffn, hidden, Split::Rows),
-            residual,
-        ],
-        output_elements: rows * hidden,
-        stream_elements: rows * hidden,
-        tensor_reductions: 2,
-        exchanged_elements: 0,
-        context_elements: 2 * rows * hidden,
-    }
-}
-
-fn gpt_head(gpt: &Gpt) -> Layer {
-    let (rows, width, vocab) = (gpt.seq_len, gpt.hidden, gpt.vocab);
-    Layer {
-        name: "head",
-        role: LayerRole::Output,
-        operators: vec![
-            Operator { kind: OperatorKind::LayerNorm { rows, width }, split: Split::Tokens },
-            Operator { kind: OperatorKind::TiedHead { rows, width, vocab }, split: Split::Columns },
-            Operator { kind: OperatorKind::CrossEntropy { rows, vocab }, split: Split::Width },
-        ],
-        output_elements: rows,
-        stream_elements: rows,
-        tensor_reductions: 1,
-        exchanged_elements: 0,
-        context_elements: 0,
-    }
-}
-
-fn mlp_layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> Layer {
-    Layer {
-        name,
-        role,
-        operators: vec![
-            replicated(OperatorKind::Linear { rows: 1, inputs, outputs, bias: true }),
-            replicated(OperatorKind::Activation { rows: 1, width: outputs }),
-        ],
-        output_elements: outputs,
-        stream_elements: outputs,
-        tensor_reductions: 0,
-        exchanged_elements: 0,
-        context_elements: 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::operator::AttentionKernel;
-
-    fn gpt(layers: u32, hidden: u64, heads: u64) -> Gpt {
-        Gpt {
-            name: "test".into(),
-            layers,
-            hidden,
-            heads,
-            ffn: 4 * hidden,
-            vocab: 50257,
-            seq_len: 1024,
-            attention: AttentionKernel::Unfused,
-        }
-    }
-
-    #[test]
-    fn a_block_sums_to_the_published_activation_bytes() {
-        // Korthikanti et al., equation 1: s·b·h·(34 + 5·a·s/h) bytes in half precision.
-        let model = gpt(1, 768, 12);
-        let graph = OperatorGraph::of_gpt(&model);
-        let (s, b, h, a) = (1024, 3, 768, 12);
-        assert_eq!(graph.distinct()[1].stored(b, Sharing::WHOLE).bytes(2).0, s * b * h * 34 + 5 * a * s * s * b);
-    }
-
-    #[test]
-    fn sequence_parallelism_divides_all_of_a_blocks_activations() {
-        // Korthikanti et al., equation 2 without and equation 4 with sequence parallelism, in half precision.
-        let model = gpt(1, 768, 12);
-        let graph = OperatorGraph::of_gpt(&model);
-        let (s, b, h, a, t) = (1024, 3, 768, 12, 4);
-        let stored = |sharing| graph.distinct()[1].stored(b, sharing).bytes(2).0;
-        let tensor = Sharing::tensor(t);
-        assert_eq!(stored(tensor), s * b * h * (10 + 24 / t) + 5 * a * s * s * b / t);
-        assert_eq!(stored(Sharing { sequence: true, ..tensor }), (s * b * h * 34 + 5 * a * s * s * b) / t);
-    }
-
-    #[test]
-    fn parameters_depend_on_neither_context_nor_sequence() {
-        let graph = OperatorGraph::of_gpt(&gpt(1, 768, 12));
-        for layer in graph.distinct() {
-            let tensor = Sharing::tensor(4);
-            let shared = Sharing { sequence: true, context: 8, ..tensor };
-            assert_eq!(layer.parameters(shared), layer.parameters(tensor));
-        }
-    }
-
-    #[test]
-    fn a_block_sums_to_the_documented_traffic_and_kernels() {
-        let model = gpt(1, 768, 12);
-        let graph = OperatorGraph::of_gpt(&model);
-        let sum = |pass| -> (u64, u32) {
-            graph.distinct()[1].operators.iter().fold((0, 0), |(bytes, kernels), operator| {
-                (bytes + operator.kind.traffic(pass).bytes(2).0, kernels + operator.kind.kernels(pass))
-            })
-        };
-        let (t, h, f, scores) = (1024, 768, 3072, 12 * 1024 * 1024);
-        assert_eq!(sum(Pass::Forward), (30 * t * h + 4 * t * f + 9 * scores, 24));
-        assert_eq!(sum(Pass::Backward), (44 * t * h + 8 * t * f + 11 * scores, 40));
+        Self::new(vec![input, block, output], order, shared)
     }
 }

@@ -6,15 +6,23 @@
 //! GPUs, or how a model is split over them beyond what each operator permits.
 
 mod catalog;
+mod families;
+mod fields;
 mod graph;
+mod hugging_face;
 mod model;
 mod operator;
 mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
+pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 pub use graph::{Layer, LayerRole, OperatorGraph};
-pub use model::{Gpt, Mlp, Model};
-pub use operator::{Attention, AttentionKernel, Gemm, Mask, Operator, OperatorKind, Pass, Sharing, Split, Storage};
-pub use spec::{Family, ModelError, ModelSpec};
+pub use hugging_face::{ConfigError, from_hugging_face};
+pub use model::Model;
+pub use operator::{
+    Attention, AttentionKernel, Convolution, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Routing, Sharing,
+    Split, Storage,
+};
+pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

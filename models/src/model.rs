@@ -1,60 +1,28 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
+use crate::families::{Bert, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 use crate::graph::OperatorGraph;
-use crate::operator::AttentionKernel;
 use crate::spec::{Family, ModelError, ModelSpec};
 
-/// Upper limits that keep every product of dimensions within 64 bits and catch a slipped decimal.
-const LAYERS_MAX: u64 = 10_000;
-const WIDTH_MAX: u64 = 1 << 20;
-const VOCABULARY_MAX: u64 = 1 << 24;
-const SEQUENCE_MAX: u64 = 1 << 22;
-
 /// A model whose dimensions fit together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// A decoder-only transformer.
     Gpt(Gpt),
+    /// A decoder-only transformer with experts.
+    GptMoe(GptMoe),
+    /// An encoder-only transformer.
+    Bert(Bert),
+    /// A decoder-only transformer with rotary positions and gated feed-forward parts.
+    Llama(Llama),
+    /// A vision transformer.
+    Vit(Vit),
+    /// An encoder-decoder.
+    T5(T5),
+    /// A residual convolutional network.
+    ResNet(ResNet),
     /// A multi-layer perceptron.
     Mlp(Mlp),
-}
-
-/// A decoder-only transformer as GPT-2: learned positions, pre-normalisation, GELU, head tied to the token table.
-///
-/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpt {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks.
-    pub layers: u32,
-    /// Width of the residual stream.
-    pub hidden: u64,
-    /// Attention heads.
-    pub heads: u64,
-    /// Width inside the feed-forward part.
-    pub ffn: u64,
-    /// Entries of the token table.
-    pub vocab: u64,
-    /// Tokens of a sample, and entries of the position table.
-    pub seq_len: u64,
-    /// How attention is computed.
-    pub attention: AttentionKernel,
-}
-
-/// Linear layers with an activation between them: inputs → hidden × `layers` → outputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mlp {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Hidden layers.
-    pub layers: u32,
-    /// Width of each hidden layer.
-    pub hidden: u64,
-    /// Input features.
-    pub inputs: u64,
-    /// Output features: classes.
-    pub outputs: u64,
 }
 
 impl Model {
@@ -62,55 +30,90 @@ impl Model {
     pub fn name(&self) -> &str {
         match self {
             Self::Gpt(gpt) => &gpt.name,
+            Self::GptMoe(moe) => &moe.dense.name,
+            Self::Bert(bert) => &bert.name,
+            Self::Llama(llama) => &llama.name,
+            Self::Vit(vit) => &vit.name,
+            Self::T5(t5) => &t5.name,
+            Self::ResNet(resnet) => &resnet.name,
             Self::Mlp(mlp) => &mlp.name,
         }
     }
 
-    /// Tokens of one sample; nothing for models that do not read tokens.
+    /// The architecture.
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Gpt(_) => Family::Gpt,
+            Self::GptMoe(_) => Family::GptMoe,
+            Self::Bert(_) => Family::Bert,
+            Self::Llama(_) => Family::Llama,
+            Self::Vit(_) => Family::Vit,
+            Self::T5(_) => Family::T5,
+            Self::ResNet(_) => Family::Resnet,
+            Self::Mlp(_) => Family::Mlp,
+        }
+    }
+
+    /// Tokens of one sample, which an encoder-decoder reads; nothing for models that do not read tokens.
     pub fn tokens_per_sample(&self) -> Option<u64> {
         match self {
             Self::Gpt(gpt) => Some(gpt.seq_len),
-            Self::Mlp(_) => None,
+            Self::GptMoe(moe) => Some(moe.dense.seq_len),
+            Self::Bert(bert) => Some(bert.seq_len),
+            Self::Llama(llama) => Some(llama.seq_len),
+            Self::T5(t5) => Some(t5.seq_len),
+            Self::Vit(_) | Self::ResNet(_) | Self::Mlp(_) => None,
+        }
+    }
+
+    /// Attention heads, those of keys and values where they are fewer, among which a tensor-parallel degree divides
+    /// layers; nothing for models whose layers cannot be split.
+    pub fn tensor_heads(&self) -> Option<u64> {
+        match self {
+            Self::Gpt(gpt) => Some(gpt.heads),
+            Self::GptMoe(moe) => Some(moe.dense.heads),
+            Self::Bert(bert) => Some(bert.heads),
+            Self::Llama(llama) => Some(llama.kv_heads),
+            Self::Vit(vit) => Some(vit.heads),
+            Self::T5(t5) => Some(t5.heads),
+            Self::ResNet(_) | Self::Mlp(_) => None,
+        }
+    }
+
+    /// Experts of a layer, which an expert-parallel degree divides; nothing for models without experts.
+    pub fn experts(&self) -> Option<u64> {
+        match self {
+            Self::GptMoe(moe) => Some(moe.experts.count),
+            Self::Llama(llama) => llama.experts.map(|experts| experts.count),
+            _ => None,
         }
     }
 
     /// The operators, layer by layer.
     pub fn graph(&self) -> OperatorGraph {
         match self {
-            Self::Gpt(gpt) => OperatorGraph::of_gpt(gpt),
-            Self::Mlp(mlp) => OperatorGraph::of_mlp(mlp),
+            Self::Gpt(gpt) => gpt.graph(),
+            Self::GptMoe(moe) => moe.graph(),
+            Self::Bert(bert) => bert.graph(),
+            Self::Llama(llama) => llama.graph(),
+            Self::Vit(vit) => vit.graph(),
+            Self::T5(t5) => t5.graph(),
+            Self::ResNet(resnet) => resnet.graph(),
+            Self::Mlp(mlp) => mlp.graph(),
         }
     }
 
     /// The model as it is written, with every default filled in.
     pub fn spec(&self) -> ModelSpec {
         match self {
-            Self::Gpt(gpt) => ModelSpec {
-                name: gpt.name.clone(),
-                family: Family::Gpt,
-                layers: gpt.layers,
-                hidden: gpt.hidden,
-                heads: Some(gpt.heads),
-                ffn: Some(gpt.ffn),
-                vocab: Some(gpt.vocab),
-                seq_len: Some(gpt.seq_len),
-                attention: Some(gpt.attention),
-                inputs: None,
-                outputs: None,
-            },
-            Self::Mlp(mlp) => ModelSpec {
-                name: mlp.name.clone(),
-                family: Family::Mlp,
-                layers: mlp.layers,
-                hidden: mlp.hidden,
-                heads: None,
-                ffn: None,
-                vocab: None,
-                seq_len: None,
-                attention: None,
-                inputs: Some(mlp.inputs),
-                outputs: Some(mlp.outputs),
-            },
+            Self::Gpt(gpt) => gpt.spec(),
+            Self::GptMoe(moe) => moe.spec(),
+            Self::Bert(bert) => bert.spec(),
+            Self::Llama(llama) => llama.spec(),
+            Self::Vit(vit) => vit.spec(),
+            Self::T5(t5) => t5.spec(),
+            Self::ResNet(resnet) => resnet.spec(),
+            Self::Mlp(mlp) => mlp.spec(),
         }
     }
 }
@@ -119,85 +122,71 @@ impl TryFrom<ModelSpec> for Model {
     type Error = ModelError;
 
     fn try_from(spec: ModelSpec) -> Result<Self, ModelError> {
-        let checked = Checked { spec: &spec };
         match spec.family {
-            Family::Gpt => checked.gpt().map(Self::Gpt),
-            Family::Mlp => checked.mlp().map(Self::Mlp),
+            Family::Gpt => Gpt::from_spec(&spec).map(Self::Gpt),
+            Family::GptMoe => GptMoe::from_spec(&spec).map(Self::GptMoe),
+            Family::Bert => Bert::from_spec(&spec).map(Self::Bert),
+            Family::Llama => Llama::from_spec(&spec).map(Self::Llama),
+            Family::Vit => Vit::from_spec(&spec).map(Self::Vit),
+            Family::T5 => T5::from_spec(&spec).map(Self::T5),
+            Family::Resnet => ResNet::from_spec(&spec).map(Self::ResNet),
+            Family::Mlp => Mlp::from_spec(&spec).map(Self::Mlp),
         }
     }
 }
 
-/// Reads the fields of one specification with range checks.
-struct Checked<'a> {
-    spec: &'a ModelSpec,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Checked<'_> {
-    fn family(&self) -> &'static str {
-        match self.spec.family {
-            Family::Gpt => "gpt",
-            Family::Mlp => "mlp",
+    #[test]
+    fn a_specification_with_every_default_filled_in_is_the_same_model() {
+        for entry in crate::catalog() {
+            let again = Model::try_from(entry.model.spec()).expect("a model's specification is valid");
+            assert_eq!(again, entry.model);
         }
     }
 
-    fn range(&self, field: &'static str, value: u64, maximum: u64) -> Result<u64, ModelError> {
-        if (1..=maximum).contains(&value) {
-            Ok(value)
-        } else {
-            Err(ModelError::OutOfRange { model: self.spec.name.clone(), field, value, maximum })
-        }
+    #[test]
+    fn the_blocks_of_a_model_with_experts_alternate() {
+        let spec = ModelSpec {
+            layers: Some(4),
+            hidden: Some(64),
+            heads: Some(4),
+            vocab: Some(100),
+            seq_len: Some(32),
+            experts: Some(8),
+            ..ModelSpec::new("moe", Family::GptMoe)
+        };
+        let graph = Model::try_from(spec).expect("valid").graph();
+        let exchanged: Vec<u64> = graph.layers().map(|layer| layer.exchanged_elements).collect();
+        // Two places for each of 32 tokens of 64 features.
+        assert_eq!(exchanged, [0, 0, 2 * 32 * 64, 0, 2 * 32 * 64, 0]);
+        let shared = crate::Sharing { expert: 4, ..crate::Sharing::WHOLE };
+        let routed = graph.layer(2);
+        assert_eq!(routed.expert_parameters(shared), 2 * 2 * 64 * 256);
+        assert_eq!(routed.expert_parameters(shared) * 4, routed.expert_parameters(crate::Sharing::WHOLE));
+        assert_eq!(graph.layer(1).expert_parameters(shared), 0);
     }
 
-    fn needed(&self, field: &'static str, value: Option<u64>, maximum: u64) -> Result<u64, ModelError> {
-        let value =
-            value.ok_or_else(|| ModelError::Missing { model: self.spec.name.clone(), family: self.family(), field })?;
-        self.range(field, value, maximum)
-    }
-
-    fn foreign(&self, fields: &[(&'static str, bool)]) -> Result<(), ModelError> {
-        match fields.iter().find(|(_, set)| *set) {
-            None => Ok(()),
-            Some((field, _)) => {
-                Err(ModelError::Foreign { model: self.spec.name.clone(), family: self.family(), field })
-            }
-        }
-    }
-
-    fn gpt(&self) -> Result<Gpt, ModelError> {
-        let spec = self.spec;
-        self.foreign(&[("inputs", spec.inputs.is_some()), ("outputs", spec.outputs.is_some())])?;
-        let hidden = self.range("hidden", spec.hidden, WIDTH_MAX)?;
-        let heads = self.needed("heads", spec.heads, WIDTH_MAX)?;
-        if !hidden.is_multiple_of(heads) {
-            return Err(ModelError::IndivisibleHeads { model: spec.name.clone(), hidden, heads });
-        }
-        Ok(Gpt {
-            name: spec.name.clone(),
-            layers: self.range("layers", u64::from(spec.layers), LAYERS_MAX)? as u32,
-            hidden,
-            heads,
-            ffn: self.needed("ffn", spec.ffn.or(Some(4 * hidden)), 4 * WIDTH_MAX)?,
-            vocab: self.needed("vocab", spec.vocab, VOCABULARY_MAX)?,
-            seq_len: self.needed("seq_len", spec.seq_len, SEQUENCE_MAX)?,
-            attention: spec.attention.unwrap_or(AttentionKernel::Unfused),
-        })
-    }
-
-    fn mlp(&self) -> Result<Mlp, ModelError> {
-        let spec = self.spec;
-        self.foreign(&[
-            ("heads", spec.heads.is_some()),
-            ("ffn", spec.ffn.is_some()),
-            ("vocab", spec.vocab.is_some()),
-            ("seq_len", spec.seq_len.is_some()),
-            ("attention", spec.attention.is_some()),
-        ])?;
-        Ok(Mlp {
-            name: spec.name.clone(),
-            layers: self.range("layers", u64::from(spec.layers), LAYERS_MAX)? as u32,
-            hidden: self.range("hidden", spec.hidden, WIDTH_MAX)?,
-            inputs: self.needed("inputs", spec.inputs, VOCABULARY_MAX)?,
-            outputs: self.needed("outputs", spec.outputs, VOCABULARY_MAX)?,
-        })
+    #[test]
+    fn fields_of_other_families_and_absurd_values_are_refused() {
+        let valid = crate::find("llama-2-7b").expect("in the catalog").model.spec();
+        let wrong = |change: &dyn Fn(&mut ModelSpec)| {
+            let mut spec = valid.clone();
+            change(&mut spec);
+            Model::try_from(spec).expect_err("refused")
+        };
+        let foreign = wrong(&|spec| spec.patch_size = Some(16));
+        assert!(matches!(&foreign, ModelError::Foreign { field, .. } if field == "patch_size"), "{foreign}");
+        assert!(matches!(wrong(&|spec| spec.hidden = None), ModelError::Missing { field: "hidden", .. }));
+        assert!(matches!(wrong(&|spec| spec.kv_heads = Some(5)), ModelError::UnequalGroups { .. }));
+        assert!(matches!(wrong(&|spec| spec.layers = Some(0)), ModelError::OutOfRange { field: "layers", .. }));
+        assert!(matches!(
+            wrong(&|spec| spec.experts_per_token = Some(2)),
+            ModelError::Missing { field: "experts", .. }
+        ));
+        let capacity = wrong(&|spec| (spec.experts, spec.capacity_factor) = (Some(8), Some(f64::NAN)));
+        assert!(matches!(capacity, ModelError::CapacityFactor { .. }));
     }
 }

@@ -1,5 +1,6 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
+use crate::families::Experts;
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
 
@@ -9,43 +10,254 @@ use serde::{Deserialize, Serialize};
 pub enum Family {
     /// A decoder-only transformer with learned positions, as GPT-2.
     Gpt,
+    /// The same with experts, as GShard.
+    GptMoe,
+    /// An encoder-only transformer, as BERT and RoBERTa.
+    Bert,
+    /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
+    Llama,
+    /// A vision transformer.
+    Vit,
+    /// An encoder-decoder, as T5.
+    T5,
+    /// A residual convolutional network.
+    Resnet,
     /// A stack of linear layers with an activation between them.
     Mlp,
 }
 
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Gpt => "gpt",
+            Self::GptMoe => "gpt-moe",
+            Self::Bert => "bert",
+            Self::Llama => "llama",
+            Self::Vit => "vit",
+            Self::T5 => "t5",
+            Self::Resnet => "resnet",
+            Self::Mlp => "mlp",
+        })
+    }
+}
+
+/// What is on top of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeadKind {
+    /// Masked tokens and, from the pooled first token, whether two segments follow each other.
+    Pretraining,
+    /// Masked tokens.
+    MaskedLanguageModel,
+    /// A product and an activation over the first token.
+    Pooler,
+    /// Classes of the first token.
+    Classifier,
+}
+
+impl std::fmt::Display for HeadKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pretraining => "pretraining",
+            Self::MaskedLanguageModel => "masked-language-model",
+            Self::Pooler => "pooler",
+            Self::Classifier => "classifier",
+        })
+    }
+}
+
+/// What the blocks of a residual network are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockKind {
+    /// Two 3 × 3 convolutions.
+    Basic,
+    /// A 3 × 3 convolution of fewer channels between two of 1 × 1.
+    Bottleneck,
+}
+
 /// A model as a person writes it. Which fields are needed depends on the family; [`crate::Model`] checks them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     /// The catalog id, or any name for a model of one's own.
     pub name: String,
     /// The architecture.
     pub family: Family,
-    /// Transformer blocks, or hidden layers of an MLP.
-    pub layers: u32,
+    /// Transformer blocks (of the encoder, for t5), or hidden layers of an MLP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<u32>,
     /// Width of the residual stream, or of each hidden layer of an MLP.
-    pub hidden: u64,
-    /// Attention heads (gpt).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<u64>,
+    /// Attention heads (transformers).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads: Option<u64>,
-    /// Width inside the feed-forward part (gpt); 4 × hidden if left out.
+    /// Heads of keys and values (llama); as many as `heads` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<u64>,
+    /// Features of a head (llama, t5); hidden / heads if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_width: Option<u64>,
+    /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ffn: Option<u64>,
-    /// Vocabulary size (gpt).
+    /// Whether feed-forward parts are gated (t5); `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gated: Option<bool>,
+    /// Vocabulary size (language models).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab: Option<u64>,
-    /// Tokens in one sample (gpt).
+    /// Kinds of segments (bert); 2 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_vocab: Option<u64>,
+    /// Entries of the position table (bert); `seq_len` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<u64>,
+    /// Tokens in one sample (language models).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
-    /// How attention is computed (gpt); `unfused` if left out.
+    /// Blocks of the decoder (t5); `layers` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_layers: Option<u32>,
+    /// Tokens that the decoder writes (t5); `seq_len` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_seq_len: Option<u64>,
+    /// How attention is computed (transformers); `unfused` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionKernel>,
+    /// Tokens that a query sees at most (llama); all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tied_head: Option<bool>,
+    /// What is on top (bert, vit); `pretraining` for bert, `classifier` for vit if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<HeadKind>,
+    /// Experts of a layer (gpt-moe, llama).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<u64>,
+    /// Experts that a token is sent to; 2 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_per_token: Option<u64>,
+    /// Every how many blocks there are experts; 2 for gpt-moe, 1 for llama if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expert_interval: Option<u64>,
+    /// Places that experts hold, relative to what tokens need; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_factor: Option<f64>,
+    /// Tokens that are routed together by products with masks, as in GShard; copied by index if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expert_group: Option<u64>,
+    /// Height and width of an image (vit, resnet); 224 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_size: Option<u64>,
+    /// Height and width of a patch (vit).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch_size: Option<u64>,
+    /// Channels of an image (vit, resnet); 3 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u64>,
+    /// Classes (vit, resnet, and bert with a classifier).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u64>,
+    /// Blocks of each stage (resnet).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depths: Option<Vec<u32>>,
+    /// Channels that the blocks of each stage hand on (resnet); doubled from stage to stage if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widths: Option<Vec<u64>>,
+    /// What blocks are (resnet); `bottleneck` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockKind>,
+    /// Channels after the stem (resnet); 64 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_channels: Option<u64>,
+    /// Factor of the channels inside a bottleneck (resnet); 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width_factor: Option<u64>,
+    /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_factor: Option<u64>,
     /// Input features (mlp).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<u64>,
     /// Output features (mlp).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<u64>,
+}
+
+impl ModelSpec {
+    /// A specification that says nothing but name and family.
+    pub fn new(name: &str, family: Family) -> Self {
+        Self {
+            name: name.into(),
+            family,
+            layers: None,
+            hidden: None,
+            heads: None,
+            kv_heads: None,
+            head_width: None,
+            ffn: None,
+            gated: None,
+            vocab: None,
+            type_vocab: None,
+            positions: None,
+            seq_len: None,
+            decoder_layers: None,
+            decoder_seq_len: None,
+            attention: None,
+            window: None,
+            tied_head: None,
+            head: None,
+            experts: None,
+            experts_per_token: None,
+            expert_interval: None,
+            capacity_factor: None,
+            expert_group: None,
+            image_size: None,
+            patch_size: None,
+            channels: None,
+            classes: None,
+            depths: None,
+            widths: None,
+            block: None,
+            base_channels: None,
+            width_factor: None,
+            kernel_factor: None,
+            inputs: None,
+            outputs: None,
+        }
+    }
+
+    /// The names of the fields that are set.
+    pub(crate) fn set_fields(&self) -> Vec<String> {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(field, _)| field).collect(),
+            other => unreachable!("a specification is a JSON object, not {other:?}"),
+        }
+    }
+
+    /// Whether any field speaks of experts.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.experts.is_some()
+            || self.experts_per_token.is_some()
+            || self.expert_interval.is_some()
+            || self.capacity_factor.is_some()
+            || self.expert_group.is_some()
+    }
+
+    pub(crate) fn with_experts(self, experts: &Experts) -> Self {
+        Self {
+            experts: Some(experts.count),
+            experts_per_token: Some(experts.per_token),
+            expert_interval: Some(experts.interval),
+            capacity_factor: Some(experts.capacity_factor),
+            expert_group: experts.group,
+            ..self
+        }
+    }
 }
 
 /// Why a model description is not a model.
@@ -57,7 +269,7 @@ pub enum ModelError {
         /// The model's name.
         model: String,
         /// Its family.
-        family: &'static str,
+        family: Family,
         /// The absent field.
         field: &'static str,
     },
@@ -67,9 +279,9 @@ pub enum ModelError {
         /// The model's name.
         model: String,
         /// Its family.
-        family: &'static str,
+        family: Family,
         /// The field that does not belong.
-        field: &'static str,
+        field: String,
     },
     /// A dimension is zero or absurdly large.
     #[error("model `{model}`: `{field}` is {value}, but it must be from 1 to {maximum}")]
@@ -93,6 +305,64 @@ pub enum ModelError {
         /// Attention heads.
         heads: u64,
     },
+    /// The heads of queries do not share those of keys and values evenly.
+    #[error("model `{model}`: `heads` {heads} is not divisible by `kv_heads` {kv_heads}")]
+    UnequalGroups {
+        /// The model's name.
+        model: String,
+        /// Heads of queries.
+        heads: u64,
+        /// Heads of keys and values.
+        kv_heads: u64,
+    },
+    /// The patches do not cover the image.
+    #[error("model `{model}`: `image_size` {image_size} is not divisible by `patch_size` {patch_size}")]
+    IndivisiblePatches {
+        /// The model's name.
+        model: String,
+        /// Height and width of an image.
+        image_size: u64,
+        /// Height and width of a patch.
+        patch_size: u64,
+    },
+    /// A number of experts' places that is none.
+    #[error("model `{model}`: `capacity_factor` is {value}, but it must be above 0 and at most {maximum}")]
+    CapacityFactor {
+        /// The model's name.
+        model: String,
+        /// What was written.
+        value: String,
+        /// The largest value accepted.
+        maximum: u64,
+    },
+    /// The family has no such head.
+    #[error("model `{model}` of family `{family}` has no head `{head}`")]
+    ForeignHead {
+        /// The model's name.
+        model: String,
+        /// Its family.
+        family: Family,
+        /// The head that does not belong.
+        head: HeadKind,
+    },
+    /// Classes are given to a head that does not classify.
+    #[error("model `{model}`: `classes` is set, but the head is `{head}`")]
+    ClassesWithoutClassifier {
+        /// The model's name.
+        model: String,
+        /// The head.
+        head: HeadKind,
+    },
+    /// Depths and widths are not of the same stages.
+    #[error("model `{model}`: `depths` are of {depths} stages, but `widths` of {widths}")]
+    UnequalStages {
+        /// The model's name.
+        model: String,
+        /// Stages with a depth.
+        depths: usize,
+        /// Stages with a width.
+        widths: usize,
+    },
     /// No catalog entry has this name.
     #[error("no model is called `{name}`")]
     Unknown {
@@ -112,6 +382,15 @@ impl ModelError {
             Self::IndivisibleHeads { hidden, heads, .. } => {
                 let below = (1..=*heads).rev().find(|h| hidden % h == 0).unwrap_or(1);
                 Some(format!("{below} heads divide it"))
+            }
+            Self::ForeignHead { .. } => Some("set head = \"classifier\" or head = \"pooler\"".into()),
+            Self::ClassesWithoutClassifier { .. } => Some("set head = \"classifier\"".into()),
+            Self::UnequalGroups { heads, kv_heads, .. } => {
+                let below = (1..=*kv_heads).rev().find(|kv_heads| heads % kv_heads == 0).unwrap_or(1);
+                Some(format!("kv_heads {below} divides them"))
+            }
+            Self::IndivisiblePatches { image_size, patch_size, .. } => {
+                Some(format!("image_size {} is divisible", image_size / patch_size * patch_size))
             }
             _ => None,
         }

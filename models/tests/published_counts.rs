@@ -1,6 +1,6 @@
 //! Parameter counts and FLOPs of the catalog against published and separately computed figures.
 
-use trainyard_models::{Pass, find};
+use trainyard_models::{Family, HeadKind, Image, Model, ModelSpec, OperatorKind, Pass, Sharing, find};
 
 fn parameters(name: &str) -> u64 {
     find(name).expect("a model of the catalog").model.graph().parameters()
@@ -67,6 +67,160 @@ fn gpt2_forward_flops_equal_those_counted_by_pytorch() {
         let counted = find(name).expect("a model of the catalog").model.graph().flops(Pass::Forward).0;
         assert!((counted / flops - 1.0).abs() < 1e-3, "{name}: {counted:e}");
     }
+}
+
+#[test]
+fn transformer_parameter_counts_equal_the_published_checkpoints() {
+    // Counted from the configuration of each checkpoint, Hugging Face transformers 5.23 on the meta device. BERT with
+    // its pretraining heads.
+    for (name, count) in [
+        ("bert-base", 110_106_428),
+        ("bert-large", 336_226_108),
+        ("t5-small", 60_506_624),
+        ("t5-base", 222_903_552),
+        ("t5-large", 737_668_096),
+        ("t5-3b", 2_851_598_336),
+        ("t5-11b", 11_307_321_344),
+        ("llama-2-7b", 6_738_415_616),
+        ("llama-2-13b", 13_015_864_320),
+        ("llama-2-70b", 68_976_648_192),
+        ("llama-3-8b", 8_030_261_248),
+        ("llama-3-70b", 70_553_706_496),
+        ("llama-3.1-405b", 405_853_388_800),
+        ("mistral-7b", 7_241_732_096),
+        ("mixtral-8x7b", 46_702_792_704),
+    ] {
+        assert_eq!(parameters(name), count, "{name}");
+    }
+}
+
+#[test]
+fn encoder_parameter_counts_equal_the_published_checkpoints() {
+    // The same source: encoder and pooler without the heads of pretraining.
+    for (name, count) in [
+        ("bert-base", 109_482_240),
+        ("bert-large", 335_141_888),
+        ("roberta-base", 124_645_632),
+        ("roberta-large", 355_359_744),
+    ] {
+        let spec = find(name).expect("a model of the catalog").model.spec();
+        let encoder = Model::try_from(ModelSpec { head: Some(HeadKind::Pooler), ..spec }).expect("a valid model");
+        assert_eq!(encoder.graph().parameters(), count, "{name}");
+    }
+    let spec = find("vit-b-16").expect("a model of the catalog").model.spec();
+    let pooled = Model::try_from(ModelSpec { head: Some(HeadKind::Pooler), classes: None, ..spec });
+    assert_eq!(pooled.expect("a valid model").graph().parameters(), 86_389_248);
+}
+
+/// Name, parameters, parameter tensors, forward FLOPs of one image: torchvision modules, FLOPs by torch FlopCounterMode.
+const VISION: [(&str, u64, u32, f64); 10] = [
+    ("resnet18", 11_689_512, 62, 3_628_146_688.0),
+    ("resnet34", 21_797_672, 110, 7_327_522_816.0),
+    ("resnet50", 25_557_032, 161, 8_178_368_512.0),
+    ("resnet101", 44_549_160, 314, 15_602_810_880.0),
+    ("resnet152", 60_192_808, 467, 23_027_253_248.0),
+    ("wide-resnet50-2", 68_883_240, 161, 22_796_042_240.0),
+    ("wide-resnet101-2", 126_886_696, 314, 45_506_101_248.0),
+    ("vit-b-16", 86_567_656, 152, 35_127_656_448.0),
+    ("vit-l-16", 304_326_632, 296, 123_109_425_152.0),
+    ("vit-h-14", 632_045_800, 392, 334_590_218_240.0),
+];
+
+#[test]
+fn vision_counts_equal_those_of_torchvision() {
+    for (name, parameters, tensors, flops) in VISION {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        assert_eq!(graph.parameters(), parameters, "{name}");
+        assert_eq!(graph.layers().map(trainyard_models::Layer::parameter_tensors).sum::<u32>(), tensors, "{name}");
+        let counted = graph.flops(Pass::Forward).0;
+        assert!((counted - flops).abs() < 0.5, "{name}: {counted}");
+    }
+}
+
+#[test]
+fn the_outputs_of_a_residual_network_sum_to_those_of_torchvision() {
+    // Elements that all leaf modules hand on, for one image; the additions are no modules.
+    for (name, outputs) in
+        [("resnet18", 7_477_736), ("resnet50", 32_040_424), ("resnet152", 66_360_808), ("wide-resnet50-2", 41_900_008)]
+    {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        let operators = graph.layers().flat_map(|layer| &layer.operators);
+        assert_eq!(operators.map(|operator| leaf_output(operator.kind)).sum::<u64>(), outputs, "{name}");
+    }
+}
+
+fn leaf_output(kind: OperatorKind) -> u64 {
+    match kind {
+        OperatorKind::Image(Image::Convolution(convolution)) => convolution.output_size().pow(2) * convolution.outputs,
+        OperatorKind::Image(Image::BatchNorm { size, channels, .. }) => size * size * channels,
+        OperatorKind::Image(Image::Pool { size, channels, stride, .. }) => size.div_ceil(stride).pow(2) * channels,
+        OperatorKind::Relu { rows, width } => rows * width,
+        OperatorKind::Linear { rows, outputs, .. } => rows * outputs,
+        _ => 0,
+    }
+}
+
+#[test]
+fn wide_residual_networks_of_alpa_have_its_parameters() {
+    // In millions, as its benchmark printed them: the first three to the thousand.
+    for (name, millions, tolerance) in [
+        ("alpa-wide-resnet-250m", 254.123, 1e-5),
+        ("alpa-wide-resnet-500m", 495.046, 1e-5),
+        ("alpa-wide-resnet-1b", 1005.653, 1e-5),
+        ("alpa-wide-resnet-2b", 1965.0, 1e-3),
+    ] {
+        let counted = parameters(name) as f64 / 1e6;
+        assert!((counted / millions - 1.0).abs() < tolerance, "{name}: {counted}");
+    }
+}
+
+#[test]
+fn experts_of_alpa_follow_its_formulas() {
+    // alpa-projects/alpa, benchmark/alpa/util.py, compute_moe_parameter_count with feed-forward parts eight times as
+    // wide as the model, which counts a bias for each product and one token table for two.
+    for (name, billions) in [
+        ("alpa-moe-380m", 0.3835),
+        ("alpa-moe-690m", 0.6857),
+        ("alpa-moe-1.3b", 1.3468),
+        ("alpa-moe-2.4b", 2.383),
+        ("alpa-moe-10b", 10.1696),
+        ("alpa-moe-70b", 70.4152),
+    ] {
+        let head = 32_000 * find(name).expect("a model of the catalog").model.spec().hidden.expect("a width");
+        let counted = (parameters(name) - head) as f64 / 1e9;
+        assert!((counted / billions - 1.0).abs() < 4e-3, "{name}: {counted}");
+    }
+    // compute_moe_tflops: forward of blocks with experts, with routing by products with masks. One sample of 1024
+    // tokens is half a routing group, so that its masks are half as large.
+    let graph = find("alpa-moe-380m").expect("a model of the catalog").model.graph();
+    let (s, h, e, g) = (1024.0, 768.0, 8.0, 1024.0);
+    let attention = s * h * h * 8.0 + 4.0 * s * s * h;
+    let routed = attention + 2.0 * s * h * h * 8.0 * 2.0 * 2.0 + 2.0 * s * h * e + 2.0 * s * h * 2.0 * g * 2.0;
+    let block = graph.layers().find(|layer| layer.exchanged_elements > 0).expect("a block with experts");
+    let counted = block.flops(Pass::Forward).0;
+    assert!((counted / routed - 1.0).abs() < 1e-9, "{counted:e} against {routed:e}");
+}
+
+#[test]
+fn a_token_of_mixtral_uses_the_published_part_of_its_parameters() {
+    // Jiang et al., arXiv:2401.04088, section 2.1: 13 of 47 billion parameters are active.
+    let graph = find("mixtral-8x7b").expect("a model of the catalog").model.graph();
+    let experts: u64 = graph.layers().map(|layer| layer.expert_parameters(Sharing::WHOLE)).sum();
+    let active = graph.parameters() - experts + experts / 4;
+    assert!((12.8e9..13.0e9).contains(&(active as f64)), "{active}");
+}
+
+#[test]
+fn llama_forward_flops_are_twice_its_products() {
+    // Two operations for each weight of a product and token, and 4·s²·h for scores and values of each block.
+    let entry = find("llama-2-7b").expect("a model of the catalog");
+    let (l, h, s, v) = (32.0, 4096.0, 4096.0, 32000.0);
+    let norms = (2.0 * l + 1.0) * h;
+    let products = entry.model.graph().parameters() as f64 - v * h - norms;
+    let formula = 2.0 * s * products + l * 4.0 * s * s * h;
+    let counted = entry.model.graph().flops(Pass::Forward).0;
+    assert!((counted / formula - 1.0).abs() < 1e-12, "{counted:e} against {formula:e}");
+    assert_eq!(entry.model.family(), Family::Llama);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
+use crate::offload::Offload;
 use crate::spec::{PlanSpec, ScheduleName, StateSharding};
 use crate::valid::{PlanError, range};
 use trainyard_models::OperatorGraph;
@@ -61,18 +62,19 @@ pub struct StepSize {
     pub accumulation: u64,
     /// Runs of layers on all stages.
     pub runs: u64,
-    /// Layers whose weights are gathered one by one; zero if they are always there.
+    /// Layers whose weights are gathered, or activations copied, one by one; zero if they are always there.
     pub gathered_layers: u64,
 }
 
 impl StepSize {
     fn of(spec: &PlanSpec, layers: usize) -> Self {
-        let gathers = spec.state_sharding == StateSharding::Parameters || spec.offload.parameters.is_some();
+        let Offload { activations, parameters, .. } = spec.offload;
+        let by_layer = spec.state_sharding == StateSharding::Parameters || activations.or(parameters).is_some();
         Self {
             schedule: spec.schedule,
             accumulation: spec.batch.accumulation,
             runs: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
-            gathered_layers: if gathers { layers as u64 } else { 0 },
+            gathered_layers: if by_layer { layers as u64 } else { 0 },
         }
     }
 

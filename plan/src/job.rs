@@ -28,16 +28,19 @@ pub struct JobSpec {
     pub goal: GoalSpec,
 }
 
-/// The model: a `name` of the catalog, a `file`, or a `family` with dimensions.
+/// The model: a `name` of the catalog, a `file`, a `config` of Hugging Face, or a `family` with dimensions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelChoice {
-    /// Catalog id.
+    /// Catalog id; or, beside `config` or `family`, what the model is to be called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A TOML file as in the catalog, relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The `config.json` of a Hugging Face checkpoint, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
     /// The architecture of a model given by its dimensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
@@ -56,10 +59,13 @@ pub struct ModelChoice {
     /// Vocabulary size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vocab: Option<u64>,
-    /// Tokens of a sample; also overrides that of a catalog model.
+    /// Tokens of a sample; also overrides that of a catalog, file or config model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
-    /// How attention is computed; also overrides that of a catalog model.
+    /// Height and width of an image; also overrides that of a catalog, file or config model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_size: Option<u64>,
+    /// How attention is computed; also overrides that of a catalog, file or config model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionKernel>,
     /// Input features of an MLP.

@@ -10,6 +10,7 @@ use crate::schedule::{Slot, StagePass};
 use crate::spec::{GradientReduction, Recompute, ScheduleName};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
 use crate::valid::Plan;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_units::Bytes;
 
@@ -82,8 +83,8 @@ struct Link {
     activations: Vec<Option<TaskId>>,
     /// Per micro-batch, what backward waits for: the transfer into the stage.
     gradients: Vec<Option<TaskId>>,
-    /// Per micro-batch, the copy of its activations on the machine.
-    kept: Vec<Option<TaskId>>,
+    /// Per micro-batch and first layer of a part, the copy of its activations on the machine.
+    kept: BTreeMap<(u32, usize), TaskId>,
     segments: Vec<(Segment, SegmentId)>,
 }
 
@@ -127,7 +128,7 @@ impl<'a> Builder<'a> {
                 layers: plan.stages().link_layers(link),
                 activations: none.clone(),
                 gradients: none.clone(),
-                kept: none.clone(),
+                kept: BTreeMap::new(),
                 segments: Vec::new(),
             })
             .collect();
@@ -185,18 +186,13 @@ impl<'a> Builder<'a> {
         let link = self.plan.stages().link(stage, slot.run);
         let mut waits = self.arrivals(link, slot);
         waits.extend(self.stages[stage.0 as usize].renewed);
-        waits.extend(self.room_or_return(stage, link, slot));
         let task = self.compute(stage, link, slot, waits);
-        self.stage(stage).passes.push(task);
         self.stage(stage).last_pass = Some(task);
         match slot.pass {
-            StagePass::Forward => {
-                self.keep_activations(stage, link, slot, task);
-                if link + 1 < self.plan.stages().links() {
-                    let activity = Activity::SendActivations { stage, micro_batch: slot.micro_batch };
-                    let sent = self.send(activity, StreamKind::SendForward(stage), link, link + 1, task);
-                    self.links[link as usize + 1].activations[slot.micro_batch as usize] = Some(sent);
-                }
+            StagePass::Forward if link + 1 < self.plan.stages().links() => {
+                let activity = Activity::SendActivations { stage, micro_batch: slot.micro_batch };
+                let sent = self.send(activity, StreamKind::SendForward(stage), link, link + 1, task);
+                self.links[link as usize + 1].activations[slot.micro_batch as usize] = Some(sent);
             }
             StagePass::Backward | StagePass::BackwardInput if link > 0 => {
                 let activity = Activity::SendGradients { stage, micro_batch: slot.micro_batch };
@@ -229,9 +225,12 @@ impl<'a> Builder<'a> {
             if self.plan.gathers_weights() {
                 waits.push(self.gather(stage, &layers));
             }
+            waits.extend(self.room_or_return(stage, link, slot, &layers));
             let segment = self.segment(link, slot, layers.clone());
             let part = self.graph.add(activity, Work::Compute(segment), compute, &waits);
             waits.clear();
+            self.stage(stage).passes.push(part);
+            self.keep_activations(stage, link, slot, &layers, part);
             if self.plan.gathers_weights() {
                 self.stage(stage).gathered_for.push(part);
             }
@@ -260,7 +259,7 @@ impl<'a> Builder<'a> {
         let layers = self.links[link as usize].layers.clone();
         let forward = slot.pass == StagePass::Forward;
         match self.lowering.bucket {
-            _ if self.plan.gathers_weights() => {
+            _ if self.plan.goes_by_layer() => {
                 let each = layers.map(|layer| layer..layer + 1);
                 if forward { each.collect() } else { each.rev().collect() }
             }

@@ -121,13 +121,14 @@ fn buffers(plan: &Plan, stage: StageId, held: Held) -> Bytes {
     Bytes(bytes)
 }
 
-/// Activations on the device: the schedule's peak, or the few micro-batches that are not yet copied out.
+/// Activations on the device: the schedule's peak, or the few layers that are not yet copied out.
 fn activations(plan: &Plan, stage: StageId) -> Bytes {
     let again = recomputed_at_once(plan, stage);
     if plan.offload().activations.is_none() {
         return peak_activations(plan, stage) + again;
     }
-    let largest = plan.stages().runs_of(stage).map(|layers| plan.kept_activations(&layers).0).max().unwrap_or(0);
+    let layers = plan.stages().runs_of(stage).flatten();
+    let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1)).0).max().unwrap_or(0);
     let under_way = (COPIES_UNDER_WAY as u64 + 1) * largest;
     Bytes(under_way.min(peak_activations(plan, stage).0)) + again
 }

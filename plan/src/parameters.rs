@@ -114,6 +114,11 @@ impl Plan {
         self.shards(StateSharding::Parameters) || self.offload().parameters.is_some()
     }
 
+    /// Whether something happens between layers, so that they are separate tasks.
+    pub(crate) fn goes_by_layer(&self) -> bool {
+        self.gathers_weights() || self.offload().activations.is_some()
+    }
+
     /// One rank's part of a state that is shared out.
     pub fn shard_of(&self, held: Held) -> Held {
         if self.mesh().shard() == 1 || self.state_sharding() == StateSharding::None {

@@ -9,7 +9,7 @@ use crate::spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
     Precision, Pricing, Recompute, ScheduleName, StateSharding,
 };
-use trainyard_models::{Model, ModelError, OperatorGraph};
+use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
 /// The largest product of degrees that is taken for meant.
 const RANKS_MAX: u64 = 1 << 20;
@@ -81,10 +81,12 @@ pub enum PlanError {
         model: String,
     },
     /// This family cannot be split inside layers.
-    #[error("`parallel.tensor` is {tensor}, but `{model}` of family mlp cannot be split inside its layers")]
+    #[error("`parallel.tensor` is {tensor}, but `{model}` of family {family} cannot be split inside its layers")]
     TensorUnsupported {
         /// Ranks per layer.
         tensor: u32,
+        /// The model's family.
+        family: Family,
         /// The model's name.
         model: String,
     },
@@ -335,13 +337,12 @@ fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -
         .into_iter()
         .fold(u64::from(parallel.data), |product, degree| product.saturating_mul(u64::from(degree)));
     range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, RANKS_MAX)?;
-    match model {
-        Model::Gpt(gpt) if !gpt.heads.is_multiple_of(u64::from(parallel.tensor)) => {
-            Err(PlanError::IndivisibleHeads { tensor: parallel.tensor, heads: gpt.heads, model: gpt.name.clone() })
+    let (tensor, name) = (parallel.tensor, model.name().to_owned());
+    match model.tensor_heads() {
+        Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {
+            Err(PlanError::IndivisibleHeads { tensor, heads, model: name })
         }
-        Model::Mlp(mlp) if parallel.tensor > 1 => {
-            Err(PlanError::TensorUnsupported { tensor: parallel.tensor, model: mlp.name.clone() })
-        }
+        None if tensor > 1 => Err(PlanError::TensorUnsupported { tensor, family: model.family(), model: name }),
         _ => Ok(()),
     }
 }

@@ -14,6 +14,9 @@ use trainyard_units::Seconds;
 
 /// The four families that a job may choose from unless it says otherwise.
 const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
+/// What a model is called that nobody gave a name.
+pub const UNNAMED_MODEL: &str = "own-model";
+
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const DEFAULT_STACK: &str = "pytorch";
@@ -25,7 +28,7 @@ const MAX_STEPS: u64 = 1_000_000_000_000;
 /// Contents of the files that a job names, which only the command line opens.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    /// The content of `model.file`.
+    /// The content of `model.file` or `model.config`.
     pub model_file: Option<ModelSpec>,
     /// The content of `cluster.profile`.
     pub profile: Option<MeasuredMachine>,
@@ -160,51 +163,56 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
     }
 }
 
-fn model(choice: &ModelChoice, file: Option<ModelSpec>) -> Result<Model, JobError> {
-    let mut spec = match (&choice.name, &choice.file, choice.family) {
-        (_, Some(_), Some(_)) => {
-            return Err(JobError::Conflict {
-                first: "model.file",
-                second: "model.family",
-                rule: "a file says its own family",
-            });
+fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, JobError> {
+    one_source(choice)?;
+    let mut spec = match (&choice.name, choice.family) {
+        _ if choice.file.is_some() || choice.config.is_some() => {
+            let field = if choice.file.is_some() { "model.file" } else { "model.config" };
+            read.ok_or(JobError::Missing { field, why: "the file was not read" })?
         }
-        (Some(_), Some(_), _) => {
-            return Err(JobError::Conflict { first: "model.name", second: "model.file", rule: "write one of them" });
-        }
-        (None, Some(_), None) => {
-            file.ok_or(JobError::Missing { field: "model.file", why: "the model file was not read" })?
-        }
-        (name, None, Some(family)) => return Ok(Model::try_from(own_model(choice, name.clone(), family)?)?),
-        (Some(name), None, None) => find(name)?.model.spec(),
-        (None, None, None) => {
+        (name, Some(family)) => return Ok(Model::try_from(own_model(choice, name.as_deref(), family))?),
+        (Some(name), None) => find(name)?.model.spec(),
+        (None, None) => {
             return Err(JobError::Missing {
                 field: "model",
-                why: "write name = \"gpt2\", file = \"my-model.toml\", or family = \"gpt\" with its dimensions",
+                why: "write name = \"gpt2\", file = \"my-model.toml\", config = \"config.json\", or family = \"gpt\" with its dimensions",
             });
         }
     };
     only_overrides(choice)?;
     spec.seq_len = choice.seq_len.or(spec.seq_len);
+    spec.image_size = choice.image_size.or(spec.image_size);
     spec.attention = choice.attention.or(spec.attention);
     Ok(Model::try_from(spec)?)
 }
 
-fn own_model(choice: &ModelChoice, name: Option<String>, family: Family) -> Result<ModelSpec, JobError> {
-    let missing = |field| JobError::Missing { field, why: "a model given by its family needs it" };
-    Ok(ModelSpec {
-        name: name.unwrap_or_else(|| "own-model".into()),
-        family,
-        layers: choice.layers.ok_or_else(|| missing("model.layers"))?,
-        hidden: choice.hidden.ok_or_else(|| missing("model.hidden"))?,
+/// A model comes from the catalog, from a file, from a configuration or from its dimensions. Those that do not bring
+/// their own name may be given one.
+fn one_source(choice: &ModelChoice) -> Result<(), JobError> {
+    let conflict = |first, second, rule| Err(JobError::Conflict { first, second, rule });
+    match (&choice.file, &choice.config, choice.family, &choice.name) {
+        (Some(_), Some(_), _, _) => conflict("model.file", "model.config", "write one of them"),
+        (Some(_), _, Some(_), _) => conflict("model.file", "model.family", "a file says its own family"),
+        (_, Some(_), Some(_), _) => conflict("model.config", "model.family", "a configuration says its own family"),
+        (Some(_), _, _, Some(_)) => conflict("model.name", "model.file", "write one of them"),
+        _ => Ok(()),
+    }
+}
+
+fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelSpec {
+    ModelSpec {
+        layers: choice.layers,
+        hidden: choice.hidden,
         heads: choice.heads,
         ffn: choice.ffn,
         vocab: choice.vocab,
         seq_len: choice.seq_len,
         attention: choice.attention,
+        image_size: choice.image_size,
         inputs: choice.inputs,
         outputs: choice.outputs,
-    })
+        ..ModelSpec::new(name.unwrap_or(UNNAMED_MODEL), family)
+    }
 }
 
 /// A model of the catalog or of a file has its dimensions; only the sequence length and attention may be overridden.

@@ -14,7 +14,7 @@ mod search;
 mod space;
 
 pub use fix::{FixError, Fixed};
-pub use job::{JobError, Resources, problem};
+pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

@@ -75,9 +75,9 @@ fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
 /// stage has at least one layer.
 fn degrees(model: &Model, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
     let layers = model.graph().len() as u32;
-    let splits = |tensor: u32| match model {
-        Model::Gpt(gpt) => devices.is_multiple_of(tensor) && gpt.heads.is_multiple_of(u64::from(tensor)),
-        Model::Mlp(_) => tensor == 1,
+    let splits = |tensor: u32| match model.tensor_heads() {
+        Some(heads) => devices.is_multiple_of(tensor) && heads.is_multiple_of(u64::from(tensor)),
+        None => tensor == 1,
     };
     divisors(u64::from(ranks))
         .into_iter()

@@ -44,6 +44,39 @@ fn a_model_that_fits_is_not_split() {
 }
 
 #[test]
+fn models_of_every_family_are_planned() {
+    for name in ["resnet50", "vit-b-16", "bert-base", "t5-small", "alpa-moe-380m", "alpa-wide-resnet-250m"] {
+        let mut job = job(name, 1.0, 64);
+        (job.data.tokens, job.data.samples) = (None, Some(6400));
+        job.cluster.instances = Some(vec!["p3.*".into()]);
+        let document = plan(&job, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mfu = document.prediction.mfu.expect("rented GPUs have a peak");
+        assert!(document.prediction.step_time_s > 0.0 && mfu < 1.0, "{name}: {mfu}");
+        assert_eq!(document.plan.model.name, name);
+    }
+}
+
+#[test]
+fn a_configuration_is_planned_under_its_name_with_the_jobs_overrides() {
+    let config = r#"{
+        "model_type": "vit", "hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3,
+        "intermediate_size": 768, "image_size": 224, "patch_size": 16, "num_labels": 10
+    }"#;
+    let mut job = job("tiny-vit", 1.0, 64);
+    (job.data.tokens, job.data.samples) = (None, Some(640));
+    (job.model.config, job.model.image_size) = (Some("config.json".into()), Some(64));
+    assert!(matches!(refused(&job), JobError::Missing { field: "model.config", .. }));
+    let read = || trainyard_models::from_hugging_face(config, "tiny-vit").expect("a configuration");
+    let ask = |job: &JobSpec| problem(job, Resources { model_file: Some(read()), ..Resources::default() });
+    let spec = ask(&job).expect("a solvable job").model.spec();
+    assert_eq!((spec.name.as_str(), spec.image_size, spec.classes), ("tiny-vit", Some(64), Some(10)));
+    job.model.seq_len = Some(128);
+    assert!(matches!(ask(&job), Err(JobError::Model(_))), "an image has no sequence length");
+    (job.model.seq_len, job.model.file) = (None, Some("model.toml".into()));
+    assert!(matches!(ask(&job), Err(JobError::Conflict { .. })));
+}
+
+#[test]
 fn two_way_data_and_four_way_model_parallel_need_eight_gpus() {
     // Seeds of this field: global batch 64 gives each of two replicas 32 samples; 640 samples are 10 steps.
     let mut job = job("gpt2-large", 1.0, 64);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
     Catalog, Gpu, Instance, Interconnect, Network, Price, Purchase, Rate, Service, Sourced, Stack, Transport,
 };
-use trainyard_models::{CatalogEntry, Model, Pass};
+use trainyard_models::{CatalogEntry, Family, LayerRole, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{Seconds, human_count};
 
@@ -13,26 +13,31 @@ use trainyard_units::{Seconds, human_count};
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
     let rows = entries.iter().map(|entry| {
         let graph = entry.model.graph();
-        let (layers, hidden, heads, sequence) = match &entry.model {
-            Model::Gpt(gpt) => (gpt.layers, gpt.hidden, gpt.heads.to_string(), gpt.seq_len.to_string()),
-            Model::Mlp(mlp) => (mlp.layers, mlp.hidden, "–".into(), "–".into()),
-        };
+        let spec = entry.model.spec();
+        let or_dash = |value: Option<u64>| value.map_or_else(|| "–".into(), |value| value.to_string());
+        // A residual network has blocks and channels instead of layers and a width.
+        let blocks = || graph.layers().filter(|layer| layer.role == LayerRole::Block).count() as u32;
         [
             entry.model.name().into(),
+            entry.model.family().to_string(),
             human_count(graph.parameters()),
-            layers.to_string(),
-            hidden.to_string(),
-            heads,
-            sequence,
+            spec.layers.unwrap_or_else(blocks).to_string(),
+            or_dash(spec.hidden),
+            or_dash(spec.heads),
+            or_dash(spec.seq_len),
             tera(graph.training_flops().0),
         ]
     });
-    let header = ["model", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">TFLOP a sample"];
+    let header = ["model", "family", ">parameters", ">layers", ">hidden", ">heads", ">sequence", ">TFLOP a sample"];
     table(width, header, rows)
 }
 
 fn tera(flops: f64) -> String {
-    if flops < 1e10 { format!("{:.1e}", flops / 1e12) } else { rate(flops / 1e12) }
+    match flops {
+        ..1e10 => format!("{:.1e}", flops / 1e12),
+        ..1e12 => format!("{:.3}", flops / 1e12),
+        _ => rate(flops / 1e12),
+    }
 }
 
 /// One model.
@@ -43,24 +48,56 @@ pub fn model(entry: &CatalogEntry) -> String {
         ("forward", format!("{} TFLOP per sample", tera(graph.flops(Pass::Forward).0))),
         ("training", format!("{} TFLOP per sample", tera(graph.training_flops().0))),
     ];
-    match &entry.model {
-        Model::Gpt(gpt) => rows.extend([
-            ("blocks", gpt.layers.to_string()),
-            ("hidden", gpt.hidden.to_string()),
-            ("heads", gpt.heads.to_string()),
-            ("feed-forward", gpt.ffn.to_string()),
-            ("vocabulary", gpt.vocab.to_string()),
-            ("sequence", format!("{} tokens", gpt.seq_len)),
-        ]),
-        Model::Mlp(mlp) => rows.extend([
-            ("hidden layers", mlp.layers.to_string()),
-            ("hidden", mlp.hidden.to_string()),
-            ("inputs", mlp.inputs.to_string()),
-            ("outputs", mlp.outputs.to_string()),
-        ]),
-    }
+    rows.extend(dimensions(&entry.model.spec()));
     rows.push(("source", entry.source.clone()));
     format!("{}\n\n{}", entry.model.name(), facts(&rows))
+}
+
+/// The fields of a specification that are set, in words.
+fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let tokens = |count: Option<u64>| count.map(|count| format!("{count} tokens"));
+    let number = |count: Option<u64>| count.map(|count| count.to_string());
+    let yes_no = |flag: Option<bool>| flag.map(|flag| if flag { "yes" } else { "no" }.to_owned());
+    let list = |counts: Vec<String>| counts.join(", ");
+    let layers = if spec.family == Family::Mlp { "hidden layers" } else { "blocks" };
+    let dimensions = [
+        (layers, spec.layers.map(|layers| layers.to_string())),
+        ("decoder blocks", spec.decoder_layers.map(|layers| layers.to_string())),
+        ("hidden", number(spec.hidden)),
+        ("heads", number(spec.heads)),
+        ("key-value heads", number(spec.kv_heads)),
+        ("head width", number(spec.head_width)),
+        ("feed-forward", number(spec.ffn)),
+        ("gated", yes_no(spec.gated)),
+        ("experts", number(spec.experts)),
+        ("experts of a token", number(spec.experts_per_token)),
+        ("blocks per expert block", number(spec.expert_interval)),
+        ("capacity factor", spec.capacity_factor.map(|factor| factor.to_string())),
+        ("routing group", tokens(spec.expert_group)),
+        ("vocabulary", number(spec.vocab)),
+        ("segments", number(spec.type_vocab)),
+        ("positions", number(spec.positions)),
+        ("sequence", tokens(spec.seq_len)),
+        ("decoder sequence", tokens(spec.decoder_seq_len)),
+        ("window", tokens(spec.window)),
+        ("tied head", yes_no(spec.tied_head)),
+        ("head", spec.head.map(|head| head.to_string())),
+        ("stages", spec.depths.as_ref().map(|depths| list(depths.iter().map(ToString::to_string).collect()))),
+        (
+            "channels of stages",
+            spec.widths.as_ref().map(|widths| list(widths.iter().map(ToString::to_string).collect())),
+        ),
+        ("channels after stem", number(spec.base_channels)),
+        ("width factor", number(spec.width_factor)),
+        ("kernel factor", number(spec.kernel_factor)),
+        ("image", spec.image_size.map(|size| format!("{size} × {size}"))),
+        ("patch", spec.patch_size.map(|size| format!("{size} × {size}"))),
+        ("image channels", number(spec.channels)),
+        ("classes", number(spec.classes)),
+        ("inputs", number(spec.inputs)),
+        ("outputs", number(spec.outputs)),
+    ];
+    dimensions.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// All GPUs.

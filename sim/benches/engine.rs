@@ -6,12 +6,11 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Pricing, Recompute,
-    ScheduleName, Stages,
+    BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages,
 };
 use trainyard_sim::des::EventQueue;
-use trainyard_sim::{Machine, simulate, step_time_bound};
-use trainyard_units::Instant;
+use trainyard_sim::{Estimator, Machine, Options, Shape, all_reduce_time, simulate_with, step_time, step_time_bound};
+use trainyard_units::{Bytes, Instant};
 
 /// A queue of events to measure.
 trait Pending {
@@ -101,42 +100,116 @@ fn queues(criterion: &mut Criterion) {
     }
 }
 
-fn plan(accumulation: u64) -> (Plan, Machine) {
-    let model = &trainyard_models::find("gpt3-13b").expect("in the catalog").model;
-    let layers = model.graph().len();
+/// GPT-3 175B on p4d machines, 8 GPUs to a tensor group, 1F1B.
+fn job(data: u32, pipeline: u32, accumulation: u64, layers: u32) -> (Plan, Machine) {
+    let mut model = trainyard_models::find("gpt3-175b").expect("in the catalog").model.spec();
+    model.layers = Some(layers);
+    let instances = data * pipeline;
     let spec = PlanSpec {
-        model: model.spec(),
-        cluster: ClusterSpec { instance: "p4d.24xlarge".into(), instances: 8, profile: None },
-        parallel: ParallelSpec { data: 1, tensor: 8, pipeline: 8 },
-        batch: BatchSpec { global: accumulation, micro: 1, accumulation },
-        schedule: ScheduleName::OneForwardOneBackward,
-        stages: Stages::balanced(&vec![1.0; layers], 8).expect("more layers than stages").specs(),
+        parallel: ParallelSpec { data, tensor: 8, pipeline, ..ParallelSpec::default() },
+        batch: BatchSpec { global: accumulation * u64::from(data), micro: 1, accumulation },
+        schedule: if pipeline == 1 { ScheduleName::None } else { ScheduleName::OneForwardOneBackward },
+        stages: Stages::balanced(&vec![1.0; layers as usize + 2], pipeline).expect("more layers than stages").specs(),
         precision: Precision::Fp16Mixed,
         recompute: Recompute::Full,
-        collectives: Collectives::Nccl,
-        optimizer: Optimizer::AdamW,
-        pricing: Pricing::OnDemand,
+        ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", instances), 0)
     };
     let machine = Machine {
-        cluster: catalog().cluster("p4d.24xlarge", 8).expect("in the catalog"),
+        cluster: catalog().cluster("p4d.24xlarge", instances).expect("in the catalog"),
         stack: catalog().stack("pytorch").expect("in the catalog").clone(),
     };
     (Plan::try_from(spec).expect("a valid plan"), machine)
 }
 
+const UNFOLDED: Options = Options { unfold: true, variation: None };
+
 fn steps(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("one step of 64 GPUs, tensor 8 x pipeline 8");
-    for accumulation in [8, 64, 512] {
-        let (plan, machine) = plan(accumulation);
-        group.bench_function(BenchmarkId::new("simulate, micro-batches", accumulation), |bencher| {
-            bencher.iter(|| simulate(black_box(&plan), &machine));
+    let mut group =
+        criterion.benchmark_group("one step of 1024 GPUs, tensor 8 x pipeline 8 x data 16, 32 micro-batches");
+    group.sample_size(10);
+    let (plan, machine) = job(16, 8, 32, 96);
+    group.bench_function("folded (figure: 50 ms)", |bencher| bencher.iter(|| step_time(black_box(&plan), &machine)));
+    group.bench_function("unfolded (figure: 2 s)", |bencher| {
+        bencher.iter(|| simulate_with(black_box(&plan), &machine, UNFOLDED));
+    });
+    group.bench_function("bound", |bencher| bencher.iter(|| step_time_bound(black_box(&plan), &machine)));
+    group.finish();
+    let mut group = criterion.benchmark_group("one step of 16384 GPUs, tensor 8 x pipeline 16 x data 128");
+    group.sample_size(10);
+    let (plan, machine) = job(128, 16, 32, 96);
+    group.bench_function("folded (figure: 5 s)", |bencher| bencher.iter(|| step_time(black_box(&plan), &machine)));
+    group.finish();
+}
+
+/// How the time of a step grows, folded and unfolded.
+fn growth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("growth of one step, tensor 8 x pipeline 8");
+    group.sample_size(10);
+    let sizes = [
+        ("64 GPUs", (1, 8, 32, 96)),
+        ("256 GPUs", (4, 8, 32, 96)),
+        ("1024 GPUs", (16, 8, 32, 96)),
+        ("256 GPUs, 24 layers", (4, 8, 32, 24)),
+        ("256 GPUs, 48 layers", (4, 8, 32, 48)),
+        ("256 GPUs, 8 micro-batches", (4, 8, 8, 96)),
+        ("256 GPUs, 128 micro-batches", (4, 8, 128, 96)),
+    ];
+    for (name, (data, pipeline, accumulation, layers)) in sizes {
+        let (plan, machine) = job(data, pipeline, accumulation, layers);
+        group.bench_function(BenchmarkId::new("folded", name), |bencher| {
+            bencher.iter(|| step_time(black_box(&plan), &machine));
         });
-        group.bench_function(BenchmarkId::new("bound, micro-batches", accumulation), |bencher| {
-            bencher.iter(|| step_time_bound(black_box(&plan), &machine));
+        group.bench_function(BenchmarkId::new("unfolded", name), |bencher| {
+            bencher.iter(|| simulate_with(black_box(&plan), &machine, UNFOLDED));
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, queues, steps);
+/// Sums of gradients: 1 024 GPUs in one ring by its closed form, and 8 rings of 128 that share the network, each rank by
+/// itself.
+fn all_reduce(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("64 MiB all-reduce over 1024 GPUs (figure: 0.3 s)");
+    let cluster = catalog().cluster("p4d.24xlarge", 128).expect("in the catalog");
+    group.bench_function("one group", |bencher| {
+        bencher.iter(|| all_reduce_time(black_box(&cluster), 1024, Bytes(64 << 20)));
+    });
+    group.sample_size(10);
+    let (mut plan, machine) = job(128, 1, 1, 1);
+    let mut spec = plan.spec();
+    // One block whose part on each of eight ranks has 16 Mi parameters: 64 MiB of gradients.
+    (spec.model.hidden, spec.model.heads, spec.model.vocab) = (Some(3328), Some(104), Some(8));
+    spec.model.ffn = None;
+    plan = Plan::try_from(spec).expect("a valid plan");
+    group.bench_function("8 groups of 128 with contention, in a step of which each rank is simulated", |bencher| {
+        bencher.iter(|| simulate_with(black_box(&plan), &machine, UNFOLDED));
+    });
+    group.finish();
+}
+
+/// Closed forms of many layouts.
+fn estimates(criterion: &mut Criterion) {
+    let (plan, machine) = job(16, 8, 32, 96);
+    let (parallel, micro) = (plan.mesh().parallel(), plan.batch().micro);
+    let estimator =
+        Estimator::new(plan.graph(), micro, parallel, plan.precision(), plan.optimizer(), &machine).expect("priced");
+    let shapes: Vec<Shape> = (0..1000u32)
+        .map(|index| Shape {
+            data: 1 << (index % 6),
+            pipeline: 1 << (index / 6 % 6),
+            virtual_stages: 1,
+            accumulation: u64::from(8 + index % 97),
+            schedule: ScheduleName::OneForwardOneBackward,
+            recompute: Recompute::ALL[index as usize % 3],
+        })
+        .collect();
+    let mut group = criterion.benchmark_group("closed-form estimates (figure: 1 M configurations/s)");
+    group.throughput(Throughput::Elements(shapes.len() as u64));
+    group.bench_function("one core", |bencher| {
+        bencher.iter(|| shapes.iter().map(|shape| estimator.step_time(black_box(*shape)).0).sum::<f64>());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, queues, steps, growth, all_reduce, estimates);
 criterion_main!(benches);

@@ -108,7 +108,7 @@ fn reduction(plan: &Plan, prices: &Prices<'_>, stage: StageId, held: Held) -> Re
         for (collective, group, held) in chain {
             let content = trainyard_plan::Content::Gradients;
             let exchange = trainyard_plan::Exchange { collective, stage, group, content, held };
-            chained += prices.at_once(Work::Exchange(exchange))?;
+            chained += prices.at_least(Work::Exchange(exchange))?;
         }
         longest = longest.max(chained);
     }
@@ -127,6 +127,6 @@ fn update(
         return fastest_kind(machine, |pool| prices.update(held, pool));
     };
     let bytes = Bytes(held.parameters * plan.precision().element_bytes());
-    let out = prices.at_once(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
-    Ok(out + prices.at_once(Work::HostUpdate { stage, store, held })?)
+    let out = prices.at_least(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
+    Ok(out + prices.at_least(Work::HostUpdate { stage, store, held })?)
 }

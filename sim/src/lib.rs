@@ -10,6 +10,7 @@ mod cost;
 pub mod des;
 mod engine;
 mod ensemble;
+mod estimate;
 mod fold;
 mod layout;
 mod machine;
@@ -24,6 +25,7 @@ pub use cost::{
     Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
     transfer_time,
 };
+pub use estimate::{Estimator, Shape};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
 pub use simulate::{Options, Outcome, rank_timelines, simulate, simulate_with, step_time};

@@ -22,17 +22,12 @@ fn spec(data: u32, pipeline: u32, accumulation: u64, schedule: ScheduleName) -> 
         })
         .collect();
     let model = ModelSpec {
-        name: "tiny".into(),
-        family: Family::Gpt,
-        layers,
-        hidden: 16,
+        layers: Some(layers),
+        hidden: Some(16),
         heads: Some(2),
-        ffn: None,
         vocab: Some(256),
         seq_len: Some(12),
-        attention: None,
-        inputs: None,
-        outputs: None,
+        ..ModelSpec::new("tiny", Family::Gpt)
     };
     PlanSpec {
         parallel: ParallelSpec { data, pipeline, ..ParallelSpec::default() },
@@ -189,7 +184,7 @@ fn a_checkpoint_of_another_training_is_refused() {
     };
     assert_eq!(field(go(&single, &RunOptions { seed: 1, ..again.clone() })), "seed");
     let mut wider = spec(1, 1, 1, ScheduleName::None);
-    wider.model.hidden = 32;
+    wider.model.hidden = Some(32);
     assert_eq!(field(go(&plan(wider), &again)), "model");
     fs::write(folder.path().join("text/b.txt"), "more text").expect("a file");
     assert_eq!(field(go(&single, &again)), "data");

@@ -11,9 +11,13 @@
 //! arXiv:2205.05198, equation 1. FLOPs: Narayanan et al., arXiv:2104.04473, appendix.
 
 mod attention;
+mod image;
+mod routing;
 mod sharing;
 
 pub use attention::{Attention, AttentionKernel, Mask};
+pub use image::{Convolution, Image};
+pub use routing::{Places, Routing};
 pub use sharing::{Sharing, Split};
 
 use trainyard_units::{Bytes, Flops};
@@ -34,6 +38,8 @@ pub struct Operator {
     pub kind: OperatorKind,
     /// How it divides under tensor parallelism.
     pub split: Split,
+    /// Whether its input is one that another operator keeps anyway, so that it keeps nothing.
+    pub kept_elsewhere: bool,
 }
 
 /// What is computed and at which shape. `rows` are tokens: samples × sequence.
@@ -73,21 +79,53 @@ pub enum OperatorKind {
         /// Normalised features.
         width: u64,
     },
-    /// A pointwise non-linearity over (rows, width).
+    /// Division by the root mean square of (rows, width), with scale (Zhang and Sennrich, arXiv:1910.07467).
+    RmsNorm {
+        /// Tokens.
+        rows: u64,
+        /// Normalised features.
+        width: u64,
+    },
+    /// A smooth pointwise non-linearity over (rows, width), with the bias of the product before it.
     Activation {
         /// Tokens.
         rows: u64,
         /// Features.
         width: u64,
     },
-    /// Dropout and addition to the residual stream, over (rows, width).
+    /// The positive part of (rows, width).
+    Relu {
+        /// Tokens or pixels.
+        rows: u64,
+        /// Features.
+        width: u64,
+    },
+    /// An activated half of (rows, 2 · width) times the other half, as SwiGLU (Shazeer, arXiv:2002.05202), in one
+    /// kernel.
+    GatedActivation {
+        /// Tokens.
+        rows: u64,
+        /// Features of the result.
+        width: u64,
+    },
+    /// Rotation of queries and keys, (rows, width) together, by their positions (Su et al., arXiv:2104.09864).
+    Rotary {
+        /// Tokens.
+        rows: u64,
+        /// Features of the query heads and the key heads.
+        width: u64,
+    },
+    /// Addition to the residual stream, over (rows, width), after dropout if there is any.
     Residual {
         /// Tokens.
         rows: u64,
         /// Features.
         width: u64,
+        /// Whether what is added is dropped out.
+        dropout: bool,
     },
-    /// Rows of a (vocab, width) table looked up by token, plus learned positions of (positions, width).
+    /// Rows of a (vocab, width) table looked up by token, plus learned positions of (positions, width) and kinds of
+    /// segments of (segments, width), if there are any.
     Embedding {
         /// Tokens.
         rows: u64,
@@ -95,10 +133,43 @@ pub enum OperatorKind {
         vocab: u64,
         /// Entries of the position table.
         positions: u64,
+        /// Entries of the segment table.
+        segments: u64,
+        /// Features.
+        width: u64,
+        /// Whether the sum is dropped out.
+        dropout: bool,
+    },
+    /// Rows of a token table that another layer owns.
+    TiedEmbedding {
+        /// Tokens.
+        rows: u64,
         /// Features.
         width: u64,
     },
-    /// (rows, width) · (width, vocab) with the token table as its weight: it has no parameters of its own.
+    /// A learned class token put before (rows − 1, width) patches, and learned positions added to all.
+    ClassToken {
+        /// Tokens, the class token among them.
+        rows: u64,
+        /// Entries of the position table.
+        positions: u64,
+        /// Features.
+        width: u64,
+    },
+    /// A bias for each head and distance, looked up for all pairs of queries and keys (Raffel et al.,
+    /// arXiv:1910.10683, section 2.1). All samples share it.
+    RelativeBias {
+        /// Heads.
+        heads: u64,
+        /// Ranges of distances.
+        buckets: u64,
+        /// Tokens that attend.
+        queries: u64,
+        /// Tokens that are attended to.
+        keys: u64,
+    },
+    /// (rows, width) · (width, vocab) with the token table as its weight: it has no parameters of its own, unless there
+    /// is a bias.
     TiedHead {
         /// Tokens.
         rows: u64,
@@ -106,7 +177,13 @@ pub enum OperatorKind {
         width: u64,
         /// Entries of the token table.
         vocab: u64,
+        /// Whether a bias is added.
+        bias: bool,
     },
+    /// An operator over images.
+    Image(Image),
+    /// An operator that brings tokens to experts or back.
+    Routing(Routing),
     /// Softmax cross-entropy of (rows, vocab) logits, in single precision.
     CrossEntropy {
         /// Tokens.
@@ -174,7 +251,17 @@ fn elements(elements: u64) -> Storage {
     Storage { elements, ..Storage::default() }
 }
 
+/// Tables of an embedding.
+fn tables(positions: u64, segments: u64) -> u64 {
+    1 + u64::from(positions > 0) + u64::from(segments > 0)
+}
+
 impl Operator {
+    /// An operator that keeps what it needs backward.
+    pub fn new(kind: OperatorKind, split: Split) -> Self {
+        Self { kind, split, kept_elsewhere: false }
+    }
+
     /// The part of the operator that one of the ranks that share a stage computes for `samples` samples.
     ///
     /// Widths and tokens that do not divide are rounded up: the slowest rank decides.
@@ -184,6 +271,9 @@ impl Operator {
 
     /// What that rank keeps of `samples` samples from forward until backward.
     pub fn stored(&self, samples: u64, sharing: Sharing) -> Storage {
+        if self.kept_elsewhere {
+            return Storage::default();
+        }
         let part = self.part(sharing);
         // What is gathered for a product, or scattered after a lookup, is kept in parts under sequence parallelism.
         let scattered = self.split == Split::Columns || matches!(self.kind, OperatorKind::Embedding { .. });
@@ -208,33 +298,48 @@ impl OperatorKind {
         let mut scaled = self;
         match &mut scaled {
             Self::Attention(attention) => attention.samples *= samples,
-            Self::Linear { rows, .. }
-            | Self::ExpertLinear { rows, .. }
-            | Self::LayerNorm { rows, .. }
-            | Self::Activation { rows, .. }
-            | Self::Residual { rows, .. }
-            | Self::Embedding { rows, .. }
-            | Self::TiedHead { rows, .. }
-            | Self::CrossEntropy { rows, .. } => *rows *= samples,
+            Self::Image(image) => *image = image.for_samples(samples),
+            Self::Routing(routing) => *routing.places_mut() = routing.places_mut().for_samples(samples),
+            Self::RelativeBias { .. } => {}
+            tokenwise => *tokenwise.rows_mut() *= samples,
         }
         scaled
     }
 
-    /// The same operator over one of `parts` equal parts of the tokens.
+    /// The same operator over one of `parts` equal parts of the tokens. Images are not divided.
     fn share_tokens(self, parts: u64) -> Self {
         let mut part = self;
         match &mut part {
             Self::Attention(attention) => *attention = attention.share_tokens(parts),
+            Self::Image(_) => {}
+            Self::Routing(routing) => *routing.places_mut() = routing.places_mut().share_tokens(parts),
+            Self::RelativeBias { queries, .. } => *queries = queries.div_ceil(parts),
+            tokenwise => *tokenwise.rows_mut() = tokenwise.rows_mut().div_ceil(parts),
+        }
+        part
+    }
+
+    /// The rows of an operator that treats each of them alike.
+    fn rows_mut(&mut self) -> &mut u64 {
+        match self {
             Self::Linear { rows, .. }
             | Self::ExpertLinear { rows, .. }
             | Self::LayerNorm { rows, .. }
+            | Self::RmsNorm { rows, .. }
             | Self::Activation { rows, .. }
+            | Self::Relu { rows, .. }
+            | Self::GatedActivation { rows, .. }
+            | Self::Rotary { rows, .. }
             | Self::Residual { rows, .. }
             | Self::Embedding { rows, .. }
+            | Self::TiedEmbedding { rows, .. }
+            | Self::ClassToken { rows, .. }
             | Self::TiedHead { rows, .. }
-            | Self::CrossEntropy { rows, .. } => *rows = rows.div_ceil(parts),
+            | Self::CrossEntropy { rows, .. } => rows,
+            Self::Attention(_) | Self::Image(_) | Self::Routing(_) | Self::RelativeBias { .. } => {
+                unreachable!("operators without rows are handled before")
+            }
         }
-        part
     }
 
     /// The same operator over one of `parts` equal parts of the experts. Each rank sends as many tokens as it receives,
@@ -256,14 +361,51 @@ impl OperatorKind {
             }
             Self::Linear { outputs, .. } | Self::ExpertLinear { outputs, .. } => *outputs = outputs.div_ceil(tensor),
             Self::Attention(attention) => *attention = attention.share_heads(tensor),
-            Self::LayerNorm { width, .. } | Self::Activation { width, .. } | Self::Residual { width, .. } => {
-                *width = width.div_ceil(tensor);
-            }
+            Self::RelativeBias { heads, .. } => *heads = heads.div_ceil(tensor),
+            Self::LayerNorm { width, .. }
+            | Self::RmsNorm { width, .. }
+            | Self::Activation { width, .. }
+            | Self::Relu { width, .. }
+            | Self::GatedActivation { width, .. }
+            | Self::Rotary { width, .. }
+            | Self::Residual { width, .. }
+            | Self::TiedEmbedding { width, .. }
+            | Self::ClassToken { width, .. } => *width = width.div_ceil(tensor),
             Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. } => {
                 *vocab = vocab.div_ceil(tensor);
             }
+            Self::Image(_) | Self::Routing(_) => unreachable!("images and routing are the same on every rank"),
         }
         part
+    }
+
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear { .. } => "linear",
+            Self::ExpertLinear { .. } => "linear of experts",
+            Self::Attention(_) => "attention",
+            Self::LayerNorm { .. } => "layer normalisation",
+            Self::RmsNorm { .. } => "root-mean-square normalisation",
+            Self::Activation { .. } => "activation",
+            Self::Relu { .. } => "ReLU",
+            Self::GatedActivation { .. } => "gated activation",
+            Self::Rotary { .. } => "rotary embedding",
+            Self::Residual { .. } => "residual",
+            Self::Embedding { .. } => "embedding",
+            Self::TiedEmbedding { .. } => "tied embedding",
+            Self::ClassToken { .. } => "class token",
+            Self::RelativeBias { .. } => "relative bias",
+            Self::TiedHead { .. } => "tied head",
+            Self::CrossEntropy { .. } => "cross-entropy",
+            Self::Image(image) => image.name(),
+            Self::Routing(routing) => routing.name(),
+        }
+    }
+
+    /// Whether its weights are those of experts.
+    pub(crate) fn is_expert(self) -> bool {
+        matches!(self, Self::ExpertLinear { .. })
     }
 
     /// Trainable values.
@@ -274,23 +416,33 @@ impl OperatorKind {
                 experts * (inputs * outputs + if bias { outputs } else { 0 })
             }
             Self::LayerNorm { width, .. } => 2 * width,
-            Self::Embedding { vocab, positions, width, .. } => (vocab + positions) * width,
+            Self::RmsNorm { width, .. } => width,
+            Self::Embedding { vocab, positions, segments, width, .. } => (vocab + positions + segments) * width,
+            Self::ClassToken { positions, width, .. } => (1 + positions) * width,
+            Self::RelativeBias { heads, buckets, .. } => heads * buckets,
+            Self::TiedHead { vocab, bias, .. } => {
+                if bias {
+                    vocab
+                } else {
+                    0
+                }
+            }
+            Self::Image(image) => image.parameters(),
+            Self::Routing(routing) => routing.parameters(),
             Self::Attention(_)
             | Self::Activation { .. }
+            | Self::Relu { .. }
+            | Self::GatedActivation { .. }
+            | Self::Rotary { .. }
             | Self::Residual { .. }
-            | Self::TiedHead { .. }
+            | Self::TiedEmbedding { .. }
             | Self::CrossEntropy { .. } => 0,
         }
     }
 
-    /// Whether its weights are those of experts.
-    pub(crate) fn is_expert(self) -> bool {
-        matches!(self, Self::ExpertLinear { .. })
-    }
-
     /// Whether its matrix products have a trainable matrix on one side.
     pub fn multiplies_weights(self) -> bool {
-        matches!(self, Self::Linear { .. } | Self::ExpertLinear { .. } | Self::TiedHead { .. })
+        self.parameters() > 0 || matches!(self, Self::TiedHead { .. })
     }
 
     /// Experts that it has the weights of.
@@ -305,7 +457,11 @@ impl OperatorKind {
     pub fn parameter_tensors(self) -> u32 {
         match self {
             Self::Linear { bias, .. } | Self::ExpertLinear { bias, .. } => 1 + u32::from(bias),
-            Self::LayerNorm { .. } | Self::Embedding { .. } => 2,
+            Self::LayerNorm { .. } | Self::ClassToken { .. } => 2,
+            Self::Embedding { positions, segments, .. } => tables(positions, segments) as u32,
+            Self::TiedHead { bias, .. } => u32::from(bias),
+            Self::Image(image) => image.parameter_tensors(),
+            Self::RmsNorm { .. } | Self::RelativeBias { .. } | Self::Routing(Routing::Router { .. }) => 1,
             _ => 0,
         }
     }
@@ -317,8 +473,10 @@ impl OperatorKind {
             Self::ExpertLinear { experts, rows, inputs, outputs, .. } => {
                 vec![Gemm { batch: experts, m: rows.div_ceil(experts), n: outputs, k: inputs }]
             }
-            Self::TiedHead { rows, width, vocab } => vec![Gemm { batch: 1, m: rows, n: vocab, k: width }],
+            Self::TiedHead { rows, width, vocab, .. } => vec![Gemm { batch: 1, m: rows, n: vocab, k: width }],
             Self::Attention(attention) => attention.gemms(),
+            Self::Image(image) => image.gemms(),
+            Self::Routing(routing) => routing.gemms(),
             _ => Vec::new(),
         };
         match pass {
@@ -347,10 +505,25 @@ impl OperatorKind {
             // Bias gradients are counted with the activation and attention that stand next to the product.
             Self::Linear { .. } | Self::ExpertLinear { .. } | Self::TiedHead { .. } => Storage::default(),
             Self::LayerNorm { rows, width } => elements(rows * width * if forward { 2 } else { 5 }),
-            Self::Activation { rows, width } => elements(rows * width * if forward { 2 } else { 4 }),
-            Self::Residual { rows, width } => Storage { elements: rows * width * 3, single: 0, masks: rows * width },
+            Self::RmsNorm { rows, width } | Self::Activation { rows, width } => {
+                elements(rows * width * if forward { 2 } else { 4 })
+            }
+            Self::Relu { rows, width } => elements(rows * width * if forward { 2 } else { 3 }),
+            Self::GatedActivation { rows, width } => elements(rows * width * if forward { 3 } else { 5 }),
+            Self::Residual { rows, width, dropout } => {
+                Storage { elements: rows * width * 3, single: 0, masks: if dropout { rows * width } else { 0 } }
+            }
             Self::Attention(attention) => attention.traffic(pass),
-            Self::Embedding { rows, width, .. } => elements(rows * width * if forward { 3 } else { 4 }),
+            // Forward reads a row of each table and writes their sum; backward adds to a row of each.
+            Self::Embedding { rows, positions, segments, width, .. } => {
+                let tables = tables(positions, segments);
+                elements(rows * width * if forward { tables + 1 } else { 2 * tables })
+            }
+            Self::Rotary { rows, width } | Self::TiedEmbedding { rows, width } => elements(rows * width * 2),
+            Self::ClassToken { rows, width, .. } => elements(rows * width * if forward { 3 } else { 2 }),
+            Self::RelativeBias { heads, queries, keys, .. } => elements(heads * queries * keys * 2),
+            Self::Image(image) => image.traffic(pass),
+            Self::Routing(routing) => routing.traffic(pass),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
                 Storage { elements: rows * vocab, single: rows * vocab * 4, masks: 0 }
@@ -363,11 +536,18 @@ impl OperatorKind {
     pub fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self {
             Self::Linear { .. } | Self::ExpertLinear { .. } | Self::LayerNorm { .. } => (1, 3),
-            Self::TiedHead { .. } => (1, 2),
-            Self::Activation { .. } => (2, 2),
-            Self::Residual { .. } => (3, 2),
+            Self::TiedHead { bias, .. } => (1, 2 + u32::from(bias)),
+            Self::RmsNorm { .. } | Self::TiedEmbedding { .. } | Self::RelativeBias { .. } => (1, 2),
+            Self::Activation { .. } | Self::Rotary { .. } | Self::ClassToken { .. } => (2, 2),
+            Self::Residual { dropout: true, .. } => (3, 2),
+            Self::Relu { .. } | Self::GatedActivation { .. } | Self::Residual { .. } => (1, 1),
             Self::Attention(attention) => return attention.kernels(pass),
-            Self::Embedding { .. } => (4, 3),
+            Self::Image(image) => return image.kernels(pass),
+            Self::Routing(routing) => return routing.kernels(pass),
+            Self::Embedding { positions, segments, .. } => {
+                let tables = tables(positions, segments) as u32;
+                (2 * tables, tables + 1)
+            }
             Self::CrossEntropy { .. } => (8, 6),
         };
         if pass == Pass::Forward { forward } else { backward }
@@ -377,12 +557,25 @@ impl OperatorKind {
     pub fn stored(self) -> Storage {
         match self {
             Self::Linear { rows, inputs, .. } | Self::ExpertLinear { rows, inputs, .. } => elements(rows * inputs),
-            Self::TiedHead { rows, width, .. } | Self::LayerNorm { rows, width } | Self::Activation { rows, width } => {
-                elements(rows * width)
-            }
-            Self::Residual { rows, width } | Self::Embedding { rows, width, .. } => {
+            Self::TiedHead { rows, width, .. }
+            | Self::LayerNorm { rows, width }
+            | Self::RmsNorm { rows, width }
+            | Self::Activation { rows, width } => elements(rows * width),
+            Self::GatedActivation { rows, width } => elements(rows * width * 2),
+            Self::Residual { rows, width, dropout: true } | Self::Embedding { rows, width, dropout: true, .. } => {
                 Storage { masks: rows * width, ..Storage::default() }
             }
+            // What is positive of a ReLU is seen in its output, which the product after it keeps. A rotation is undone
+            // from the position alone.
+            Self::Residual { .. }
+            | Self::Embedding { .. }
+            | Self::TiedEmbedding { .. }
+            | Self::ClassToken { .. }
+            | Self::RelativeBias { .. }
+            | Self::Relu { .. }
+            | Self::Rotary { .. } => Storage::default(),
+            Self::Image(image) => image.stored(),
+            Self::Routing(routing) => routing.stored(),
             Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }
@@ -423,7 +616,7 @@ mod tests {
     fn tensor_parallel_parts_add_up_to_the_whole() {
         for (split, parts) in [(Split::Columns, 4), (Split::Rows, 2)] {
             let kind = OperatorKind::Linear { rows: 6, inputs: 16, outputs: 64, bias: false };
-            let part = Operator { kind, split }.on_rank(1, Sharing::tensor(parts));
+            let part = Operator::new(kind, split).on_rank(1, Sharing::tensor(parts));
             assert_eq!(part.parameters() * parts, kind.parameters());
             assert_eq!(part.flops(Pass::Forward) * parts as f64, kind.flops(Pass::Forward));
         }
@@ -432,7 +625,7 @@ mod tests {
     #[test]
     fn ranks_that_share_experts_do_the_work_of_all_of_them_between_them() {
         let kind = OperatorKind::ExpertLinear { experts: 8, rows: 64, inputs: 16, outputs: 32, bias: true };
-        let part = Operator { kind, split: Split::Columns }.on_rank(1, Sharing { expert: 4, ..Sharing::tensor(2) });
+        let part = Operator::new(kind, Split::Columns).on_rank(1, Sharing { expert: 4, ..Sharing::tensor(2) });
         assert_eq!(part.parameters() * 4 * 2, kind.parameters());
         // Four ranks with a sample each: each computes as many tokens as it has, over its own experts.
         assert_eq!(part.flops(Pass::Forward) * 2.0, kind.flops(Pass::Forward));
@@ -443,7 +636,7 @@ mod tests {
         let context = Sharing { context: 4, ..Sharing::WHOLE };
         for kernel in [AttentionKernel::Unfused, AttentionKernel::Flash] {
             let kind = OperatorKind::Attention(attention(kernel));
-            let part = Operator { kind, split: Split::Width }.on_rank(1, context);
+            let part = Operator::new(kind, Split::Width).on_rank(1, context);
             assert_eq!(part.flops(Pass::Forward) * 4.0, kind.flops(Pass::Forward));
             assert_eq!(part.stored().bytes(2).0 * 4, kind.stored().bytes(2).0);
         }

@@ -306,7 +306,7 @@ fn unlike<'a>(cluster: &Cluster, groups: &'a [Vec<DevicePosition>]) -> Vec<&'a [
 }
 
 /// The time of the slowest of some operations that go through their phases side by side.
-pub(crate) fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Seconds {
+fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Seconds {
     let phases = operations.iter().map(|operation| operation.phases.len()).max().unwrap_or(0);
     let mut times = vec![Seconds::ZERO; operations.len()];
     for index in 0..phases {

@@ -1,7 +1,8 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
 use super::gemm;
-use trainyard_hardware_profiles::{Gpu, Rate, Stack};
+use crate::machine::Machine;
+use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
@@ -156,6 +157,14 @@ impl GpuPricing<'_> {
     /// Time of kernels that read and write this much.
     pub(crate) fn streaming(&self, bytes: f64) -> Seconds {
         Seconds(bytes / self.memory_rate()) + self.gpu.achieved.kernel_floor.value
+    }
+}
+
+/// Bytes a second that the device of a machine moves; what a measured machine copies.
+pub(crate) fn memory_rate(machine: &Machine) -> f64 {
+    match &machine.cluster.first().device {
+        Device::Gpu(gpu) => gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value,
+        Device::Measured(measured) => measured.copy_bandwidth.0,
     }
 }
 

@@ -24,7 +24,7 @@ impl MeasuredPricing<'_> {
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
-        let (class, shape) = class_and_shape(operator);
+        let (class, shape) = class_and_shape(operator).ok_or_else(|| self.unmeasured(operator.name()))?;
         self.price(class, &shape, |sample| match pass {
             Pass::Forward => sample.forward_s,
             Pass::Backward => sample.backward_s,
@@ -71,11 +71,11 @@ impl MeasuredPricing<'_> {
         if weights > 0.0 {
             return Ok(Seconds((sum / weights).exp() * work(class, shape)));
         }
-        Err(MachineError::Unmeasured {
-            machine: self.machine.name.clone(),
-            operator: format!("{class:?}"),
-            ranks: self.ranks,
-        })
+        Err(self.unmeasured(&format!("{class:?}")))
+    }
+
+    fn unmeasured(&self, operator: &str) -> MachineError {
+        MachineError::Unmeasured { machine: self.machine.name.clone(), operator: operator.into(), ranks: self.ranks }
     }
 }
 
@@ -99,26 +99,24 @@ fn work(class: OperatorClass, shape: &[u64]) -> f64 {
     }
 }
 
-fn class_and_shape(operator: OperatorKind) -> (OperatorClass, Vec<u64>) {
-    match operator {
+/// What calibration times an operator as; nothing for operators that the executor does not have.
+fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> {
+    Some(match operator {
         OperatorKind::Linear { rows, inputs, outputs, .. } => (OperatorClass::Linear, vec![rows, inputs, outputs]),
-        // As one product with as much arithmetic: nothing that the executor runs has experts.
-        OperatorKind::ExpertLinear { rows, inputs, outputs, .. } => {
-            (OperatorClass::Linear, vec![rows, inputs, outputs])
-        }
         OperatorKind::Attention(attention) => (
             OperatorClass::Attention,
             vec![attention.samples, attention.heads, attention.queries, attention.head_width],
         ),
         OperatorKind::LayerNorm { rows, width } => (OperatorClass::LayerNorm, vec![rows, width]),
         OperatorKind::Activation { rows, width } => (OperatorClass::Activation, vec![rows, width]),
-        OperatorKind::Residual { rows, width } => (OperatorClass::Residual, vec![rows, width]),
-        OperatorKind::Embedding { rows, vocab, positions, width } => {
+        OperatorKind::Residual { rows, width, dropout: true } => (OperatorClass::Residual, vec![rows, width]),
+        OperatorKind::Embedding { rows, vocab, positions, width, .. } => {
             (OperatorClass::Embedding, vec![rows, vocab, positions, width])
         }
-        OperatorKind::TiedHead { rows, width, vocab } => (OperatorClass::TiedHead, vec![rows, width, vocab]),
+        OperatorKind::TiedHead { rows, width, vocab, .. } => (OperatorClass::TiedHead, vec![rows, width, vocab]),
         OperatorKind::CrossEntropy { rows, vocab } => (OperatorClass::CrossEntropy, vec![rows, vocab]),
-    }
+        _ => return None,
+    })
 }
 
 /// A straight line between the two nearest of some points in order of x; beyond the ends, the end's ratio of y to x

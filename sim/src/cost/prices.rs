@@ -1,6 +1,6 @@
 //! Seconds of everything a plan does in a step that needs no link, and what the rest asks of links.
 
-use super::collective::{Collective, all_at_once, measured, operation};
+use super::collective::{Collective, measured, operation};
 use super::compression::Compression;
 use super::gpu::{GpuPricing, update_bytes};
 use super::layer::{LayerPrices, layer_prices_on};
@@ -8,7 +8,9 @@ use super::measured::MeasuredPricing;
 use super::operation::{Operation, Phase};
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
+use crate::network::LinkId;
 use crate::wiring::Wiring;
+use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
     Content, Exchange, Group, Held, Plan, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
@@ -311,16 +313,26 @@ impl<'a> Prices<'a> {
             .collect()
     }
 
-    /// The least time in which all groups of a stage do some communication, if nothing else is under way and they
-    /// share their links evenly.
+    /// A lower bound on the time in which all groups of ranks do some communication: what the slowest takes alone, and
+    /// what the fullest link takes to carry all of them.
     ///
     /// # Errors
     ///
     /// When a measured machine was not measured for it.
-    pub fn at_once(&self, work: Work) -> Result<Seconds, MachineError> {
-        let operations: Vec<Operation> =
-            self.communications(work)?.into_iter().map(|(_, operation)| operation).collect();
-        Ok(all_at_once(&operations, self.capacities()))
+    pub(crate) fn at_least(&self, work: Work) -> Result<Seconds, MachineError> {
+        let capacities = self.capacities();
+        let mut carried: BTreeMap<LinkId, f64> = BTreeMap::new();
+        let mut least = Seconds::ZERO;
+        for (_, operation) in self.communications(work)? {
+            least = least.max(operation.alone(capacities));
+            for phase in &operation.phases {
+                for (link, flows) in &phase.uses {
+                    *carried.entry(*link).or_default() += flows * phase.volume;
+                }
+            }
+        }
+        let fullest = carried.into_iter().map(|(link, bytes)| bytes / capacities[link.0 as usize]);
+        Ok(least.max(Seconds(fullest.fold(0.0, f64::max))))
     }
 }
 

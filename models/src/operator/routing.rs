@@ -1,0 +1,159 @@
+//! Operators that bring tokens to experts and back.
+
+use super::{Gemm, Pass, Storage, elements};
+
+/// What is computed around the experts of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Routing {
+    /// Scores every token for every expert and chooses: (tokens, width) · (width, experts), softmax, the best few.
+    Router {
+        /// Where tokens go.
+        places: Places,
+        /// Experts to choose from, on all ranks.
+        experts: u64,
+    },
+    /// Copies tokens into the places of the experts that they are sent to.
+    Dispatch(Places),
+    /// Sums what experts made of each token, weighted by its scores.
+    Combine(Places),
+}
+
+/// Tokens of a rank and the places that experts hold for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Places {
+    /// Tokens.
+    pub tokens: u64,
+    /// Places over all experts: tokens × experts of a token × capacity factor.
+    pub places: u64,
+    /// Features of a token.
+    pub width: u64,
+    /// Tokens that are routed together by products with masks of (tokens of a group, places of a group), as in GShard
+    /// (Lepikhin et al., arXiv:2006.16668, algorithm 1); otherwise tokens are copied by index.
+    pub group: Option<u64>,
+}
+
+impl Places {
+    pub(super) fn for_samples(self, samples: u64) -> Self {
+        Self { tokens: self.tokens * samples, places: self.places * samples, ..self }
+    }
+
+    pub(super) fn share_tokens(self, parts: u64) -> Self {
+        Self { tokens: self.tokens.div_ceil(parts), places: self.places.div_ceil(parts), ..self }
+    }
+
+    /// Groups, and tokens and places of each.
+    fn groups(self, group: u64) -> (u64, u64, u64) {
+        let count = self.tokens.div_ceil(group);
+        (count, self.tokens.min(group), self.places.div_ceil(count))
+    }
+
+    /// Elements of the masks.
+    fn masks(self) -> u64 {
+        self.group.map_or(0, |group| {
+            let (groups, tokens, places) = self.groups(group);
+            groups * tokens * places
+        })
+    }
+}
+
+impl Routing {
+    pub(super) fn places_mut(&mut self) -> &mut Places {
+        match self {
+            Self::Router { places, .. } | Self::Dispatch(places) | Self::Combine(places) => places,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Router { .. } => "router",
+            Self::Dispatch(_) => "dispatch to experts",
+            Self::Combine(_) => "combination of experts",
+        }
+    }
+
+    pub(super) fn parameters(self) -> u64 {
+        match self {
+            Self::Router { places, experts } => places.width * experts,
+            Self::Dispatch(_) | Self::Combine(_) => 0,
+        }
+    }
+
+    pub(super) fn gemms(self) -> Vec<Gemm> {
+        match self {
+            Self::Router { places, experts } => {
+                vec![Gemm { batch: 1, m: places.tokens, n: experts, k: places.width }]
+            }
+            Self::Dispatch(places) => masked(places, |tokens, slots| (slots, tokens)),
+            Self::Combine(places) => masked(places, |tokens, slots| (tokens, slots)),
+        }
+    }
+
+    pub(super) fn traffic(self, pass: Pass) -> Storage {
+        match self {
+            // Softmax and choice over the scores, in single precision; masks are written forward and read backward.
+            Self::Router { places, experts } => {
+                let scores = places.tokens * experts;
+                let passes = if pass == Pass::Forward { 4 } else { 3 };
+                Storage { elements: places.masks(), single: scores * passes, masks: places.masks() }
+            }
+            Self::Dispatch(Places { places, width, group: None, .. }) => elements(2 * places * width),
+            Self::Combine(Places { tokens, places, width, group: None }) => elements((places + tokens) * width),
+            Self::Dispatch(_) | Self::Combine(_) => Storage::default(),
+        }
+    }
+
+    pub(super) fn kernels(self, pass: Pass) -> u32 {
+        let products = self.gemms().len() as u32 * if pass == Pass::Forward { 1 } else { 2 };
+        match self {
+            // Softmax, choice, positions of tokens among the places, normalised weights.
+            Self::Router { .. } => products + 6,
+            Self::Dispatch(_) | Self::Combine(_) => products.max(1),
+        }
+    }
+
+    pub(super) fn stored(self) -> Storage {
+        match self {
+            Self::Router { places, experts } => Storage {
+                elements: places.tokens * places.width + places.masks(),
+                single: places.tokens * experts,
+                masks: places.masks(),
+            },
+            // The tokens are kept by the router, the copies by the experts' products.
+            Self::Dispatch(_) => Storage::default(),
+            Self::Combine(Places { places, width, .. }) => elements(places * width),
+        }
+    }
+}
+
+/// The products with masks, if there are groups: (m, k) from tokens and places of a group.
+fn masked(places: Places, shape: impl Fn(u64, u64) -> (u64, u64)) -> Vec<Gemm> {
+    let product = |group| {
+        let (batch, tokens, slots) = places.groups(group);
+        let (m, k) = shape(tokens, slots);
+        Gemm { batch, m, n: places.width, k }
+    };
+    places.group.map(product).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_units::Flops;
+
+    #[test]
+    fn products_with_masks_follow_the_published_formula() {
+        // Alpa's count of dispatch and combine: 2 · tokens · hidden · 2 · group each, at two places for each token.
+        let places = Places { tokens: 8192, places: 2 * 8192, width: 768, group: Some(2048) };
+        let formula = Flops(2.0 * 8192.0 * 768.0 * 2.0 * 2048.0);
+        for routing in [Routing::Dispatch(places), Routing::Combine(places)] {
+            assert_eq!(routing.gemms().into_iter().map(Gemm::flops).sum::<Flops>(), formula);
+        }
+    }
+
+    #[test]
+    fn copying_by_index_has_no_products() {
+        let places = Places { tokens: 64, places: 128, width: 16, group: None };
+        assert!(Routing::Dispatch(places).gemms().is_empty());
+        assert_eq!(Routing::Dispatch(places).traffic(Pass::Forward), elements(2 * 128 * 16));
+    }
+}

@@ -1,0 +1,226 @@
+//! Models from `config.json` texts have the parameters of the checkpoints that such texts stand beside.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use trainyard_models::{ConfigError, Family, Model, ModelError, ModelSpec, from_hugging_face};
+
+fn read(config: &Value) -> ModelSpec {
+    from_hugging_face(&config.to_string(), "test").expect("a configuration")
+}
+
+fn parameters(config: &Value) -> u64 {
+    Model::try_from(read(config)).expect("a valid model").graph().parameters()
+}
+
+fn gpt2() -> Value {
+    json!({
+        "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+        "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+        "n_inner": null, "n_positions": 1024, "resid_pdrop": 0.1, "vocab_size": 50257
+    })
+}
+
+fn llama() -> Value {
+    json!({
+        "architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu", "hidden_size": 4096,
+        "intermediate_size": 14336, "max_position_embeddings": 8192, "mlp_bias": false, "model_type": "llama",
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 500_000.0, "tie_word_embeddings": false,
+        "torch_dtype": "bfloat16", "vocab_size": 128_256
+    })
+}
+
+/// The configuration with some fields changed; null takes a field away.
+fn with(mut config: Value, changes: &Value) -> Value {
+    for (field, value) in changes.as_object().expect("changes are an object") {
+        config[field] = value.clone();
+    }
+    config
+}
+
+fn mixtral() -> Value {
+    let changes = json!({
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 32000,
+        "max_position_embeddings": 32768, "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": null,
+        "output_router_logits": false, "router_aux_loss_coef": 0.02
+    });
+    with(llama(), &changes)
+}
+
+fn bert() -> Value {
+    json!({
+        "architectures": ["BertForPreTraining"], "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-12,
+        "max_position_embeddings": 512, "model_type": "bert", "num_attention_heads": 12, "num_hidden_layers": 12,
+        "pad_token_id": 0, "type_vocab_size": 2, "vocab_size": 30522
+    })
+}
+
+fn t5() -> Value {
+    json!({
+        "architectures": ["T5ForConditionalGeneration"], "d_ff": 2048, "d_kv": 64, "d_model": 512,
+        "decoder_start_token_id": 0, "dropout_rate": 0.1, "feed_forward_proj": "relu", "is_encoder_decoder": true,
+        "layer_norm_epsilon": 1e-06, "model_type": "t5", "n_positions": 512, "num_decoder_layers": 6, "num_heads": 8,
+        "num_layers": 6, "relative_attention_num_buckets": 32, "vocab_size": 32128
+    })
+}
+
+fn labels(count: usize) -> Value {
+    (0..count)
+        .map(|label| (label.to_string(), json!(format!("class {label}"))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn vit() -> Value {
+    json!({
+        "architectures": ["ViTForImageClassification"], "hidden_act": "gelu", "hidden_size": 768, "image_size": 224,
+        "intermediate_size": 3072, "model_type": "vit", "num_attention_heads": 12, "num_channels": 3,
+        "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true, "id2label": labels(1000)
+    })
+}
+
+fn resnet() -> Value {
+    json!({
+        "architectures": ["ResNetForImageClassification"], "depths": [3, 4, 6, 3], "downsample_in_first_stage": false,
+        "embedding_size": 64, "hidden_act": "relu", "hidden_sizes": [256, 512, 1024, 2048],
+        "layer_type": "bottleneck", "model_type": "resnet", "num_channels": 3, "id2label": labels(1000)
+    })
+}
+
+#[test]
+fn configurations_of_every_family_have_the_published_parameters() {
+    let roberta = json!({
+        "architectures": ["RobertaModel"], "model_type": "roberta", "max_position_embeddings": 514,
+        "type_vocab_size": 1, "vocab_size": 50265
+    });
+    let mistral = json!({
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral", "max_position_embeddings": 32768,
+        "sliding_window": 4096, "vocab_size": 32000
+    });
+    let encoder = json!({ "architectures": ["ViTModel"] });
+    let basic = json!({ "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic" });
+    for (config, count) in [
+        (gpt2(), 124_439_808),
+        (llama(), 8_030_261_248),
+        (with(llama(), &mistral), 7_241_732_096),
+        (mixtral(), 46_702_792_704),
+        (bert(), 110_106_428),
+        (with(bert(), &json!({ "architectures": ["BertModel"] })), 109_482_240),
+        (with(bert(), &roberta), 124_645_632),
+        (t5(), 60_506_624),
+        (vit(), 86_567_656),
+        (with(vit(), &encoder), 86_389_248),
+        (resnet(), 25_557_032),
+        (with(resnet(), &basic), 11_689_512),
+    ] {
+        assert_eq!(parameters(&config), count, "{config}");
+    }
+}
+
+#[test]
+fn aliases_and_architectures_serve_where_the_usual_names_are_absent() {
+    let aliases = json!({
+        "n_embd": null, "n_head": null, "n_layer": null, "n_positions": null, "n_ctx": null, "hidden_size": 768,
+        "num_attention_heads": 12, "num_hidden_layers": 12, "max_position_embeddings": 1024
+    });
+    assert_eq!(parameters(&with(gpt2(), &aliases)), 124_439_808);
+    for config in [gpt2(), llama(), bert(), t5(), vit(), resnet()] {
+        let nameless = with(config.clone(), &json!({ "model_type": null }));
+        assert_eq!(read(&nameless), read(&config));
+    }
+}
+
+#[test]
+fn what_the_fields_say_is_kept() {
+    let mistral = with(llama(), &json!({ "model_type": "mistral", "sliding_window": 4096, "head_dim": 64 }));
+    let spec = read(&mistral);
+    assert_eq!((spec.family, spec.window, spec.head_width), (Family::Llama, Some(4096), Some(64)));
+    let gated = read(&with(t5(), &json!({ "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false })));
+    assert_eq!((gated.gated, gated.tied_head), (Some(true), Some(false)));
+    let roberta = read(&with(bert(), &json!({ "model_type": "roberta", "max_position_embeddings": 514 })));
+    assert_eq!((roberta.seq_len, roberta.positions), (Some(512), Some(514)));
+}
+
+fn refused(config: &Value) -> ConfigError {
+    from_hugging_face(&config.to_string(), "test").expect_err("refused")
+}
+
+#[test]
+fn bad_configurations_are_told_apart() {
+    let unknown = refused(&json!({ "model_type": "lama" }));
+    assert!(matches!(&unknown, ConfigError::UnknownModelType { similar: Some("llama"), .. }), "{unknown}");
+    assert!(unknown.to_string().contains("mixtral") && unknown.hint().is_some_and(|hint| hint.contains("`llama`")));
+    assert!(matches!(refused(&json!({ "model_type": "whisper" })), ConfigError::UnknownModelType { .. }));
+    assert_eq!(refused(&json!({ "hidden_size": 8 })), ConfigError::NoModelType);
+    assert_eq!(refused(&json!([1, 2])), ConfigError::NotAnObject);
+    let text = from_hugging_face("{ \"model_type\": ", "test").expect_err("refused");
+    assert!(matches!(text, ConfigError::NotJson { .. }));
+
+    let missing = refused(&with(llama(), &json!({ "hidden_size": null })));
+    assert_eq!(missing, ConfigError::Missing { model_type: "llama", field: "hidden_size" });
+    let dense = refused(&with(mixtral(), &json!({ "num_local_experts": null })));
+    assert_eq!(dense, ConfigError::Missing { model_type: "mixtral", field: "num_local_experts" });
+    for (field, value) in [("hidden_size", json!("wide")), ("num_hidden_layers", json!(-1)), ("vocab_size", json!(1.5))]
+    {
+        let error = refused(&with(llama(), &json!({ field: value })));
+        assert!(matches!(&error, ConfigError::WrongType { field: named, .. } if *named == field), "{error}");
+    }
+    assert!(matches!(refused(&with(llama(), &json!({ "attention_bias": true }))), ConfigError::Unsupported { .. }));
+    assert!(matches!(
+        refused(&with(resnet(), &json!({ "depths": 4 }))),
+        ConfigError::WrongType { field: "depths", .. }
+    ));
+    assert!(matches!(
+        refused(&with(resnet(), &json!({ "downsample_in_bottleneck": true }))),
+        ConfigError::Unsupported { .. }
+    ));
+}
+
+#[test]
+fn dimensions_out_of_range_are_refused_when_the_model_is_made() {
+    let zero = Model::try_from(read(&with(gpt2(), &json!({ "n_layer": 0 })))).expect_err("no layers");
+    assert!(matches!(zero, ModelError::OutOfRange { field: "layers", .. }), "{zero}");
+    let wide = with(llama(), &json!({ "hidden_size": u64::MAX }));
+    let wide = Model::try_from(read(&wide)).expect_err("absurdly wide");
+    assert!(matches!(wide, ModelError::OutOfRange { field: "hidden", .. }), "{wide}");
+    let patches = Model::try_from(read(&with(vit(), &json!({ "patch_size": 15 })))).expect_err("patches do not fit");
+    assert!(patches.hint().is_some_and(|hint| hint.contains("210")), "{patches}");
+}
+
+/// Any JSON, shallow.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (0_u64..300).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 4, |inner| prop::collection::vec(inner, 0..4).prop_map(Value::from))
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_reading_panic(text in ".{0,200}") {
+        let _ = from_hugging_face(&text, "test");
+    }
+
+    #[test]
+    fn no_value_of_any_field_makes_reading_panic(
+        config in prop::sample::select(vec![gpt2(), llama(), mixtral(), bert(), t5(), vit(), resnet()]),
+        field in any::<prop::sample::Index>(),
+        value in any_value(),
+    ) {
+        let names: Vec<String> = config.as_object().expect("an object").keys().cloned().collect();
+        let changed = with(config, &json!({ field.get(&names).as_str(): value }));
+        if let Ok(spec) = from_hugging_face(&changed.to_string(), "test")
+            && let Ok(model) = Model::try_from(spec)
+        {
+            prop_assert!(model.graph().parameters() > 0);
+            prop_assert!(model.graph().training_flops().0 > 0.0);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Every input that a user can set changes some output, in the direction in which it should.
+
+use trainyard_hardware_profiles::{Cluster, Device, Fabric, Gpu, Interconnect, Network, Stack, SwitchLevel, catalog};
+use trainyard_models::ModelSpec;
+use trainyard_plan::{
+    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, Placement,
+    Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding,
+};
+use trainyard_sim::{Machine, Outcome, simulate};
+
+/// Four p4d machines, PyTorch.
+fn machine() -> Machine {
+    Machine {
+        cluster: catalog().cluster("p4d.24xlarge", 4).expect("in the catalog"),
+        stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+    }
+}
+
+/// A GPT of 24 blocks with tensor 2 × pipeline 4 × data 4 in half precision.
+fn base() -> PlanSpec {
+    let model = trainyard_models::find("gpt3-2.7b").expect("in the catalog").model.spec();
+    let layers = model.layers.expect("a GPT has layers") as usize + 2;
+    staged(PlanSpec {
+        parallel: ParallelSpec { data: 4, tensor: 2, pipeline: 4, ..ParallelSpec::default() },
+        batch: BatchSpec { global: 32, micro: 1, accumulation: 8 },
+        schedule: ScheduleName::OneForwardOneBackward,
+        precision: Precision::Fp16Mixed,
+        ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 4), layers)
+    })
+}
+
+/// The same without a pipeline: tensor 2 × data 16.
+fn wide() -> PlanSpec {
+    let spec = base();
+    staged(PlanSpec {
+        parallel: ParallelSpec { data: 16, tensor: 2, pipeline: 1, ..ParallelSpec::default() },
+        batch: BatchSpec { global: 32, micro: 1, accumulation: 2 },
+        schedule: ScheduleName::None,
+        ..spec
+    })
+}
+
+/// A plan with its layers cut evenly.
+fn staged(mut spec: PlanSpec) -> PlanSpec {
+    let layers = spec.model.layers.expect("a GPT has layers") as usize + 2;
+    let runs = spec.parallel.pipeline * spec.virtual_stages;
+    spec.stages = Stages::balanced(&vec![1.0; layers], runs).expect("enough layers").specs();
+    spec
+}
+
+fn outcome(spec: PlanSpec, machine: &Machine) -> Outcome {
+    let plan = Plan::try_from(spec).expect("a valid plan");
+    simulate(&plan, machine).expect("a GPU prices everything")
+}
+
+fn step(spec: PlanSpec) -> f64 {
+    outcome(spec, &machine()).step_time.0
+}
+
+fn memory(spec: PlanSpec) -> u64 {
+    outcome(spec, &machine()).footprint.peak().0
+}
+
+fn with(spec: PlanSpec, change: impl FnOnce(&mut PlanSpec)) -> PlanSpec {
+    let mut changed = spec;
+    change(&mut changed);
+    staged(changed)
+}
+
+fn model(change: impl FnOnce(&mut ModelSpec)) -> PlanSpec {
+    with(base(), |spec| change(&mut spec.model))
+}
+
+#[test]
+fn a_larger_model_takes_longer_and_more_memory() {
+    let (time, held) = (step(base()), memory(base()));
+    for (what, larger) in [
+        ("layers", model(|m| m.layers = Some(48))),
+        ("hidden", model(|m| (m.hidden, m.heads) = (Some(3840), Some(48)))),
+        ("ffn", model(|m| m.ffn = Some(20480))),
+        ("vocab", model(|m| m.vocab = Some(200_000))),
+        ("seq_len", model(|m| m.seq_len = Some(4096))),
+    ] {
+        assert!(step(larger.clone()) > time, "{what}");
+        assert!(memory(larger) > held, "{what}");
+    }
+    // Narrower heads: the same arithmetic in more, smaller products, and more scores to keep.
+    assert!(memory(model(|m| m.heads = Some(64))) > held);
+    let flash = model(|m| m.attention = Some(trainyard_models::AttentionKernel::Flash));
+    assert!(step(flash.clone()) < time && memory(flash) < held);
+}
+
+#[test]
+fn batches_trade_time_for_memory() {
+    let more = with(base(), |s| s.batch = BatchSpec { global: 64, micro: 1, accumulation: 16 });
+    assert!(step(more) > 1.5 * step(base()));
+    let larger = with(base(), |s| s.batch = BatchSpec { global: 32, micro: 2, accumulation: 4 });
+    assert!(memory(larger) > memory(base()));
+}
+
+#[test]
+fn degrees_share_the_work() {
+    let parallel = |data, tensor, pipeline| {
+        with(base(), |s| {
+            s.parallel = ParallelSpec { data, tensor, pipeline, ..s.parallel };
+            s.batch = BatchSpec { global: 32, micro: 1, accumulation: 32 / u64::from(data) };
+        })
+    };
+    assert!(step(parallel(2, 2, 4)) > step(base()), "fewer replicas");
+    assert!(step(parallel(4, 1, 4)) > step(base()), "no tensor parallelism");
+    assert!(memory(parallel(4, 2, 2)) > memory(base()), "fewer stages hold more");
+    let sequence = with(base(), |s| s.parallel.sequence = true);
+    assert!(memory(sequence) < memory(base()));
+    let context = with(base(), |s| (s.parallel.data, s.parallel.context) = (2, 2));
+    let context = with(context, |s| s.batch.accumulation = 16);
+    assert!(memory(context.clone()) < memory(base()), "tokens are shared");
+    assert!((step(context) - step(base())).abs() > 1e-6);
+}
+
+#[test]
+fn experts_that_are_spread_take_less_memory_and_travel() {
+    let experts = |expert| {
+        with(wide(), |s| {
+            s.model.family = trainyard_models::Family::GptMoe;
+            (s.model.layers, s.model.experts) = (Some(8), Some(16));
+            s.parallel.expert = expert;
+        })
+    };
+    assert!(memory(experts(8)) < memory(experts(1)));
+    let alone = outcome(experts(1), &machine());
+    let spread = outcome(experts(8), &machine());
+    assert!(alone.step_time != spread.step_time);
+    let tight = with(experts(8), |s| s.model.capacity_factor = Some(1.0));
+    let loose = with(experts(8), |s| s.model.capacity_factor = Some(2.0));
+    assert!(step(loose) > step(tight));
+}
+
+#[test]
+fn schedules_shrink_the_bubble_or_the_memory() {
+    let of = |schedule, runs| with(base(), |s| (s.schedule, s.virtual_stages) = (schedule, runs));
+    assert!(memory(of(ScheduleName::GPipe, 1)) > memory(base()));
+    let bubble = |spec| outcome(spec, &machine()).bubble;
+    for (schedule, runs) in
+        [(ScheduleName::Interleaved, 2), (ScheduleName::TwoBufferedWeights, 1), (ScheduleName::ZeroBubbleH1, 1)]
+    {
+        assert!(bubble(of(schedule, runs)) < bubble(base()), "{schedule}");
+    }
+    assert!(memory(of(ScheduleName::TwoBufferedWeights, 1)) > memory(base()), "two versions of the weights");
+    assert!(bubble(of(ScheduleName::Interleaved, 4)) < bubble(of(ScheduleName::Interleaved, 2)));
+    let uneven = with(base(), |_| {});
+    let uneven = PlanSpec {
+        stages: Stages::balanced(&[&[9.0][..], &[1.0; 33]].concat(), 4).expect("34 layers").specs(),
+        ..uneven
+    };
+    assert!(step(uneven) > step(base()), "a cut by hand");
+}
+
+#[test]
+fn number_formats_and_recomputation_trade_time_for_memory() {
+    let precision = |precision| with(base(), |s| s.precision = precision);
+    assert!(step(precision(Precision::Fp32)) > step(precision(Precision::Tf32)));
+    assert!(step(precision(Precision::Tf32)) > step(base()));
+    assert!(memory(precision(Precision::Fp32)) > memory(base()));
+    assert!((step(precision(Precision::Bf16Mixed)) / step(base()) - 1.0).abs() < 1e-9, "the same units on an A100");
+    let recompute = |recompute| with(base(), |s| s.recompute = recompute);
+    let [none, selective, full] = [Recompute::None, Recompute::Selective, Recompute::Full].map(recompute);
+    assert!(step(none.clone()) < step(selective.clone()) && step(selective.clone()) < step(full.clone()));
+    assert!(memory(none) > memory(selective.clone()) && memory(selective) > memory(full));
+    let sgd = with(base(), |s| s.optimizer = Optimizer::Sgd);
+    assert!(step(sgd.clone()) < step(base()) && memory(sgd) < memory(base()));
+}
+
+#[test]
+fn sharing_out_states_saves_memory_and_costs_messages() {
+    let sharded = |sharding| {
+        with(wide(), |s| {
+            s.state_sharding = sharding;
+            s.gradient_reduction = GradientReduction::MicroBatch;
+        })
+    };
+    let held: Vec<u64> = StateSharding::ALL.iter().map(|sharding| memory(sharded(*sharding))).collect();
+    assert!(held.windows(2).all(|pair| pair[0] > pair[1]), "{held:?}");
+    let whole = sharded(StateSharding::Parameters);
+    let in_machines = with(whole.clone(), |s| s.sharding_ranks = Some(4));
+    assert!(memory(in_machines.clone()) > memory(whole.clone()), "a part on each machine is larger");
+    assert!(step(in_machines) < step(whole.clone()), "and is gathered inside it");
+    let once = with(whole.clone(), |s| s.gradient_reduction = GradientReduction::Step);
+    assert!(memory(once.clone()) > memory(whole.clone()) && step(once) < step(whole));
+}
+
+#[test]
+fn what_is_kept_elsewhere_frees_the_devices_and_takes_time() {
+    let kept = |offload: &str| with(wide(), |s| s.offload = offload.parse().expect("a valid offload"));
+    for offload in ["optimizer", "activations", "parameters"] {
+        assert!(memory(kept(offload)) < memory(wide()), "{offload}");
+        assert!(step(kept(offload)) > step(wide()), "{offload}");
+        assert!(outcome(kept(offload), &machine()).footprint.shared[0].needed.0 > 0);
+    }
+    assert!(step(kept("optimizer@nvme")) > step(kept("optimizer")));
+    let mut slow = machine();
+    slow.cluster.pools[0].host.as_mut().expect("a catalog machine has one").pcie.uplink.0 /= 4.0;
+    assert!(outcome(kept("activations"), &slow).step_time > outcome(kept("activations"), &machine()).step_time);
+    slow = machine();
+    slow.cluster.pools[0].host.as_mut().expect("a catalog machine has one").memory_bandwidth.0 /= 8.0;
+    assert!(outcome(kept("optimizer"), &slow).step_time > outcome(kept("optimizer"), &machine()).step_time);
+    slow = machine();
+    slow.cluster.pools[0].host.as_mut().expect("a catalog machine has one").disk_bandwidth.0 /= 2.0;
+    let disk = || kept("optimizer@nvme");
+    assert!(outcome(disk(), &slow).step_time > outcome(disk(), &machine()).step_time);
+}
+
+#[test]
+fn gradients_travel_faster_when_they_are_smaller_and_placed_near() {
+    let exposed = |spec| outcome(spec, &machine()).exposed_communication.0;
+    let compressed = |compression| with(wide(), |s| s.gradient_compression = compression);
+    let forms = GradientCompression::ALL.iter().map(|form| exposed(compressed(*form))).collect::<Vec<_>>();
+    assert!(forms[0] > forms[1] && forms[1] > forms[2], "{forms:?}");
+    assert!(memory(compressed(GradientCompression::Dgc)) > memory(wide()), "what was not sent is kept");
+    let spread = with(base(), |s| s.placement = Placement::Spread);
+    assert!(step(spread) > step(base()), "tensor groups across machines");
+    let last = with(base(), |s| s.placement = "DPT".parse().expect("a permutation"));
+    assert!(step(last) > step(base()), "tensor ranks far from each other");
+    let by = |collectives| step(with(wide(), |s| s.collectives = collectives));
+    let times = Collectives::ALL.iter().map(|collectives| by(*collectives)).collect::<Vec<_>>();
+    assert!(times.iter().skip(1).any(|time| (time - times[0]).abs() > 1e-6), "{times:?}");
+}
+
+/// A change of the machine that must slow the step of a plan that spans machines.
+fn slower(what: &str, change: impl FnOnce(&mut Machine)) {
+    let mut changed = machine();
+    change(&mut changed);
+    let (before, after) = (outcome(wide(), &machine()).step_time, outcome(wide(), &changed).step_time);
+    assert!(after > before, "{what}: {before:?} to {after:?}");
+}
+
+fn gpu(change: impl FnOnce(&mut Gpu)) -> impl FnOnce(&mut Machine) {
+    |machine| {
+        let Device::Gpu(gpu) = &mut machine.cluster.pools[0].device else { panic!("a catalog machine has GPUs") };
+        change(gpu);
+    }
+}
+
+fn wires(change: impl FnOnce(&mut Interconnect, &mut Network)) -> impl FnOnce(&mut Machine) {
+    |machine| {
+        let Fabric::Wired { interconnect, network } = &mut machine.cluster.pools[0].fabric else {
+            panic!("a catalog machine is wired")
+        };
+        change(interconnect, network);
+    }
+}
+
+fn stack(change: impl FnOnce(&mut Stack)) -> impl FnOnce(&mut Machine) {
+    |machine| change(&mut machine.stack)
+}
+
+#[test]
+fn slower_machines_take_longer() {
+    slower("peak rate", gpu(|g| g.peak_fp16.value.0 /= 2.0));
+    slower("memory bandwidth", gpu(|g| g.memory_bandwidth.value.0 /= 2.0));
+    slower("multiprocessors", gpu(|g| g.multiprocessors.value = 37));
+    slower("products' share of the peak", gpu(|g| g.achieved.gemm_fp16.value /= 2.0));
+    slower("depth of a tile's prologue", gpu(|g| g.achieved.gemm_depth.value *= 4.0));
+    slower("memory's share", gpu(|g| g.achieved.memory.value /= 2.0));
+    slower("kernel floor", gpu(|g| g.achieved.kernel_floor.value = g.achieved.kernel_floor.value * 10.0));
+    slower("network", wires(|_, network| network.baseline.value.0 /= 2.0));
+    slower(
+        "ports",
+        wires(|interconnect, _| {
+            if let Interconnect::Nvswitch { port, .. } = interconnect {
+                port.value.0 /= 20.0;
+            }
+        }),
+    );
+    slower("oversubscribed switches", |machine: &mut Machine| {
+        machine.cluster.switches = vec![SwitchLevel { ports: 2, oversubscription: 4.0 }];
+    });
+    slower("encryption", |machine: &mut Machine| machine.cluster.encrypted = true);
+}
+
+#[test]
+fn slower_software_takes_longer() {
+    slower("launches", stack(|s| s.launch.value = s.launch.value * 4.0));
+    slower("traffic", stack(|s| s.traffic.value *= 2.0));
+    slower("products", stack(|s| s.gemm.value /= 2.0));
+    slower("no overlap", stack(|s| s.bucket.value.0 = 0));
+    slower("a fixed time", stack(|s| s.step_overhead.value = s.step_overhead.value * 10.0));
+    let piped = |change: &dyn Fn(&mut Stack)| {
+        let mut machine = machine();
+        change(&mut machine.stack);
+        outcome(base(), &machine).step_time
+    };
+    let blocking = piped(&|_| {});
+    // Inside one machine reductions are short, so that kernels decide.
+    let beside = |slowdown| {
+        let mut machine =
+            Machine { cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"), ..machine() };
+        machine.stack.overlap_slowdown.value = slowdown;
+        outcome(with(wide(), |s| (s.parallel.data, s.batch.accumulation) = (4, 8)), &machine).step_time
+    };
+    assert!(beside(0.9) > beside(0.3), "kernels beside collectives");
+    assert!(piped(&|s| s.exposed_transfer.value = 0.0) < blocking, "sends beside kernels");
+    assert!(piped(&|s| s.scattered_transfers.value = true) < blocking, "sends in parts");
+    assert!(piped(&|s| s.compute_precision_gradients.value = true) < blocking, "smaller gradients");
+    let gathered = with(wide(), |s| s.state_sharding = StateSharding::Parameters);
+    let mut by_tensor = machine();
+    by_tensor.stack.sharded_by_tensor.value = true;
+    assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered, &machine()).step_time);
+}
+
+#[test]
+fn memory_grows_with_what_the_software_takes() {
+    let held = |change: &dyn Fn(&mut Machine)| {
+        let mut machine = machine();
+        change(&mut machine);
+        outcome(base(), &machine).footprint.peak()
+    };
+    let before = held(&|_| {});
+    assert!(held(&|m| m.stack.resident.value.0 += 1 << 30) > before);
+    assert!(held(&|m| m.stack.fragmentation.value += 0.1) > before);
+}
+
+#[test]
+fn more_machines_of_one_kind_change_nothing_for_the_same_ranks() {
+    let larger = Machine {
+        cluster: Cluster {
+            pools: catalog().cluster("p4d.24xlarge", 8).expect("in the catalog").pools,
+            ..machine().cluster
+        },
+        ..machine()
+    };
+    assert_eq!(outcome(base(), &larger).step_time, outcome(base(), &machine()).step_time);
+}
