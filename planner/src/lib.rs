@@ -4,6 +4,8 @@
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
 //! predicts a plan document anew.
 
+mod bounds;
+mod evaluate;
 mod fix;
 mod job;
 mod predict;

@@ -5,7 +5,7 @@ use crate::predict::predict;
 use crate::problem::{Place, Problem, price_used};
 use crate::reasons::Reasons;
 use crate::search::{Aim, Evaluated, Found, pareto, search};
-use trainyard_hardware_profiles::{Device, catalog};
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
 use trainyard_plan::{JobSpec, Objective, Pricing};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
@@ -134,7 +134,8 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
 }
 
 fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
-    let machine = problem.place.machine(chosen.choice, chosen.plan.cluster().instances, catalog());
+    let cluster = chosen.plan.cluster();
+    let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
     predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used)).ok()
 }
@@ -196,7 +197,7 @@ fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
 fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Place::Rented(rental) = &problem.place {
-        let machine = problem.place.machine(chosen.choice, 1, catalog());
+        let machine = problem.place.machine(chosen.choice, 1, None);
         if let Device::Gpu(gpu) = &machine.cluster.first().device
             && gpu.achieved.uncertainty.value >= 0.4
         {
