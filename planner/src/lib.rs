@@ -17,6 +17,6 @@ mod space;
 
 pub use fix::{FixError, Fixed};
 pub use job::{JobError, Resources, problem};
-pub use predict::{DocumentError, predict, resimulate};
+pub use predict::{DocumentError, MachineFile, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

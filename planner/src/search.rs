@@ -110,6 +110,11 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
 }
 
 impl Found {
+    /// How many plans were looked at and do not fit.
+    pub(crate) fn count_too_large(&self) -> u64 {
+        self.too_large.values().map(|(count, ..)| count).sum()
+    }
+
     fn note_too_large(&mut self, choice: usize, looked: &Looked) {
         let Some((needed, available)) = looked.least_too_large else { return };
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
@@ -291,7 +296,6 @@ mod tests {
             })
             .min_by(|a, b| a.0.total_cmp(&b.0))
             .expect("something fits");
-        eprintln!("{best:?}");
         best.0
     }
 
