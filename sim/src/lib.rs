@@ -20,7 +20,7 @@ mod variation;
 mod wiring;
 
 pub use bound::step_time_bound;
-pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint};
+pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
 pub use cost::{
     Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
     transfer_time,

@@ -10,8 +10,8 @@ use trainyard_reports::{self as reports, Process};
 /// Simulates a plan anew.
 pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
-    let profile = files::profile_of(&document, &arguments.plan)?;
-    let (document, outcome) = resimulate(&document, profile).map_err(|error: DocumentError| {
+    let file = files::machine_file_of(&document, &arguments.plan)?;
+    let (document, outcome) = resimulate(&document, file).map_err(|error: DocumentError| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())
