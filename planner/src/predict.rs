@@ -7,7 +7,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::document::{Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, Store};
-use trainyard_sim::{Footprint, Machine, MachineError, Outcome, simulate};
+use trainyard_sim::{Footprint, Machine, MachineError, Options, Outcome, simulate_with};
 
 /// Why a plan document cannot be predicted anew.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -73,7 +73,18 @@ pub fn predict(
     steps: u64,
     price: Option<PriceUsed>,
 ) -> Result<(Prediction, Outcome), MachineError> {
-    let outcome = simulate(plan, machine)?;
+    predict_with(plan, machine, steps, price, Options::default())
+}
+
+/// The same, with a say in how the step is simulated.
+fn predict_with(
+    plan: &Plan,
+    machine: &Machine,
+    steps: u64,
+    price: Option<PriceUsed>,
+    options: Options,
+) -> Result<(Prediction, Outcome), MachineError> {
+    let outcome = simulate_with(plan, machine, options)?;
     let step = outcome.step_time.0;
     let interval_s = interval(plan, machine, &outcome);
     let time_s = step * steps as f64;
@@ -173,11 +184,12 @@ fn described(path: &str, file: ClusterFile, instances: u32) -> Result<Cluster, D
 pub fn resimulate(
     document: &PlanDocument,
     file: Option<MachineFile>,
+    options: Options,
 ) -> Result<(PlanDocument, Outcome), DocumentError> {
     let plan = Plan::try_from(document.plan.clone())?;
     let machine = machine(document, file)?;
     let price = price(document);
-    let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, price)?;
+    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, price, options)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

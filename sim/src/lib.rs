@@ -28,6 +28,6 @@ pub use cost::{
 pub use estimate::{Estimator, Shape};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
-pub use simulate::{Options, Outcome, rank_timelines, simulate, simulate_with, step_time};
+pub use simulate::{Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time};
 pub use variation::Variation;
 pub use wiring::{Path, Wiring};

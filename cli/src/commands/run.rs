@@ -6,6 +6,7 @@ use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use trainyard_sim::Options;
 use trainyard_planner::{MachineFile, resimulate};
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
@@ -18,7 +19,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         // The prediction stays the one in the document: it was written down before this run.
         Ok(Some(profile)) => {
             let file = MachineFile::Profile(Box::new(profile));
-            resimulate(&document, Some(file)).ok().map(|(_, outcome)| outcome.timeline)
+            resimulate(&document, Some(file), Options::default()).ok().map(|(_, outcome)| outcome.timeline)
         }
         Ok(None) => {
             output.warn(format!(

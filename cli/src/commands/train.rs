@@ -7,6 +7,7 @@ use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::{Path, PathBuf};
+use trainyard_sim::Options;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
@@ -41,7 +42,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         let hint = format!("`trainyard run {} --data {}` runs it all the same", plan_file.display(), data.display());
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
-    let (document, outcome) = resimulate(&document, Some(MachineFile::Profile(Box::new(profile))))
+    let (document, outcome) = resimulate(&document, Some(MachineFile::Profile(Box::new(profile))), Options::default())
         .map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {
         document: &document,
