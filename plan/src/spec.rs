@@ -307,6 +307,7 @@ impl Precision {
     }
 
     /// The format of what a step of this precision computes in single precision.
+    #[must_use]
     pub fn single(self) -> Self {
         if self == Self::Tf32 { Self::Tf32 } else { Self::Fp32 }
     }
