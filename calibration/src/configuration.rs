@@ -21,6 +21,10 @@ const NO_VOCABULARY: u64 = 8;
 /// Runs of layers on a stage that are tried where an interleaved row does not state them.
 const INTERLEAVED: std::ops::RangeInclusive<u32> = 2..=4;
 
+/// Tokens that a layer with experts routes together, by products with masks: the group of the Alpa study, from which
+/// all published rows are (Zheng et al., arXiv:2201.12023, section 8.1).
+const EXPERT_GROUP: u64 = 2048;
+
 /// The most layouts that are tried for a row that leaves them open.
 const CANDIDATES_MAX: usize = 4096;
 
@@ -53,7 +57,6 @@ pub struct Configuration {
 ///
 /// When the simulator cannot express the row, or the row tells too little.
 pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
-    expressible(row)?;
     let machine = system::machine(row)?;
     let knobs = Knobs::of(row)?;
     let mut plans = Vec::new();
@@ -112,15 +115,15 @@ fn fits(plan: &Plan, machine: &Machine) -> bool {
     trainyard_sim::footprint(plan, machine).fits().is_ok()
 }
 
-/// Models that have no operators yet.
-fn expressible(row: &Row) -> Result<(), Unsupported> {
-    if row.model == "gpt" {
-        return Ok(());
+/// The family of a row's model, of those whose dimensions a row can tell.
+fn family(row: &Row) -> Result<Family, Unsupported> {
+    match row.model.as_str() {
+        "gpt" => Ok(Family::Gpt),
+        "gpt-moe" => Ok(Family::GptMoe),
+        other => Err(Unsupported::new(format!(
+            "rows of the kind `{other}` are not read, only decoder-only transformers (gpt, gpt-moe)"
+        ))),
     }
-    Err(Unsupported::new(format!(
-        "models of the kind `{}` are not simulated, only dense decoder-only transformers",
-        row.model
-    )))
 }
 
 /// Settings that do not depend on the layout, read from the row.
@@ -128,6 +131,7 @@ struct Knobs {
     model: ModelSpec,
     heads: u64,
     blocks: u32,
+    experts: u64,
     cluster: ClusterSpec,
     global: u64,
     precision: Precision,
@@ -153,6 +157,9 @@ impl Knobs {
         };
         let heads = stated("heads", row.heads)?;
         let blocks = stated("layers", row.layers.map(u64::from))? as u32;
+        let family = family(row)?;
+        let routed = family == Family::GptMoe;
+        let experts = if routed { Some(stated("experts", row.experts)?) } else { None };
         let model = ModelSpec {
             layers: Some(blocks),
             hidden: Some(stated("hidden", row.hidden)?),
@@ -164,13 +171,16 @@ impl Knobs {
                 "flash" => AttentionKernel::Flash,
                 _ => AttentionKernel::Unfused,
             }),
-            ..ModelSpec::new(&row.model, Family::Gpt)
+            experts,
+            expert_group: routed.then_some(EXPERT_GROUP),
+            ..ModelSpec::new(&row.model, family)
         };
         Model::try_from(model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
         Ok(Self {
             model,
             heads,
             blocks,
+            experts: experts.unwrap_or(1),
             cluster: ClusterSpec::of(&row.system, row.nodes),
             global: stated("global_batch", row.global_batch)?,
             precision: precision(&row.precision)?,
@@ -190,7 +200,8 @@ impl Knobs {
             Some(_) => &[Recompute::None],
         };
         let mut layouts = Vec::new();
-        for parallel in self.degrees(row) {
+        let open = row.dp.is_none();
+        for parallel in self.degrees(row).into_iter().flat_map(|parallel| self.with_experts(parallel, open)) {
             let replica = self.global / u64::from(parallel.data);
             let micros: Vec<u64> = match row.micro_batch {
                 Some(micro) => vec![micro],
@@ -209,6 +220,14 @@ impl Knobs {
             }
         }
         layouts
+    }
+
+    /// The same degrees with experts spread over as many replicas as possible, or over none; over none where the row
+    /// states its replicas, which then hold the same.
+    fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
+        let divides = |expert: &u64| self.experts.is_multiple_of(*expert);
+        let most = divisors(u64::from(parallel.data)).into_iter().rfind(divides).unwrap_or(1) as u32;
+        if most == 1 || !open { vec![parallel] } else { vec![parallel, ParallelSpec { expert: most, ..parallel }] }
     }
 
     /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.

@@ -127,6 +127,7 @@ fn a_bad_cell_costs_its_row_and_no_other() {
 fn rows_that_cannot_be_expressed_say_why() {
     for (column, value, reason) in [
         ("model", "resnet50", "`resnet50`"),
+        ("model", "gpt-moe", "`experts`"),
         ("zero_stage", "4", "ZeRO-4"),
         ("virtual_stages", "5", "virtual_stages"),
         ("gpu", "b9000", "`b9000`"),

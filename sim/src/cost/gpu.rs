@@ -99,7 +99,10 @@ impl GpuPricing<'_> {
 
     /// One pass of one operator, on the device alone.
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| self.product(product)).sum();
+        // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
+        let single = matches!(operator, OperatorKind::Routing(_));
+        let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
+        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
         products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
     }
 
