@@ -70,8 +70,9 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The variants that fit. Beyond the optimizer's state, sharing out more only adds communication, so of each
-    /// schedule it is tried where sharing out less does not fit.
+    /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
+    /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
+    /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
     fn fitting(&self, looked: &mut Looked) -> Vec<Built> {
         let mut cuts: BTreeMap<u32, Vec<StageSpec>> = BTreeMap::new();
         let mut all: Vec<Built> = Vec::new();
@@ -147,7 +148,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether more is shared out than the optimizer's state, or more often.
-fn shares_more(variant: &Variant) -> bool {
+/// Whether a variant is there for its memory only: more is shared out than the optimizer's state, or more often.
+pub(crate) fn shares_more(variant: &Variant) -> bool {
     variant.state_sharding > StateSharding::Optimizer || variant.gradient_reduction == GradientReduction::MicroBatch
 }
