@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::space::{Candidate, Space, Variant};
 use std::collections::BTreeMap;
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
 use trainyard_sim::{Footprint, Machine, OutOfMemory, footprint, longest_runs, step_time, step_time_bound};
 use trainyard_units::Bytes;
@@ -32,6 +33,9 @@ pub(crate) fn look(
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let builder = Builder { space, candidate, weights, machine: space.machine(candidate) };
     let mut looked = Looked::default();
+    if let Some((least, available)) = builder.least().filter(|(least, available)| least > available) {
+        return Looked { too_large: u64::from(candidate.plans), least_too_large: Some((least, available)), ..looked };
+    }
     let mut fitting = builder.fitting(&mut looked);
     fitting.retain(|built| built.bound.is_finite());
     fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
@@ -101,6 +105,32 @@ impl Builder<'_> {
         all
     }
 
+    /// What some stage of every variant needs at least, and what there is: each stage's share of the model with
+    /// everything shared out that can be, one micro-batch under way, and no buffers.
+    fn least(&self) -> Option<(Bytes, Bytes)> {
+        let stages = self.candidate.parallel.pipeline;
+        let mut whole = *self.candidate;
+        whole.parallel.pipeline = 1;
+        let variant = Variant {
+            schedule: ScheduleName::None,
+            virtual_stages: 1,
+            state_sharding: StateSharding::Parameters,
+            gradient_reduction: GradientReduction::MicroBatch,
+        };
+        let layers = vec![StageSpec { first: 0, layers: self.weights.len() }];
+        let plan = Plan::try_from(self.space.spec(&whole, &variant, layers, &self.machine)).ok()?;
+        let held = footprint(&plan, &self.machine);
+        let parts = &held.resident[0];
+        let shared = parts.parameters + parts.gradients + parts.optimizer_state + parts.activations;
+        // Measured machines divide their memory among all ranks.
+        let limit = self.machine.cluster.pools.iter().map(|pool| match &pool.device {
+            Device::Gpu(gpu) => Some(gpu.memory.value),
+            Device::Measured(_) => None,
+        });
+        let limit = limit.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
+        Some((Bytes(shared.0 / u64::from(stages)) + self.machine.stack.resident.value, limit))
+    }
+
     fn balanced(&self, runs: u32) -> Vec<StageSpec> {
         Stages::balanced(self.weights, runs).expect("every run has at least one layer").specs()
     }
@@ -132,13 +162,16 @@ impl Builder<'_> {
     }
 
     /// The plan with its stages cut by time and memory: stages with fewer layers than balance asks where one holds
-    /// more than others. Tried only where the stages fit on average, and each has one run of layers.
+    /// more than others. Tried only where the stages fit on average, the fullest lacks less than a tenth, and each has
+    /// one run of layers.
     fn cut_within_memory(&self, variant: &Variant, plan: &Plan, needed: &Footprint) -> Option<Plan> {
         let stages = plan.stages();
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();
         let asked = total(&mut stages.ids().map(|stage| needed.total(stage)));
         let there = total(&mut needed.limits.iter().copied());
-        if stages.count() == 1 || stages.runs() > 1 || asked > there {
+        let near =
+            stages.ids().zip(&needed.limits).all(|(stage, limit)| needed.total(stage).0 <= limit.0 + limit.0 / 10);
+        if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
             return None;
         }
         let first = longest_runs(plan, &self.machine);
