@@ -36,8 +36,8 @@ pub(crate) fn look(
     if let Some((least, available)) = builder.least().filter(|(least, available)| least > available) {
         return Looked { too_large: u64::from(candidate.plans), least_too_large: Some((least, available)), ..looked };
     }
-    let mut fitting = builder.fitting(&mut looked);
-    fitting.retain(|built| built.bound.is_finite());
+    let matters = |bound: f64| bound.is_finite() && value(bound).is_some_and(|value| value < limit);
+    let mut fitting = builder.fitting(&mut looked, &matters);
     fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
     let mut limit = limit;
     for built in fitting {
@@ -77,7 +77,7 @@ impl Builder<'_> {
     /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
     /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
     /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
-    fn fitting(&self, looked: &mut Looked) -> Vec<Built> {
+    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(f64) -> bool) -> Vec<Built> {
         let mut cuts: BTreeMap<u32, Vec<StageSpec>> = BTreeMap::new();
         let mut all: Vec<Built> = Vec::new();
         let mut plainer_fits: Option<(ScheduleName, u32)> = None;
@@ -88,18 +88,22 @@ impl Builder<'_> {
             }
             let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
             let stages = cuts.entry(runs).or_insert_with(|| self.balanced(runs));
-            match self.build(&variant, stages) {
-                Some(Ok(built)) => {
+            let Some(plan) = self.plan(&variant, stages.clone()) else { continue };
+            if !matters(self.bound(&plan)) {
+                plainer_fits = Some(schedule);
+                continue;
+            }
+            match self.build(&variant, plan) {
+                Ok(built) => {
                     plainer_fits = Some(schedule);
                     all.push(built);
                 }
-                Some(Err(full)) => {
+                Err(full) => {
                     let (needed, available) = full.amounts();
                     let least = looked.least_too_large.map_or(needed, |(least, _)| least.min(needed));
                     looked.least_too_large = Some((least, available));
                     looked.too_large += 1;
                 }
-                None => {}
             }
         }
         all
@@ -135,30 +139,26 @@ impl Builder<'_> {
         Stages::balanced(self.weights, runs).expect("every run has at least one layer").specs()
     }
 
-    /// Nothing where a count is beyond what plans take for meant.
-    fn build(&self, variant: &Variant, stages: &[StageSpec]) -> Option<Result<Built, OutOfMemory>> {
-        let plan = self.plan(variant, stages.to_vec())?;
+    fn build(&self, variant: &Variant, plan: Plan) -> Result<Built, OutOfMemory> {
         let needed = footprint(&plan, &self.machine);
-        let Err(full) = needed.fits() else { return Some(Ok(self.bounded(plan, &needed))) };
-        let within = self.cut_within_memory(variant, &plan, &needed);
-        let (plan, needed) = match within {
-            Some(plan) => {
-                let needed = footprint(&plan, &self.machine);
-                (plan, needed)
-            }
-            None => return Some(Err(full)),
-        };
-        Some(if needed.fits().is_ok() { Ok(self.bounded(plan, &needed)) } else { Err(full) })
+        let Err(full) = needed.fits() else { return Ok(self.bounded(plan, &needed)) };
+        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full) };
+        let needed = footprint(&plan, &self.machine);
+        if needed.fits().is_ok() { Ok(self.bounded(plan, &needed)) } else { Err(full) }
     }
 
+    /// Nothing where a count is beyond what plans take for meant.
     fn plan(&self, variant: &Variant, stages: Vec<StageSpec>) -> Option<Plan> {
         Plan::try_from(self.space.spec(self.candidate, variant, stages, &self.machine)).ok()
     }
 
+    /// A machine that was not measured for a plan cannot run it.
+    fn bound(&self, plan: &Plan) -> f64 {
+        step_time_bound(plan, &self.machine).map_or(f64::INFINITY, |bound| bound.0)
+    }
+
     fn bounded(&self, plan: Plan, needed: &Footprint) -> Built {
-        // A machine that was not measured for a plan cannot run it.
-        let bound = step_time_bound(&plan, &self.machine).map_or(f64::INFINITY, |bound| bound.0);
-        Built { plan, bound, memory_peak: needed.peak() }
+        Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() }
     }
 
     /// The plan with its stages cut by time and memory: stages with fewer layers than balance asks where one holds
