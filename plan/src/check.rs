@@ -81,7 +81,7 @@ impl StepSize {
 
     /// Passes: two or three for each micro-batch on each run of layers, or on each layer that is gathered.
     pub fn tasks(self) -> u64 {
-        let steps = if self.schedule.flushes() { 1 } else { 4 };
+        let steps = if self.schedule.flushes() { 1 } else { 3 };
         let passes = if self.schedule.splits_backward() { 3 } else { 2 };
         self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
     }

@@ -14,9 +14,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_units::Bytes;
 
-/// Steps that are lowered in a row where the pipeline never drains: the first two fill it, the third is counted, and
-/// the last lets the third end as if there were no end.
-const UNFLUSHED_STEPS: u32 = 4;
+/// Steps that are lowered in a row where the pipeline never drains: the first fills it, the second is counted, and the
+/// third lets the second end as if there were no end.
+const UNDRAINED_STEPS: u32 = 3;
+
+/// Steps where each drains the pipeline, but the next begins on the stages that have done so: the second is counted.
+const STAGGERED_STEPS: u32 = 2;
 
 /// How many layers ahead weights are gathered or fetched, and activations brought back: one, while the layer before
 /// computes, as PyTorch's FSDP does by default.
@@ -101,7 +104,11 @@ enum Piece {
 
 impl<'a> Builder<'a> {
     fn new(plan: &'a Plan, lowering: Lowering) -> Self {
-        let steps = if plan.schedule().flushes() { 1 } else { UNFLUSHED_STEPS };
+        let steps = match plan.schedule() {
+            schedule if schedule.flushes() => 1,
+            ScheduleName::TwoBufferedWeights => UNDRAINED_STEPS,
+            _ => STAGGERED_STEPS,
+        };
         let micro_batches = plan.pipeline().micro_batches;
         let mut graph = TaskGraph::default();
         let programs = pieces(plan, steps);

@@ -152,8 +152,8 @@ fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let blocks = runs.iter().cloned().flatten().map(|layer| plan.graph().layer(layer));
-    let whole = blocks.filter(|layer| layer.role == LayerRole::Block).map(|layer| stored(plan, layer));
+    let kinds = plan.kinds(runs).into_iter().map(|(layer, _)| layer);
+    let whole = kinds.filter(|layer| layer.role == LayerRole::Block).map(|layer| stored(plan, layer));
     Bytes(whole.max().unwrap_or(0))
 }
 
@@ -179,7 +179,8 @@ impl Plan {
             // Blocks keep their input.
             (Recompute::Full, LayerRole::Block) => stream(self, layer),
         };
-        Bytes(self.graph().layers().skip(layers.start).take(layers.len()).map(kept).sum())
+        let kinds = self.kinds(std::slice::from_ref(layers)).into_iter();
+        Bytes(kinds.map(|(layer, count)| kept(layer) * count).sum())
     }
 }
 
@@ -188,12 +189,10 @@ impl Plan {
 fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     let (micro, sharing) = (plan.batch().micro, plan.sharing());
     let element = plan.precision().element_bytes();
-    let largest = runs
-        .iter()
-        .cloned()
-        .flatten()
-        .map(|index| plan.graph().layer(index))
-        .map(|layer| {
+    let largest = plan
+        .kinds(runs)
+        .into_iter()
+        .map(|(layer, _)| {
             let widest =
                 layer.operators.iter().map(|operator| operator.on_rank(micro, sharing).stored().bytes(element));
             widest.max().unwrap_or_default().0 + stream(plan, layer)

@@ -78,19 +78,29 @@ impl Plan {
         self.mesh().sharing()
     }
 
+    /// The layers of some runs that differ, each with how many there are of it: a model repeats a few.
+    pub(crate) fn kinds(&self, runs: &[Range<usize>]) -> Vec<(&Layer, u64)> {
+        let mut counts = vec![0; self.graph().distinct().len()];
+        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
+            counts[*kind] += 1;
+        }
+        self.graph().distinct().iter().zip(counts).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// What one rank holds of `layers`, a part of one run. The last of several stages has its own copy of a table
     /// that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> Held {
         let sharing = self.sharing();
-        let own = || self.graph().layers().skip(layers.start).take(layers.len());
+        let own = || self.kinds(std::slice::from_ref(layers)).into_iter();
         let stages = self.stages();
         let copies = stages.at(0).0 != stages.at(stages.links() - 1).0 && layers.end == self.graph().len();
         let copy = if copies { self.shared_on_rank() } else { 0 };
         Held {
-            parameters: own().map(|layer| layer.parameters(sharing)).sum::<u64>() + copy,
-            experts: own().map(|layer| layer.expert_parameters(sharing)).sum(),
-            tensors: own().map(Layer::parameter_tensors).sum::<u32>() + u32::from(copy > 0),
-            matrices: own().map(matrices).sum::<u32>() + u32::from(copy > 0),
+            parameters: own().map(|(layer, count)| layer.parameters(sharing) * count).sum::<u64>() + copy,
+            experts: own().map(|(layer, count)| layer.expert_parameters(sharing) * count).sum(),
+            tensors: own().map(|(layer, count)| layer.parameter_tensors() * count as u32).sum::<u32>()
+                + u32::from(copy > 0),
+            matrices: own().map(|(layer, count)| matrices(layer) * count as u32).sum::<u32>() + u32::from(copy > 0),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::space::{Candidate, Space, Variant};
 use std::collections::BTreeMap;
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
 use trainyard_sim::{Footprint, Machine, OutOfMemory, footprint, longest_runs, step_time, step_time_bound};
 use trainyard_units::Bytes;
@@ -32,8 +33,11 @@ pub(crate) fn look(
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let builder = Builder { space, candidate, weights, machine: space.machine(candidate) };
     let mut looked = Looked::default();
-    let mut fitting = builder.fitting(&mut looked);
-    fitting.retain(|built| built.bound.is_finite());
+    if let Some((least, available)) = builder.least().filter(|(least, available)| least > available) {
+        return Looked { too_large: u64::from(candidate.plans), least_too_large: Some((least, available)), ..looked };
+    }
+    let matters = |bound: f64| bound.is_finite() && value(bound).is_some_and(|value| value < limit);
+    let mut fitting = builder.fitting(&mut looked, &matters);
     fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
     let mut limit = limit;
     for built in fitting {
@@ -70,9 +74,10 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The variants that fit. Beyond the optimizer's state, sharing out more only adds communication, so of each
-    /// schedule it is tried where sharing out less does not fit.
-    fn fitting(&self, looked: &mut Looked) -> Vec<Built> {
+    /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
+    /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
+    /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
+    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(f64) -> bool) -> Vec<Built> {
         let mut cuts: BTreeMap<u32, Vec<StageSpec>> = BTreeMap::new();
         let mut all: Vec<Built> = Vec::new();
         let mut plainer_fits: Option<(ScheduleName, u32)> = None;
@@ -83,61 +88,90 @@ impl Builder<'_> {
             }
             let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
             let stages = cuts.entry(runs).or_insert_with(|| self.balanced(runs));
-            match self.build(&variant, stages) {
-                Some(Ok(built)) => {
+            let Some(plan) = self.plan(&variant, stages.clone()) else { continue };
+            if !matters(self.bound(&plan)) {
+                plainer_fits = Some(schedule);
+                continue;
+            }
+            match self.build(&variant, plan) {
+                Ok(built) => {
                     plainer_fits = Some(schedule);
                     all.push(built);
                 }
-                Some(Err(full)) => {
+                Err(full) => {
                     let (needed, available) = full.amounts();
                     let least = looked.least_too_large.map_or(needed, |(least, _)| least.min(needed));
                     looked.least_too_large = Some((least, available));
                     looked.too_large += 1;
                 }
-                None => {}
             }
         }
         all
+    }
+
+    /// What some stage of every variant needs at least, and what there is: each stage's share of the model with
+    /// everything shared out that can be, one micro-batch under way, and no buffers.
+    fn least(&self) -> Option<(Bytes, Bytes)> {
+        let stages = self.candidate.parallel.pipeline;
+        let mut whole = *self.candidate;
+        whole.parallel.pipeline = 1;
+        let variant = Variant {
+            schedule: ScheduleName::None,
+            virtual_stages: 1,
+            state_sharding: StateSharding::Parameters,
+            gradient_reduction: GradientReduction::MicroBatch,
+        };
+        let layers = vec![StageSpec { first: 0, layers: self.weights.len() }];
+        let plan = Plan::try_from(self.space.spec(&whole, &variant, layers, &self.machine)).ok()?;
+        let held = footprint(&plan, &self.machine);
+        let parts = &held.resident[0];
+        let shared = parts.parameters + parts.gradients + parts.optimizer_state + parts.activations;
+        // Measured machines divide their memory among all ranks.
+        let limit = self.machine.cluster.pools.iter().map(|pool| match &pool.device {
+            Device::Gpu(gpu) => Some(gpu.memory.value),
+            Device::Measured(_) => None,
+        });
+        let limit = limit.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
+        Some((Bytes(shared.0 / u64::from(stages)) + self.machine.stack.resident.value, limit))
     }
 
     fn balanced(&self, runs: u32) -> Vec<StageSpec> {
         Stages::balanced(self.weights, runs).expect("every run has at least one layer").specs()
     }
 
-    /// Nothing where a count is beyond what plans take for meant.
-    fn build(&self, variant: &Variant, stages: &[StageSpec]) -> Option<Result<Built, OutOfMemory>> {
-        let plan = self.plan(variant, stages.to_vec())?;
+    fn build(&self, variant: &Variant, plan: Plan) -> Result<Built, OutOfMemory> {
         let needed = footprint(&plan, &self.machine);
-        let Err(full) = needed.fits() else { return Some(Ok(self.bounded(plan, &needed))) };
-        let within = self.cut_within_memory(variant, &plan, &needed);
-        let (plan, needed) = match within {
-            Some(plan) => {
-                let needed = footprint(&plan, &self.machine);
-                (plan, needed)
-            }
-            None => return Some(Err(full)),
-        };
-        Some(if needed.fits().is_ok() { Ok(self.bounded(plan, &needed)) } else { Err(full) })
+        let Err(full) = needed.fits() else { return Ok(self.bounded(plan, &needed)) };
+        let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full) };
+        let needed = footprint(&plan, &self.machine);
+        if needed.fits().is_ok() { Ok(self.bounded(plan, &needed)) } else { Err(full) }
     }
 
+    /// Nothing where a count is beyond what plans take for meant.
     fn plan(&self, variant: &Variant, stages: Vec<StageSpec>) -> Option<Plan> {
         Plan::try_from(self.space.spec(self.candidate, variant, stages, &self.machine)).ok()
     }
 
+    /// A machine that was not measured for a plan cannot run it.
+    fn bound(&self, plan: &Plan) -> f64 {
+        step_time_bound(plan, &self.machine).map_or(f64::INFINITY, |bound| bound.0)
+    }
+
     fn bounded(&self, plan: Plan, needed: &Footprint) -> Built {
-        // A machine that was not measured for a plan cannot run it.
-        let bound = step_time_bound(&plan, &self.machine).map_or(f64::INFINITY, |bound| bound.0);
-        Built { plan, bound, memory_peak: needed.peak() }
+        Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() }
     }
 
     /// The plan with its stages cut by time and memory: stages with fewer layers than balance asks where one holds
-    /// more than others. Tried only where the stages fit on average, and each has one run of layers.
+    /// more than others. Tried only where the stages fit on average, the fullest lacks less than a tenth, and each has
+    /// one run of layers.
     fn cut_within_memory(&self, variant: &Variant, plan: &Plan, needed: &Footprint) -> Option<Plan> {
         let stages = plan.stages();
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();
         let asked = total(&mut stages.ids().map(|stage| needed.total(stage)));
         let there = total(&mut needed.limits.iter().copied());
-        if stages.count() == 1 || stages.runs() > 1 || asked > there {
+        let near =
+            stages.ids().zip(&needed.limits).all(|(stage, limit)| needed.total(stage).0 <= limit.0 + limit.0 / 10);
+        if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
             return None;
         }
         let first = longest_runs(plan, &self.machine);
@@ -147,7 +181,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether more is shared out than the optimizer's state, or more often.
-fn shares_more(variant: &Variant) -> bool {
+/// Whether a variant is there for its memory only: more is shared out than the optimizer's state, or more often.
+pub(crate) fn shares_more(variant: &Variant) -> bool {
     variant.state_sharding > StateSharding::Optimizer || variant.gradient_reduction == GradientReduction::MicroBatch
 }

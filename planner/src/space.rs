@@ -8,6 +8,8 @@
 //! - Ranks that share a sample's tokens, unless each keeps thousands of them.
 //! - What changes the training itself or rarely pays: weights of two versions (2bw), compressed gradients, state shared
 //!   out among some replicas, other placements and algorithms of collectives. They are there when they are held.
+//! - GPipe, which takes as long as 1F1B and holds more; ZB-V and more than two runs of layers on a stage, which ZB-H1 and
+//!   two runs come close to. They would double the search, and are there when they are held.
 //! - Offloading, which is tried when nothing fits without it.
 
 use crate::fix::Fixed;
@@ -274,20 +276,25 @@ impl<'a> Space<'a> {
         if pipeline == 1 {
             return vec![(ScheduleName::None, 1)];
         }
-        let mut all = vec![(OneForwardOneBackward, 1), (GPipe, 1)];
+        let held = |schedule| self.fixed.schedule == Some(schedule);
+        let mut all = vec![(OneForwardOneBackward, 1)];
+        if self.measured() || held(GPipe) {
+            all.push((GPipe, 1));
+        }
         if self.measured() {
             return all;
         }
         all.push((ZeroBubbleH1, 1));
-        if self.fixed.schedule == Some(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
+        if held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
             all.push((TwoBufferedWeights, 1));
         }
         let has_layers = |runs: u32| u64::from(pipeline) * u64::from(runs) <= self.graph.len() as u64;
-        if has_layers(2) {
+        if held(ZeroBubbleV) && has_layers(2) {
             all.push((ZeroBubbleV, 2));
         }
         if accumulation.is_multiple_of(u64::from(pipeline)) {
-            let runs = self.fixed.virtual_stages.map_or(2..=RUNS_MAX, |held| held.max(2)..=held);
+            let most = if held(Interleaved) { RUNS_MAX } else { 2 };
+            let runs = self.fixed.virtual_stages.map_or(2..=most, |held| held.max(2)..=held);
             all.extend(runs.filter(|runs| has_layers(*runs)).map(|runs| (Interleaved, runs)));
         }
         all

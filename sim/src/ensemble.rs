@@ -196,9 +196,9 @@ impl<'a> Ensemble<'a> {
         Timeline { intervals, window: self.window(ran) }
     }
 
-    /// Where steps follow each other without draining the pipeline: from the end of the second to that of the third.
+    /// Where steps follow each other without draining the pipeline: from the end of the first to that of the second.
     pub(crate) fn window(&self, ran: &[Ran]) -> Option<(Instant, Instant)> {
-        let [_, from, to, ..] = self.graph.step_ends() else { return None };
+        let [from, to, ..] = self.graph.step_ends() else { return None };
         let actor = self.actors[0][0];
         let end = |task: &TaskId| self.node(task.0, actor).map(|node| ran[node as usize].end);
         Some((end(from)?, end(to)?))
