@@ -9,14 +9,21 @@ use std::cmp::Ordering;
 use trainyard_hardware_profiles::StageCut;
 use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Mesh, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName,
-    StageSpec, Stages,
+    BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
+    Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store,
 };
 use trainyard_sim::{Machine, Outcome, layer_prices, simulate, step_time_bound};
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
 /// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
 const NO_VOCABULARY: u64 = 8;
+
+/// Runs of layers on a stage that are tried where an interleaved row does not state them.
+const INTERLEAVED: std::ops::RangeInclusive<u32> = 2..=4;
+
+/// Tokens that a layer with experts routes together, by products with masks: the group of the Alpa study, from which
+/// all published rows are (Zheng et al., arXiv:2201.12023, section 8.1).
+const EXPERT_GROUP: u64 = 2048;
 
 /// The most layouts that are tried for a row that leaves them open.
 const CANDIDATES_MAX: usize = 4096;
@@ -50,7 +57,6 @@ pub struct Configuration {
 ///
 /// When the simulator cannot express the row, or the row tells too little.
 pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
-    expressible(row)?;
     let machine = system::machine(row)?;
     let knobs = Knobs::of(row)?;
     let mut plans = Vec::new();
@@ -109,36 +115,15 @@ fn fits(plan: &Plan, machine: &Machine) -> bool {
     trainyard_sim::footprint(plan, machine).fits().is_ok()
 }
 
-/// Features that plans do not have yet.
-fn expressible(row: &Row) -> Result<(), Unsupported> {
-    let refused = |reason: String| Err(Unsupported::new(reason));
-    if row.model != "gpt" {
-        return refused(format!(
-            "models of the kind `{}` are not simulated, only dense decoder-only transformers",
-            row.model
-        ));
+/// The family of a row's model, of those whose dimensions a row can tell.
+fn family(row: &Row) -> Result<Family, Unsupported> {
+    match row.model.as_str() {
+        "gpt" => Ok(Family::Gpt),
+        "gpt-moe" => Ok(Family::GptMoe),
+        other => Err(Unsupported::new(format!(
+            "rows of the kind `{other}` are not read, only decoder-only transformers (gpt, gpt-moe)"
+        ))),
     }
-    if row.sequence_parallel {
-        return refused("sequence parallelism is not simulated".into());
-    }
-    if let (Some(stage @ 1..), true) = (row.zero_stage, row.dp != Some(1)) {
-        let what = match stage {
-            1 => "optimizer state",
-            2 => "gradients and optimizer state",
-            _ => "parameters, gradients and optimizer state",
-        };
-        return refused(format!("{what} sharded over replicas (ZeRO-{stage}) is not simulated"));
-    }
-    if row.schedule == Some("interleaved-1f1b") || row.virtual_stages.is_some_and(|virtual_stages| virtual_stages > 1) {
-        return refused("the interleaved pipeline schedule is not simulated".into());
-    }
-    if row.recompute == Some("selective") {
-        return refused("selective recomputation is not simulated".into());
-    }
-    if !["", "none"].contains(&row.offload.as_str()) {
-        return refused(format!("offload to main memory (`{}`) is not simulated", row.offload));
-    }
-    Ok(())
 }
 
 /// Settings that do not depend on the layout, read from the row.
@@ -146,17 +131,21 @@ struct Knobs {
     model: ModelSpec,
     heads: u64,
     blocks: u32,
+    experts: u64,
     cluster: ClusterSpec,
     global: u64,
     precision: Precision,
     optimizer: Optimizer,
     schedule: ScheduleName,
+    sharding: StateSharding,
+    offload: Offload,
 }
 
 /// One setting of the knobs that a row may leave open.
 #[derive(Clone, Copy)]
 struct Layout {
     parallel: ParallelSpec,
+    virtual_stages: u32,
     micro: u64,
     recompute: Recompute,
 }
@@ -168,6 +157,9 @@ impl Knobs {
         };
         let heads = stated("heads", row.heads)?;
         let blocks = stated("layers", row.layers.map(u64::from))? as u32;
+        let family = family(row)?;
+        let routed = family == Family::GptMoe;
+        let experts = if routed { Some(stated("experts", row.experts)?) } else { None };
         let model = ModelSpec {
             layers: Some(blocks),
             hidden: Some(stated("hidden", row.hidden)?),
@@ -179,21 +171,23 @@ impl Knobs {
                 "flash" => AttentionKernel::Flash,
                 _ => AttentionKernel::Unfused,
             }),
-            ..ModelSpec::new(&row.model, Family::Gpt)
+            experts,
+            expert_group: routed.then_some(EXPERT_GROUP),
+            ..ModelSpec::new(&row.model, family)
         };
         Model::try_from(model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
         Ok(Self {
             model,
             heads,
             blocks,
+            experts: experts.unwrap_or(1),
             cluster: ClusterSpec::of(&row.system, row.nodes),
             global: stated("global_batch", row.global_batch)?,
             precision: precision(&row.precision)?,
             optimizer: optimizer(&row.optimizer)?,
-            schedule: match row.schedule {
-                Some("gpipe") => ScheduleName::GPipe,
-                _ => ScheduleName::OneForwardOneBackward,
-            },
+            schedule: schedule(row),
+            sharding: sharding(row.zero_stage)?,
+            offload: offload(&row.offload)?,
         })
     }
 
@@ -202,20 +196,50 @@ impl Knobs {
         let recompute: &[Recompute] = match row.recompute {
             None => &[Recompute::None, Recompute::Full],
             Some("full") => &[Recompute::Full],
+            Some("selective") => &[Recompute::Selective],
             Some(_) => &[Recompute::None],
         };
         let mut layouts = Vec::new();
-        for parallel in self.degrees(row) {
+        let open = row.dp.is_none();
+        for parallel in self.degrees(row).into_iter().flat_map(|parallel| self.with_experts(parallel, open)) {
             let replica = self.global / u64::from(parallel.data);
             let micros: Vec<u64> = match row.micro_batch {
                 Some(micro) => vec![micro],
                 None => divisors(replica),
             };
-            for micro in micros {
-                layouts.extend(recompute.iter().map(|recompute| Layout { parallel, micro, recompute: *recompute }));
+            for virtual_stages in self.virtual_stages(row, parallel.pipeline) {
+                for micro in &micros {
+                    let layout = |recompute: &Recompute| Layout {
+                        parallel,
+                        virtual_stages,
+                        micro: *micro,
+                        recompute: *recompute,
+                    };
+                    layouts.extend(recompute.iter().map(layout));
+                }
             }
         }
         layouts
+    }
+
+    /// The same degrees with experts spread over as many replicas as possible, or over none; over none where the row
+    /// states its replicas, which then hold the same.
+    fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
+        let divides = |expert: &u64| self.experts.is_multiple_of(*expert);
+        let most = divisors(u64::from(parallel.data)).into_iter().rfind(divides).unwrap_or(1) as u32;
+        if most == 1 || !open { vec![parallel] } else { vec![parallel, ParallelSpec { expert: most, ..parallel }] }
+    }
+
+    /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.
+    fn virtual_stages(&self, row: &Row, pipeline: u32) -> Vec<u32> {
+        match (self.schedule, row.virtual_stages) {
+            (ScheduleName::Interleaved, None | Some(1)) if pipeline == 1 => vec![1],
+            (ScheduleName::Interleaved, None) => {
+                INTERLEAVED.filter(|runs| self.blocks.is_multiple_of(pipeline.saturating_mul(*runs))).collect()
+            }
+            (ScheduleName::Interleaved, Some(stated)) => vec![stated],
+            _ => vec![1],
+        }
     }
 
     /// The degrees that the row states, or those it leaves open that divide GPUs, batch and heads.
@@ -225,7 +249,8 @@ impl Knobs {
             // GPUs of a machine may stay idle.
             let placed = u64::from(data) * u64::from(tensor) * u64::from(pipeline) <= gpus;
             let divided = self.global.is_multiple_of(u64::from(data));
-            let stated = ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() };
+            let sequence = row.sequence_parallel && tensor > 1;
+            let stated = ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() };
             return [stated].into_iter().filter(|_| placed && divided).collect();
         }
         let stated = |known: Option<u32>, value: u64| known.is_none_or(|known| u64::from(known) == value);
@@ -241,7 +266,8 @@ impl Knobs {
                     && self.global.is_multiple_of(data);
                 if given && sensible {
                     let [data, tensor, pipeline] = [data, tensor, pipeline].map(|degree| degree as u32);
-                    degrees.push(ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() });
+                    let sequence = row.sequence_parallel && tensor > 1;
+                    degrees.push(ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() });
                 }
             }
         }
@@ -255,24 +281,33 @@ impl Knobs {
             (Some(data), _, _) if !global.is_multiple_of(u64::from(data)) => {
                 format!("the global batch of {global} samples cannot be divided among dp {data} replicas")
             }
-            (Some(data), Some(tensor), Some(pipeline)) => {
+            (Some(data), Some(tensor), Some(pipeline))
+                if u64::from(data) * u64::from(tensor) * u64::from(pipeline) > gpus =>
+            {
                 format!("dp {data} × tp {tensor} × pp {pipeline} are more ranks than the {gpus} GPUs of the row")
+            }
+            (_, _, Some(pipeline)) if self.schedule == ScheduleName::Interleaved => {
+                format!("{} layers cannot be cut into two to four runs on each of pp {pipeline} stages", self.blocks)
             }
             _ => format!("no degrees of parallelism divide {gpus} GPUs, {} heads and {global} samples", self.heads),
         })
     }
 
     fn plan(&self, layout: Layout, machine: &Machine) -> Result<Plan, Unsupported> {
-        let Layout { parallel, micro, recompute } = layout;
+        let Layout { parallel, virtual_stages, micro, recompute } = layout;
         let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
         let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
         let spec = PlanSpec {
             parallel,
             batch: BatchSpec { global: self.global, micro, accumulation },
             schedule,
+            virtual_stages,
             stages: self.stages(layout, machine)?,
             precision: self.precision,
             recompute,
+            state_sharding: self.sharding,
+            gradient_reduction: reduction(self.sharding),
+            offload: self.offload,
             optimizer: self.optimizer,
             ..PlanSpec::plain(self.model.clone(), self.cluster.clone(), 0)
         };
@@ -281,16 +316,20 @@ impl Knobs {
 
     /// The stages as the row's framework cuts them.
     fn stages(&self, layout: Layout, machine: &Machine) -> Result<Vec<StageSpec>, Unsupported> {
-        let (blocks, pipeline) = (self.blocks, layout.parallel.pipeline);
-        if machine.stack.stage_cut == StageCut::EqualBlocks && blocks.is_multiple_of(pipeline) {
-            return Ok(equal_blocks(blocks as usize, pipeline as usize));
+        let (blocks, runs) = (self.blocks, layout.parallel.pipeline.saturating_mul(layout.virtual_stages));
+        let cut = machine.stack.stage_cut;
+        if cut == StageCut::EqualBlocks && blocks.is_multiple_of(runs) {
+            return Ok(equal_blocks(blocks as usize, runs as usize));
+        }
+        let impossible = || Unsupported::new(format!("{blocks} layers cannot be cut into {runs} runs"));
+        if cut == StageCut::EqualLayers {
+            let alike = vec![1.0; blocks as usize + 2];
+            return Stages::balanced(&alike, runs).map(|stages| stages.specs()).ok_or_else(impossible);
         }
         let model = Model::try_from(self.model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
         let prices = layer_prices(&model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
             .map_err(|error| Unsupported::new(error.to_string()))?;
-        Stages::balanced(&prices.weights(layout.recompute), pipeline)
-            .map(|stages| stages.specs())
-            .ok_or_else(|| Unsupported::new(format!("{blocks} layers cannot be cut into {pipeline} stages")))
+        Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }
 }
 
@@ -312,6 +351,41 @@ fn divisors(number: u64) -> Vec<u64> {
 
 fn precision(text: &str) -> Result<Precision, Unsupported> {
     text.parse().map_err(|error| Unsupported::new(format!("precision {error}")))
+}
+
+fn schedule(row: &Row) -> ScheduleName {
+    match row.schedule {
+        Some("gpipe") => ScheduleName::GPipe,
+        Some("interleaved-1f1b") => ScheduleName::Interleaved,
+        _ if row.virtual_stages.is_some_and(|runs| runs > 1) => ScheduleName::Interleaved,
+        _ => ScheduleName::OneForwardOneBackward,
+    }
+}
+
+/// What replicas share out in a stage of ZeRO (Rajbhandari et al., arXiv:1910.02054, section 5).
+fn sharding(zero_stage: Option<u32>) -> Result<StateSharding, Unsupported> {
+    match zero_stage {
+        None | Some(0) => Ok(StateSharding::None),
+        Some(1) => Ok(StateSharding::Optimizer),
+        Some(2) => Ok(StateSharding::Gradients),
+        Some(3) => Ok(StateSharding::Parameters),
+        Some(other) => Err(Unsupported::new(format!("there is no ZeRO-{other}, only stages 0 to 3"))),
+    }
+}
+
+/// Gradients that are shared out leave after each micro-batch, so that nobody keeps all of them: DeepSpeed's stages 2
+/// and 3, and FSDP where nothing suspends its hooks.
+fn reduction(sharding: StateSharding) -> GradientReduction {
+    if sharding >= StateSharding::Gradients { GradientReduction::MicroBatch } else { GradientReduction::Step }
+}
+
+fn offload(text: &str) -> Result<Offload, Unsupported> {
+    match text {
+        "" => Ok(Offload::NONE),
+        // The master weights; whoever keeps them in main memory updates them there.
+        "optimizer fp32 copy" => Ok(Offload { optimizer: Some(Store::Host), ..Offload::NONE }),
+        other => other.parse().map_err(|error| Unsupported::new(format!("offload {error}"))),
+    }
 }
 
 fn optimizer(text: &str) -> Result<Optimizer, Unsupported> {

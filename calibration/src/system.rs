@@ -11,6 +11,10 @@ use trainyard_units::BytesPerSecond;
 /// The stack of a framework that nobody has measured: the constants of a common one.
 pub const DEFAULT_STACK: &str = "pytorch";
 
+/// Network of each GPU, in Gbit/s, where a row of Ampere machines does not state it: a stated default, one HDR port for
+/// each of eight GPUs as in the NVIDIA DGX A100 SuperPOD reference architecture.
+const AMPERE_PORT: f64 = 200.0;
+
 /// Bytes a second in one Gbit/s.
 const GBIT: f64 = 1.25e8;
 
@@ -73,6 +77,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
     let stated = match row.inter_node_gbps {
         Some(stated) => stated,
         None if row.nodes == 1 => 0.0,
+        None if gpu.generation == "Ampere" => AMPERE_PORT * f64::from(row.gpus_per_node),
         None => return Err(Unsupported::new("the network between the machines is not stated")),
     };
     Ok(Cluster::of_pool(Pool {

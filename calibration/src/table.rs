@@ -291,6 +291,8 @@ pub struct Row {
     pub ffn: Option<u64>,
     /// Vocabulary size.
     pub vocab: Option<u64>,
+    /// Experts of a layer that has them; a column that a table may lack.
+    pub experts: Option<u64>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
     /// `unfused` or `flash`.
@@ -347,6 +349,7 @@ impl Row {
             heads: record.count("heads", 1)?,
             ffn: record.count("ffn", 1)?,
             vocab: record.count("vocab", 1)?,
+            experts: record.count("experts", 1)?,
             seq_len: record.count("seq_len", 1)?,
             attention: record.word("attention", &["unfused", "flash"])?,
             stack: record.text("stack").into(),

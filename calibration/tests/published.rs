@@ -47,6 +47,12 @@ fn with(column: &str, value: &str) -> String {
     String::from_utf8(writer.into_inner().expect("memory takes it")).expect("UTF-8")
 }
 
+/// Only the first row, with one cell changed.
+fn first_with(column: &str, value: &str) -> ValidationDocument {
+    let lines: Vec<String> = with(column, value).lines().take(2).map(str::to_owned).collect();
+    validate(&lines.join("\n"), "mine.csv").expect("still a table")
+}
+
 #[test]
 fn published_step_times_are_predicted_within_their_limits() {
     let document = step_times();
@@ -70,7 +76,7 @@ fn intervals_hold_about_nine_in_ten() {
     for row in document.rows {
         let ([low, high], predicted) =
             (row.interval_s.expect("predicted"), row.predicted_step_time_s.expect("predicted"));
-        assert!(low < predicted && predicted < high && high < 2.5 * low, "{}: {low} {predicted} {high}", row.id);
+        assert!(low < predicted && predicted < high && high < 3.0 * low, "{}: {low} {predicted} {high}", row.id);
     }
 }
 
@@ -121,26 +127,59 @@ fn a_bad_cell_costs_its_row_and_no_other() {
 fn rows_that_cannot_be_expressed_say_why() {
     for (column, value, reason) in [
         ("model", "resnet50", "`resnet50`"),
-        ("zero_stage", "3", "ZeRO-3"),
-        ("sequence_parallel", "true", "sequence parallelism"),
-        ("schedule", "interleaved-1f1b", "interleaved"),
+        ("model", "gpt-moe", "`experts`"),
+        ("zero_stage", "4", "ZeRO-4"),
+        ("virtual_stages", "5", "virtual_stages"),
         ("gpu", "b9000", "`b9000`"),
-        ("precision", "bf16-mixed", "`bf16-mixed`"),
+        ("precision", "fp8", "`fp8`"),
         ("optimizer", "lamb", "`lamb`"),
-        ("offload", "parameters", "offload"),
+        ("offload", "weights", "`weights`"),
+        ("offload", "parameters", "main memory"),
         ("global_batch", "61", "61"),
         ("dp", "16", "more ranks than the 8 GPUs"),
         ("layers", "", "`layers`"),
         ("heads", "17", "17"),
         ("intra_node_link", "string", "`string`"),
-        ("recompute", "selective", "selective"),
     ] {
-        let document = validate(&with(column, value), "mine.csv").expect("still a table");
+        let document = first_with(column, value);
         let row = &document.rows[0];
         assert!(document.malformed.is_empty() && row.status == Status::Unsupported, "{column}: {row:?}");
         assert!(row.reason.as_ref().is_some_and(|said| said.contains(reason)), "{column}: {row:?}");
         assert!(row.predicted_step_time_s.is_none() && row.error.is_none() && row.measured_step_time_s.is_some());
     }
+}
+
+#[test]
+fn every_knob_of_a_row_reaches_its_plan() {
+    let good = first_with("zero_stage", "0").rows[0].predicted_step_time_s.expect("predicted");
+    let changed = |column, value| first_with(column, value).rows[0].predicted_step_time_s.expect("predicted");
+    assert!(changed("zero_stage", "3") > good, "weights are gathered");
+    assert!(changed("recompute", "selective") < good, "less is computed again");
+    assert!(changed("recompute", "none") < changed("recompute", "selective"));
+    assert!(changed("precision", "tf32") > good, "products of half the rate");
+    for (column, value) in [("zero_stage", "1"), ("zero_stage", "2"), ("sequence_parallel", "true")] {
+        assert!((changed(column, value) / good - 1.0).abs() > 1e-6, "{column} = {value}");
+    }
+}
+
+#[test]
+fn an_open_interleave_degree_is_the_best_that_divides() {
+    let entries = read_measurements(STEP_TIMES, "step-times.csv").expect("well formed");
+    let interleaved = entries.into_iter().find_map(|entry| match entry {
+        Entry::Row(row) if row.schedule == Some("interleaved-1f1b") && row.layers == Some(60) => Some(row),
+        _ => None,
+    });
+    let mut row = interleaved.expect("a row of 60 layers on 4 stages");
+    row.micro_batch = Some(1);
+    // Of two, three and four runs on each of four stages, only three divide 60 layers.
+    let runs = |row: &Row| -> Vec<u32> {
+        configure(row).expect("supported").plans.iter().map(|plan| plan.stages().runs()).collect()
+    };
+    assert_eq!(runs(&row), [3]);
+    row.layers = Some(48);
+    assert_eq!(runs(&row), [2, 3, 4]);
+    row.virtual_stages = Some(6);
+    assert_eq!(runs(&row), [6]);
 }
 
 #[test]

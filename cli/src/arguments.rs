@@ -238,6 +238,23 @@ pub(crate) struct SimulateArguments {
     /// Write the step as a trace for ui.perfetto.dev
     #[arg(long, value_name = "T.json")]
     pub(crate) trace: Option<PathBuf>,
+    /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
+    #[arg(long)]
+    pub(crate) unfold: bool,
+    /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
+    pub(crate) spread: f64,
+    /// Which devices are slow
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// A number from 0 to 0.5.
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=0.5).contains(&value) => Ok(value),
+        _ => Err("it must be a number from 0 to 0.5".into()),
+    }
 }
 
 /// What computes.

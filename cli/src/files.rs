@@ -6,8 +6,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
-use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_hardware_profiles::{ClusterFile, MeasuredMachine};
 use trainyard_plan::document::PlanDocument;
+use trainyard_planner::MachineFile;
 
 /// Where runs go unless told otherwise.
 const RUNS: &str = "runs";
@@ -31,10 +32,23 @@ pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
         .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
 }
 
+/// A file that describes a cluster.
+pub(crate) fn read_cluster(path: &Path) -> Result<ClusterFile, Failure> {
+    diagnose::from_toml("cluster", &read_text("cluster", path)?, path)
+}
+
 /// The profile that a plan document needs; its path is relative to the document.
 pub(crate) fn profile_of(document: &PlanDocument, plan: &Path) -> Result<Option<MeasuredMachine>, Failure> {
     let Some(profile) = &document.plan.cluster.profile else { return Ok(None) };
     read_profile(&beside(plan, Path::new(profile))).map(Some)
+}
+
+/// The file that describes the machines of a plan document, if it names one; its path is relative to the document.
+pub(crate) fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<MachineFile>, Failure> {
+    let Some(file) = &document.plan.cluster.file else {
+        return Ok(profile_of(document, plan)?.map(|profile| MachineFile::Profile(Box::new(profile))));
+    };
+    read_cluster(&beside(plan, Path::new(file))).map(|file| Some(MachineFile::Cluster(Box::new(file))))
 }
 
 /// A path that a file names, which is relative to the file: `..` in `examples/job.toml` is `.`.

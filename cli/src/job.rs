@@ -88,8 +88,7 @@ impl Job {
     fn cluster_file(&self) -> Result<Option<(ClusterFile, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.file else { return Ok(None) };
         let path = self.path(name);
-        let file = from_toml("cluster", &files::read_text("cluster", &path)?, &path)?;
-        Ok(Some((file, path)))
+        Ok(Some((files::read_cluster(&path)?, path)))
     }
 
     /// The model in the file that the job names, if it names one.

@@ -11,6 +11,8 @@ pub enum StageCut {
     /// The same number of blocks in every stage; the first also embeds, the last also computes the loss.
     #[default]
     EqualBlocks,
+    /// The same number of layers in every stage, embedding and head counted as layers, or one more in the first ones.
+    EqualLayers,
     /// Contiguous runs whose most expensive one is cheapest.
     Balanced,
 }
@@ -51,6 +53,12 @@ pub struct Stack {
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
+    /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
+    /// kernels in single precision; besides `traffic`.
+    pub loss_traffic: Sourced<f64>,
+    /// Whether adding a weight's gradient to the sum is partly done by the product that computes it; otherwise kernels of
+    /// their own read and write all of both.
+    pub fused_accumulation: Sourced<bool>,
     /// Part of matrix products' rate, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
     /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.
@@ -65,9 +73,15 @@ pub struct Stack {
     pub compute_precision_gradients: Sourced<bool>,
     /// How much longer a kernel takes while a collective is under way beside it: 0.3 is 30 %.
     pub overlap_slowdown: Sourced<f64>,
-    /// Whether weights and gradients that are shared out layer by layer go tensor by tensor, each with its own
-    /// latency; otherwise a layer is one flat buffer.
+    /// Whether weights that are shared out are gathered, and their gradients scattered, while other layers compute;
+    /// otherwise the device computes when neither is under way.
+    pub sharded_overlap: Sourced<bool>,
+    /// Whether weights and gradients that are shared out layer by layer go matrix by matrix, each with its own latency,
+    /// smaller tensors being held by all; otherwise a layer is one flat buffer.
     pub sharded_by_tensor: Sourced<bool>,
+    /// Host time to prepare and copy one rank's part of one collective over shared-out tensors, where the software
+    /// handles parts one by one; zero where they arrive in place.
+    pub sharded_copy: Sourced<Seconds>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
     /// Memory that the allocator holds without use, relative to what tensors take.
@@ -83,9 +97,14 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Collectives that it issues for a layer of so many tensors that is shared out.
-    pub fn collectives_for(&self, tensors: u32) -> u32 {
-        if self.sharded_by_tensor.value { tensors.max(1) } else { 1 }
+    /// Collectives that it issues for a layer of so many matrices that is shared out.
+    pub fn collectives_for(&self, matrices: u32) -> u32 {
+        if self.sharded_by_tensor.value { matrices.max(1) } else { 1 }
+    }
+
+    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives.
+    pub fn copying(&self, collectives: u32, ranks: usize) -> Seconds {
+        self.sharded_copy.value * (f64::from(collectives) * ranks as f64)
     }
 
     /// How closely a published label fits this stack, or nothing if it does not.

@@ -67,7 +67,8 @@ pub struct StepSize {
 }
 
 impl StepSize {
-    fn of(spec: &PlanSpec, layers: usize) -> Self {
+    /// That of a plan for a model of so many layers.
+    pub fn of(spec: &PlanSpec, layers: usize) -> Self {
         let Offload { activations, parameters, .. } = spec.offload;
         let by_layer = spec.state_sharding == StateSharding::Parameters || activations.or(parameters).is_some();
         Self {
@@ -78,8 +79,8 @@ impl StepSize {
         }
     }
 
-    /// Two or three for each micro-batch on each run of layers, and two more for each layer that is gathered.
-    fn tasks(self) -> u64 {
+    /// Passes: two or three for each micro-batch on each run of layers, or on each layer that is gathered.
+    pub fn tasks(self) -> u64 {
         let steps = if self.schedule.flushes() { 1 } else { 4 };
         let passes = if self.schedule.splits_backward() { 3 } else { 2 };
         self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)

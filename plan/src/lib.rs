@@ -25,7 +25,7 @@ pub use check::StepSize;
 pub use executable::{NotExecutable, not_executable};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
-pub use memory::{Resident, kept_elsewhere, resident};
+pub use memory::{Resident, kept_elsewhere, resident, resident_with};
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use offload::{Offload, Store};
 pub use parameters::{Chain, Held};

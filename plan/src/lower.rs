@@ -29,6 +29,8 @@ pub struct Lowering {
     pub bucket: Option<Bytes>,
     /// A stage that sends waits until the bytes have left.
     pub blocking_transfers: bool,
+    /// Weights that are shared out are gathered, and gradients scattered, while other layers compute.
+    pub sharded_overlap: bool,
 }
 
 /// The work of one optimizer step of `plan`.

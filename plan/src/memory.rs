@@ -46,16 +46,25 @@ impl Resident {
 /// does (18 bytes a parameter in mixed precision, 16 in single), and section 5 where it is shared out. Two versions of
 /// the weights in 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
 pub fn resident(plan: &Plan, stage: StageId) -> Resident {
-    let held = plan.held_by(stage);
+    resident_with(plan, stage, &runs_of(plan, stage))
+}
+
+/// The same if `stage` had these `runs` of layers instead of its own: what a cut into stages within memory asks.
+pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Resident {
+    let held = runs.iter().map(|layers| plan.held(layers)).fold(Held::default(), std::ops::Add::add);
     let offload = plan.offload();
     Resident {
         parameters: parameters(plan, held),
         gradients: gradients(plan, held),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
-        activations: activations(plan, stage),
-        buffers: buffers(plan, stage, held),
-        workspace: workspace(plan, stage),
+        activations: activations(plan, stage, runs),
+        buffers: buffers(plan, runs, held),
+        workspace: workspace(plan, runs),
     }
+}
+
+fn runs_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
+    plan.stages().runs_of(stage).collect()
 }
 
 /// What each rank of `stage` keeps in its machine's main memory or on its disk.
@@ -73,7 +82,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
         bytes += plan.shard_of(held).parameters * plan.precision().element_bytes();
     }
     if offload.activations == Some(store) {
-        bytes += peak_activations(plan, stage).0;
+        bytes += peak_activations(plan, stage, &runs_of(plan, stage)).0;
     }
     Bytes(bytes)
 }
@@ -105,9 +114,9 @@ fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
 }
 
 /// Gathered weights of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
-fn buffers(plan: &Plan, stage: StageId, held: Held) -> Bytes {
+fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held) -> Bytes {
     let largest = || {
-        let layers = plan.stages().runs_of(stage).flatten();
+        let layers = runs.iter().cloned().flatten();
         layers.map(|layer| plan.held(&(layer..layer + 1)).parameters).max().unwrap_or(0)
     };
     let element = plan.precision().element_bytes();
@@ -122,28 +131,28 @@ fn buffers(plan: &Plan, stage: StageId, held: Held) -> Bytes {
 }
 
 /// Activations on the device: the schedule's peak, or the few layers that are not yet copied out.
-fn activations(plan: &Plan, stage: StageId) -> Bytes {
-    let again = recomputed_at_once(plan, stage);
+fn activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
+    let again = recomputed_at_once(plan, runs);
     if plan.offload().activations.is_none() {
-        return peak_activations(plan, stage) + again;
+        return peak_activations(plan, stage, runs) + again;
     }
-    let layers = plan.stages().runs_of(stage).flatten();
+    let layers = runs.iter().cloned().flatten();
     let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1)).0).max().unwrap_or(0);
     let under_way = (COPIES_UNDER_WAY as u64 + 1) * largest;
-    Bytes(under_way.min(peak_activations(plan, stage).0)) + again
+    Bytes(under_way.min(peak_activations(plan, stage, runs).0)) + again
 }
 
-fn peak_activations(plan: &Plan, stage: StageId) -> Bytes {
-    let held: Vec<u64> = plan.stages().runs_of(stage).map(|layers| plan.kept_activations(&layers).0).collect();
+fn peak_activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
+    let held: Vec<u64> = runs.iter().map(|layers| plan.kept_activations(layers).0).collect();
     Bytes(plan.pipeline().peak(stage, &held))
 }
 
 /// With full recomputation one block at a time is whole again.
-fn recomputed_at_once(plan: &Plan, stage: StageId) -> Bytes {
+fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let blocks = plan.stages().runs_of(stage).flatten().map(|layer| plan.graph().layer(layer));
+    let blocks = runs.iter().cloned().flatten().map(|layer| plan.graph().layer(layer));
     let whole = blocks.filter(|layer| layer.role == LayerRole::Block).map(|layer| stored(plan, layer));
     Bytes(whole.max().unwrap_or(0))
 }
@@ -176,12 +185,12 @@ impl Plan {
 
 /// The gradient of the largest layer's activations, alive while that layer runs backward: two outputs' worth, or the
 /// logits' gradient where there is a loss.
-fn workspace(plan: &Plan, stage: StageId) -> Bytes {
+fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     let (micro, sharing) = (plan.batch().micro, plan.sharing());
     let element = plan.precision().element_bytes();
-    let largest = plan
-        .stages()
-        .runs_of(stage)
+    let largest = runs
+        .iter()
+        .cloned()
         .flatten()
         .map(|index| plan.graph().layer(index))
         .map(|layer| {

@@ -6,7 +6,7 @@ use crate::spec::{Precision, StateSharding};
 use crate::task::Collective;
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{Layer, Sharing};
+use trainyard_models::{Layer, OperatorKind, Sharing};
 use trainyard_units::Bytes;
 
 /// Parameters of a run of layers on one rank.
@@ -18,6 +18,8 @@ pub struct Held {
     pub experts: u64,
     /// Trainable tensors.
     pub tensors: u32,
+    /// Those of them that are matrices; the rest are biases and norms, a thousandth of the values.
+    pub matrices: u32,
 }
 
 impl Held {
@@ -28,17 +30,18 @@ impl Held {
 
     /// What does not belong to experts.
     fn dense(self) -> Self {
-        Self { parameters: self.parameters - self.experts, experts: 0, tensors: self.tensors }
+        Self { parameters: self.parameters - self.experts, experts: 0, ..self }
     }
 
     /// What belongs to experts.
     fn of_experts(self) -> Self {
-        Self { parameters: self.experts, experts: self.experts, tensors: u32::from(self.experts > 0) }
+        let any = u32::from(self.experts > 0);
+        Self { parameters: self.experts, experts: self.experts, tensors: any, matrices: any }
     }
 
     fn divided(self, dense: u64, experts: u64) -> Self {
         let (own, expert) = (self.dense().parameters.div_ceil(dense), self.experts.div_ceil(experts));
-        Self { parameters: own + expert, experts: expert, tensors: self.tensors }
+        Self { parameters: own + expert, experts: expert, ..self }
     }
 }
 
@@ -49,12 +52,25 @@ impl std::ops::Add for Held {
             parameters: self.parameters + other.parameters,
             experts: self.experts + other.experts,
             tensors: self.tensors + other.tensors,
+            matrices: self.matrices + other.matrices,
         }
     }
 }
 
 /// A reduction in steps: the result of each is the buffer of the next.
 pub type Chain = Vec<(Collective, Group, Held)>;
+
+/// Trainable matrices of a layer.
+fn matrices(layer: &Layer) -> u32 {
+    let kinds = layer.operators.iter().map(|operator| operator.kind);
+    kinds
+        .map(|kind| match kind {
+            OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } => 1,
+            OperatorKind::Embedding { .. } => kind.parameter_tensors(),
+            _ => 0,
+        })
+        .sum()
+}
 
 impl Plan {
     /// How the ranks of a stage share its layers.
@@ -74,6 +90,7 @@ impl Plan {
             parameters: own().map(|layer| layer.parameters(sharing)).sum::<u64>() + copy,
             experts: own().map(|layer| layer.expert_parameters(sharing)).sum(),
             tensors: own().map(Layer::parameter_tensors).sum::<u32>() + u32::from(copy > 0),
+            matrices: own().map(matrices).sum::<u32>() + u32::from(copy > 0),
         }
     }
 

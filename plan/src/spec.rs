@@ -306,6 +306,12 @@ impl Precision {
         }
     }
 
+    /// The format of what a step of this precision computes in single precision.
+    #[must_use]
+    pub fn single(self) -> Self {
+        if self == Self::Tf32 { Self::Tf32 } else { Self::Fp32 }
+    }
+
     /// Bytes of the single-precision copy of a weight that the optimizer keeps beside the one that computes.
     pub fn master_bytes(self) -> u64 {
         match self {

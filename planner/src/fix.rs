@@ -1,36 +1,91 @@
 //! Fields of a plan that the user holds: `--fix parallel.tensor=8`.
 
-use crate::space::Candidate;
+use crate::space::{Candidate, Variant};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
-use trainyard_plan::{Collectives, Precision, Recompute, ScheduleName};
+use trainyard_plan::{
+    Collectives, GradientCompression, GradientReduction, Offload, Placement, Precision, Recompute, ScheduleName,
+    StateSharding,
+};
 
-/// Fields that every plan of a search must have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fixed {
+/// The fields that can be held, each with its path under `plan` of the plan document and how its value is read.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $key:literal by $set:ident),+ $(,)?) => {
+        /// Fields that every plan of a search must have.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Fixed {
+            $($(#[$doc])* pub $name: Option<$type>),+
+        }
+
+        const KEYS: &[&str] = &[$($key),+];
+
+        impl Fixed {
+            fn hold(&mut self, key: &str, value: &str) -> Result<(), FixError> {
+                match abbreviated(key) {
+                    $($key => $set(&mut self.$name, key, value),)+
+                    _ => Err(unknown(key)),
+                }
+            }
+
+            /// Each held field, with its value and everything else that is held.
+            pub(crate) fn each(&self) -> Vec<(&'static str, String, Self)> {
+                let mut all = Vec::new();
+                $(if let Some(value) = &self.$name {
+                    all.push(($key, value.to_string(), Self { $name: None, ..self.clone() }));
+                })+
+                all
+            }
+        }
+    };
+}
+
+fields! {
     /// Machine type.
-    pub instance: Option<String>,
+    instance: String = "instance" by set,
     /// Number of machines.
-    pub instances: Option<u32>,
+    instances: u32 = "instances" by set_count,
+    /// Whether traffic between machines is encrypted.
+    encrypted: bool = "cluster.encrypted" by set,
     /// Replicas.
-    pub data: Option<u32>,
+    data: u32 = "parallel.data" by set_count,
     /// Ranks per layer.
-    pub tensor: Option<u32>,
+    tensor: u32 = "parallel.tensor" by set_count,
     /// Stages.
-    pub pipeline: Option<u32>,
+    pipeline: u32 = "parallel.pipeline" by set_count,
+    /// Ranks per sample.
+    context: u32 = "parallel.context" by set_count,
+    /// Replicas that share the experts of a layer.
+    expert: u32 = "parallel.expert" by set_count,
+    /// Whether a tensor group shares tokens too.
+    sequence: bool = "parallel.sequence" by set,
     /// Samples of a step.
-    pub global: Option<u64>,
+    global: u64 = "batch.global" by set_large_count,
     /// Samples at once.
-    pub micro: Option<u64>,
+    micro: u64 = "batch.micro" by set_large_count,
     /// Micro-batches of a replica.
-    pub accumulation: Option<u64>,
+    accumulation: u64 = "batch.accumulation" by set_large_count,
     /// Order of micro-batches.
-    pub schedule: Option<ScheduleName>,
+    schedule: ScheduleName = "schedule" by set,
+    /// Runs of layers on each stage.
+    virtual_stages: u32 = "virtual_stages" by set_count,
     /// Number formats.
-    pub precision: Option<Precision>,
+    precision: Precision = "precision" by set,
     /// What is computed again.
-    pub recompute: Option<Recompute>,
-    /// How gradients are summed.
-    pub collectives: Option<Collectives>,
+    recompute: Recompute = "recompute" by set,
+    /// What replicas share out.
+    state_sharding: StateSharding = "state_sharding" by set,
+    /// Over how many replicas a state is shared out.
+    sharding_ranks: u32 = "sharding_ranks" by set_count,
+    /// How often gradients are summed.
+    gradient_reduction: GradientReduction = "gradient_reduction" by set,
+    /// In which form gradients travel.
+    gradient_compression: GradientCompression = "gradient_compression" by set,
+    /// What is kept off the devices.
+    offload: Offload = "offload" by set,
+    /// Which ranks stand next to each other.
+    placement: Placement = "placement" by set,
+    /// How gradients are summed over replicas.
+    collectives: Collectives = "collectives" by set,
 }
 
 /// Why a `KEY=VALUE` cannot be held.
@@ -78,20 +133,24 @@ impl FixError {
     }
 }
 
-const KEYS: [&str; 12] = [
-    "instance",
-    "instances",
-    "parallel.data",
-    "parallel.tensor",
-    "parallel.pipeline",
-    "batch.global",
-    "batch.micro",
-    "batch.accumulation",
-    "schedule",
-    "precision",
-    "recompute",
-    "collectives",
-];
+/// The machines' type and number go by their last name alone.
+fn abbreviated(key: &str) -> &str {
+    match key {
+        "cluster.instance" => "instance",
+        "cluster.instances" => "instances",
+        _ => key,
+    }
+}
+
+fn unknown(key: &str) -> FixError {
+    let similar = KEYS
+        .iter()
+        .map(|known| (strsim::jaro_winkler(key, known), *known))
+        .filter(|(score, _)| *score > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known);
+    FixError::UnknownKey { key: key.into(), similar }
+}
 
 impl Fixed {
     /// Reads `KEY=VALUE` pairs, KEY being a path under `plan` of the plan document.
@@ -108,47 +167,33 @@ impl Fixed {
         Ok(fixed)
     }
 
-    fn hold(&mut self, key: &str, value: &str) -> Result<(), FixError> {
-        match key.strip_prefix("cluster.").unwrap_or(key) {
-            "instance" => set(&mut self.instance, key, value),
-            "instances" => set_count(&mut self.instances, key, value),
-            "parallel.data" => set_count(&mut self.data, key, value),
-            "parallel.tensor" => set_count(&mut self.tensor, key, value),
-            "parallel.pipeline" => set_count(&mut self.pipeline, key, value),
-            "batch.global" => set_count(&mut self.global, key, value),
-            "batch.micro" => set_count(&mut self.micro, key, value),
-            "batch.accumulation" => set_count(&mut self.accumulation, key, value),
-            "schedule" => set(&mut self.schedule, key, value),
-            "precision" => set(&mut self.precision, key, value),
-            "recompute" => set(&mut self.recompute, key, value),
-            "collectives" => set(&mut self.collectives, key, value),
-            _ => Err(FixError::UnknownKey {
-                key: key.into(),
-                similar: KEYS
-                    .into_iter()
-                    .map(|known| (strsim::jaro_winkler(key, known), known))
-                    .filter(|(score, _)| *score > 0.75)
-                    .max_by(|a, b| a.0.total_cmp(&b.0))
-                    .map(|(_, known)| known),
-            }),
-        }
-    }
-
     /// Whether a candidate has the held fields.
     pub(crate) fn admits(&self, candidate: &Candidate) -> bool {
-        fn holds<T: PartialEq>(fixed: Option<&T>, value: &T) -> bool {
-            fixed.is_none_or(|fixed| fixed == value)
-        }
-        holds(self.data.as_ref(), &candidate.parallel.data)
-            && holds(self.tensor.as_ref(), &candidate.parallel.tensor)
-            && holds(self.pipeline.as_ref(), &candidate.parallel.pipeline)
-            && holds(self.global.as_ref(), &candidate.batch.global)
-            && holds(self.micro.as_ref(), &candidate.batch.micro)
-            && holds(self.accumulation.as_ref(), &candidate.batch.accumulation)
-            && holds(self.schedule.as_ref(), &candidate.schedule)
-            && holds(self.precision.as_ref(), &candidate.precision)
-            && holds(self.recompute.as_ref(), &candidate.recompute)
+        let (parallel, batch) = (candidate.parallel, candidate.batch);
+        is_held(self.data, parallel.data)
+            && is_held(self.tensor, parallel.tensor)
+            && is_held(self.pipeline, parallel.pipeline)
+            && is_held(self.context, parallel.context)
+            && is_held(self.expert, parallel.expert)
+            && is_held(self.sequence, parallel.sequence)
+            && is_held(self.global, batch.global)
+            && is_held(self.micro, batch.micro)
+            && is_held(self.accumulation, batch.accumulation)
+            && is_held(self.precision, candidate.precision)
+            && is_held(self.recompute, candidate.recompute)
     }
+
+    /// Whether a variant of a candidate has the held fields.
+    pub(crate) fn admits_variant(&self, variant: &Variant) -> bool {
+        is_held(self.schedule, variant.schedule)
+            && is_held(self.virtual_stages, variant.virtual_stages)
+            && is_held(self.state_sharding, variant.state_sharding)
+            && is_held(self.gradient_reduction, variant.gradient_reduction)
+    }
+}
+
+fn is_held<T: PartialEq>(fixed: Option<T>, value: T) -> bool {
+    fixed.is_none_or(|fixed| fixed == value)
 }
 
 fn set<T: FromStr<Err: std::fmt::Display>>(field: &mut Option<T>, key: &str, value: &str) -> Result<(), FixError> {
@@ -157,19 +202,28 @@ fn set<T: FromStr<Err: std::fmt::Display>>(field: &mut Option<T>, key: &str, val
         value: value.into(),
         problem: error.to_string(),
     })?;
-    match field.replace(parsed) {
-        None => Ok(()),
-        Some(_) => Err(FixError::Twice { key: key.into() }),
-    }
+    replace(field, key, parsed)
 }
 
-fn set_count<T: FromStr + PartialEq + Default>(field: &mut Option<T>, key: &str, value: &str) -> Result<(), FixError> {
-    let parsed = value.parse().ok().filter(|count| *count != T::default()).ok_or_else(|| FixError::BadValue {
+fn set_count(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
+    set_positive(field, key, value, NonZeroU32::get)
+}
+
+fn set_large_count(field: &mut Option<u64>, key: &str, value: &str) -> Result<(), FixError> {
+    set_positive(field, key, value, NonZeroU64::get)
+}
+
+fn set_positive<N: FromStr, T>(field: &mut Option<T>, key: &str, value: &str, get: fn(N) -> T) -> Result<(), FixError> {
+    let parsed = value.parse().map(get).map_err(|_| FixError::BadValue {
         key: key.into(),
         value: value.into(),
         problem: "it must be a whole number, at least 1".into(),
     })?;
-    match field.replace(parsed) {
+    replace(field, key, parsed)
+}
+
+fn replace<T>(field: &mut Option<T>, key: &str, value: T) -> Result<(), FixError> {
+    match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(FixError::Twice { key: key.into() }),
     }
@@ -191,11 +245,46 @@ mod tests {
     }
 
     #[test]
+    fn every_field_is_held_by_its_key_and_let_go_alone() {
+        let pairs = [
+            "cluster.encrypted=true",
+            "parallel.context=2",
+            "parallel.expert=4",
+            "parallel.sequence=true",
+            "virtual_stages=2",
+            "state_sharding=optimizer",
+            "sharding_ranks=8",
+            "gradient_reduction=micro-batch",
+            "gradient_compression=fp16",
+            "offload=optimizer+parameters@nvme",
+            "placement=PTD",
+        ];
+        let fixed = Fixed::parse(&pairs.map(String::from)).expect("fields of a plan");
+        assert_eq!(fixed.each().len(), pairs.len());
+        for (key, value, rest) in fixed.each() {
+            let mut again = rest.clone();
+            assert_eq!(rest.each().len(), pairs.len() - 1, "{key}");
+            again.hold(key, &value).expect("a value as it is written");
+            assert_eq!(again, fixed, "{key}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_held_says_what_can() {
         let unknown = parse("paralel.tensor=8").expect_err("a slip");
         assert_eq!(unknown.hint().as_deref(), Some("did you mean `parallel.tensor`?"));
         assert!(parse("schedule=1f2b").expect_err("no schedule").to_string().contains("gpipe"));
-        for wrong in ["parallel.tensor=0", "parallel.tensor=-1", "parallel.tensor=1e9", "parallel.tensor"] {
+        assert!(parse("parallel.sequence=maybe").expect_err("no truth").to_string().contains("`true`"));
+        assert!(parse("offload=weights").expect_err("no part").to_string().contains("optimizer"));
+        assert!(parse("placement=XYZ").expect_err("no axis").to_string().contains("cluster"));
+        for wrong in [
+            "virtual_stages=0",
+            "sharding_ranks=-2",
+            "parallel.tensor=0",
+            "parallel.tensor=-1",
+            "parallel.tensor=1e9",
+            "parallel.tensor",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(Fixed::parse(&["instances=1".into(), "cluster.instances=2".into()]).is_err());

@@ -316,23 +316,28 @@ fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
     }
 }
 
+/// The number formats that may be chosen: of those that the job names, or of all, those that some of the machines
+/// compute in.
 fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobError> {
-    let mut wanted = match &spec.precision {
-        None => Precision::ALL.to_vec(),
-        Some(list) if list.is_empty() => {
-            return Err(invalid("training.precision", "[]", "a list with at least one number format"));
-        }
-        Some(list) => list.clone(),
-    };
-    wanted.sort_unstable();
-    wanted.dedup();
-    if let Place::Owned { described_by: Description::Profile(_), .. } = place {
-        wanted.retain(|precision| *precision == Precision::Fp32);
-        if wanted.is_empty() {
-            return Err(invalid("training.precision", "without fp32", "fp32 on a measured machine"));
-        }
+    if spec.precision.as_ref().is_some_and(Vec::is_empty) {
+        return Err(invalid("training.precision", "[]", "a list with at least one number format"));
     }
-    Ok(wanted)
+    let machines: Vec<Machine> = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None)).collect();
+    let usable = |precision: &Precision| {
+        let executor_runs = !place.is_measured() || *precision == Precision::Fp32;
+        executor_runs && machines.iter().any(|machine| machine.has_units(*precision).is_ok())
+    };
+    let there: Vec<Precision> = Precision::ALL.iter().copied().filter(usable).collect();
+    let Some(wanted) = &spec.precision else { return Ok(there) };
+    let unusable: Vec<String> = wanted.iter().filter(|own| !there.contains(own)).map(ToString::to_string).collect();
+    let both: Vec<Precision> = there.iter().copied().filter(|own| wanted.contains(own)).collect();
+    if both.is_empty() {
+        let names: Vec<String> = there.iter().map(ToString::to_string).collect();
+        let why = if place.is_measured() { "a measured machine runs" } else { "the GPUs have units for" };
+        let allowed = format!("one of {}, which is what {why}", names.join(", "));
+        return Err(invalid("training.precision", unusable.join(", "), allowed));
+    }
+    Ok(both)
 }
 
 /// The field that says how machines are rented, if one does.

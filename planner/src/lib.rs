@@ -4,6 +4,8 @@
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
 //! predicts a plan document anew.
 
+mod bounds;
+mod evaluate;
 mod fix;
 mod job;
 mod predict;
@@ -15,6 +17,6 @@ mod space;
 
 pub use fix::{FixError, Fixed};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
-pub use predict::{DocumentError, predict, resimulate};
+pub use predict::{DocumentError, MachineFile, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

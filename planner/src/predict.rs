@@ -2,10 +2,12 @@
 
 use crate::problem::{executor_stack, price_of, price_used, purchase, service_of};
 use trainyard_calibration::interval;
-use trainyard_hardware_profiles::{CatalogError, Cluster, MeasuredMachine, PriceQuery, catalog};
+use trainyard_hardware_profiles::{
+    CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, catalog,
+};
 use trainyard_plan::document::{Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, Store};
-use trainyard_sim::{Footprint, Machine, MachineError, Outcome, simulate};
+use trainyard_sim::{Footprint, Machine, MachineError, Options, Outcome, simulate_with};
 
 /// Why a plan document cannot be predicted anew.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,6 +26,20 @@ pub enum DocumentError {
         /// What is not there.
         error: CatalogError,
     },
+    /// The plan was made for a cluster whose file is not at hand.
+    #[error("in `plan.cluster.file`: the cluster file `{path}` was not read")]
+    NoClusterFile {
+        /// Where it should be.
+        path: String,
+    },
+    /// The cluster file does not describe a cluster.
+    #[error("in the cluster file `{path}`: {error}")]
+    ClusterFile {
+        /// The file.
+        path: String,
+        /// What is wrong in it.
+        error: ClusterFileError,
+    },
     /// The plan was made for a measured machine whose profile is not at hand.
     #[error("in `plan.cluster.profile`: the profile `{path}` was not read")]
     NoProfile {
@@ -39,6 +55,8 @@ impl DocumentError {
             Self::Plan(error) => error.hint(),
             Self::Machine(error) => error.hint(),
             Self::Catalog { error, .. } => Some(error.hint()),
+            Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
+            Self::ClusterFile { error, .. } => error.hint(),
             Self::NoProfile { .. } => Some("`trainyard calibrate` writes one".into()),
         }
     }
@@ -55,7 +73,18 @@ pub fn predict(
     steps: u64,
     price: Option<PriceUsed>,
 ) -> Result<(Prediction, Outcome), MachineError> {
-    let outcome = simulate(plan, machine)?;
+    predict_with(plan, machine, steps, price, Options::default())
+}
+
+/// The same, with a say in how the step is simulated.
+fn predict_with(
+    plan: &Plan,
+    machine: &Machine,
+    steps: u64,
+    price: Option<PriceUsed>,
+    options: Options,
+) -> Result<(Prediction, Outcome), MachineError> {
+    let outcome = simulate_with(plan, machine, options)?;
     let step = outcome.step_time.0;
     let interval_s = interval(plan, machine, &outcome);
     let time_s = step * steps as f64;
@@ -104,39 +133,63 @@ fn memory(footprint: &Footprint) -> Memory {
     Memory { limit, stages, host: kept(Store::Host), disk: kept(Store::Nvme) }
 }
 
-/// The machine that a plan document was made for. `profile` is the content of the file that `plan.cluster.profile`
-/// names, if it names one.
-fn machine(document: &PlanDocument, profile: Option<MeasuredMachine>) -> Result<Machine, DocumentError> {
-    let cluster = &document.plan.cluster;
-    if let Some(path) = &cluster.profile {
-        let profile = profile.ok_or_else(|| DocumentError::NoProfile { path: path.clone() })?;
-        return Ok(Machine { cluster: Cluster::of_measured(profile), stack: executor_stack() });
-    }
-    let stack = document.job.cluster.stack.as_deref().unwrap_or(crate::job::DEFAULT_STACK);
-    Ok(Machine {
-        cluster: catalog()
-            .cluster(&cluster.instance, cluster.instances)
-            .map_err(|error| DocumentError::Catalog { field: "plan.cluster.instance", error })?,
-        stack: catalog()
-            .stack(stack)
-            .map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?
-            .clone(),
-    })
+/// The content of the file that describes the machines of a plan: what `plan.cluster` names.
+#[derive(Clone, Debug)]
+pub enum MachineFile {
+    /// Of `plan.cluster.profile`.
+    Profile(Box<MeasuredMachine>),
+    /// Of `plan.cluster.file`.
+    Cluster(Box<ClusterFile>),
 }
 
-/// The document with its prediction made anew, and the simulated step. The number of steps stays what it was.
+/// The machine that a plan document was made for.
+fn machine(document: &PlanDocument, file: Option<MachineFile>) -> Result<Machine, DocumentError> {
+    let named = &document.plan.cluster;
+    if let Some(path) = &named.profile {
+        let Some(MachineFile::Profile(profile)) = file else {
+            return Err(DocumentError::NoProfile { path: path.clone() });
+        };
+        return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: executor_stack() });
+    }
+    let mut cluster = match (&named.file, file) {
+        (None, _) => catalog()
+            .cluster(&named.instance, named.instances)
+            .map_err(|error| DocumentError::Catalog { field: "plan.cluster.instance", error })?,
+        (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named.instances)?,
+        (Some(path), _) => return Err(DocumentError::NoClusterFile { path: path.clone() }),
+    };
+    cluster.encrypted = named.encrypted;
+    let stack = document.job.cluster.stack.as_deref().unwrap_or(crate::job::DEFAULT_STACK);
+    let stack = catalog().stack(stack).map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?;
+    Ok(Machine { cluster, stack: stack.clone() })
+}
+
+/// As many machines of a cluster file as a plan uses, if they are alike and there are as many; else all.
+fn described(path: &str, file: ClusterFile, instances: u32) -> Result<Cluster, DocumentError> {
+    let wrong = |error| DocumentError::ClusterFile { path: path.into(), error };
+    let mut cluster = Cluster::try_from(file).map_err(wrong)?;
+    if !cluster.is_mixed() {
+        cluster.pools[0].instances = cluster.pools[0].instances.min(instances);
+    }
+    Ok(cluster)
+}
+
+/// The document with its prediction made anew, and the simulated step. The number of steps stays what it was. `file` is
+/// the content of the file that describes the plan's machines, if the plan names one.
 ///
 /// # Errors
 ///
-/// When the plan is not valid, names what no catalog has, or does not go onto its machines.
+/// When the plan is not valid, names what no catalog has or a file that is not given, or does not go onto its
+/// machines.
 pub fn resimulate(
     document: &PlanDocument,
-    profile: Option<MeasuredMachine>,
+    file: Option<MachineFile>,
+    options: Options,
 ) -> Result<(PlanDocument, Outcome), DocumentError> {
     let plan = Plan::try_from(document.plan.clone())?;
-    let machine = machine(document, profile)?;
+    let machine = machine(document, file)?;
     let price = price(document);
-    let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, price)?;
+    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, price, options)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

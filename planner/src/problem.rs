@@ -1,9 +1,9 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
-use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
+use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
 use trainyard_models::Model;
 use trainyard_plan::document::PriceUsed;
-use trainyard_plan::{Objective, Optimizer, Precision, Pricing, Volume};
+use trainyard_plan::{ClusterSpec, Objective, Optimizer, Precision, Pricing, Volume};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
 
@@ -127,9 +127,10 @@ pub(crate) fn price_used(price: &Price) -> PriceUsed {
 }
 
 impl Place {
-    /// The machines of a choice: `instances` of the type `index`. A mixed cluster is used whole.
-    pub(crate) fn machine(&self, index: usize, instances: u32, catalog: &Catalog) -> Machine {
-        match self {
+    /// The machines of a choice: `instances` of the type `index`. A mixed cluster is used whole. `encrypted` says
+    /// whether their traffic is, if it is not to be as the cluster file has it.
+    pub(crate) fn machine(&self, index: usize, instances: u32, encrypted: Option<bool>) -> Machine {
+        let mut machine = match self {
             Self::Owned { machine, .. } => {
                 let mut machine = (**machine).clone();
                 if !machine.cluster.is_mixed() {
@@ -138,12 +139,30 @@ impl Place {
                 machine
             }
             Self::Rented(rental) => Machine {
-                cluster: catalog
+                cluster: catalog()
                     .cluster(&rental.instances[index].0.name, instances)
                     .expect("a rental names instances of the catalog"),
                 stack: rental.stack.clone(),
             },
-        }
+        };
+        machine.cluster.encrypted = encrypted.unwrap_or(machine.cluster.encrypted);
+        machine
+    }
+
+    /// The machines as a plan names them.
+    pub(crate) fn spec_of(&self, cluster: &Cluster) -> ClusterSpec {
+        let (profile, file) = match self {
+            Self::Owned { described_by: Description::Profile(path), .. } => (Some(path.clone()), None),
+            Self::Owned { described_by: Description::ClusterFile(path), .. } => (None, Some(path.clone())),
+            Self::Rented(_) => (None, None),
+        };
+        let encrypted = cluster.encrypted;
+        ClusterSpec { profile, file, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
+    }
+
+    /// Whether the machine was measured, and is known for what was measured only.
+    pub(crate) fn is_measured(&self) -> bool {
+        matches!(self, Self::Owned { described_by: Description::Profile(_), .. })
     }
 
     /// The types of machine to choose from, with the most of each.
@@ -169,14 +188,6 @@ impl Place {
         match self {
             Self::Owned { .. } => Pricing::OnDemand,
             Self::Rented(rental) => rental.pricing,
-        }
-    }
-
-    /// The profile file of a machine that was measured.
-    pub(crate) fn profile(&self) -> Option<String> {
-        match self {
-            Self::Owned { described_by: Description::Profile(path), .. } => Some(path.clone()),
-            Self::Owned { .. } | Self::Rented(_) => None,
         }
     }
 }

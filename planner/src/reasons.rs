@@ -5,7 +5,7 @@ use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, Found, search};
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::{Objective, Precision, Recompute};
+use trainyard_plan::{Objective, Offload, Recompute, ScheduleName, StateSharding};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
 /// The answers for one recommended plan.
@@ -27,6 +27,10 @@ impl Reasons<'_> {
             self.degrees(),
             self.precision(),
             self.recompute(),
+            self.sharding(),
+            self.schedule(),
+            self.sequence(),
+            self.offload(),
             self.micro_batch(),
         ]
         .into_iter()
@@ -200,8 +204,20 @@ impl Reasons<'_> {
             }
             (None, None) => return None,
         };
-        let units = if own == Precision::Fp16Mixed { " (tensor cores, half the activation bytes)" } else { "" };
+        let units = if own.element_bytes() == 2 { " (tensor cores, half the activation bytes)" } else { "" };
         Some(format!("{own}{units}: {other} {why}"))
+    }
+
+    /// What the user holds, on the cluster and with the degrees and number format of the chosen plan.
+    fn same_degrees(&self) -> Fixed {
+        let mesh = self.chosen.plan.mesh();
+        Fixed {
+            tensor: Some(mesh.tensor()),
+            pipeline: Some(mesh.pipeline()),
+            context: Some(mesh.context()),
+            precision: Some(self.chosen.plan.precision()),
+            ..self.same_cluster()
+        }
     }
 
     fn recompute(&self) -> Option<String> {
@@ -209,29 +225,104 @@ impl Reasons<'_> {
             return None;
         }
         let own = self.chosen.plan.recompute();
-        let other = if own == Recompute::Full { Recompute::None } else { Recompute::Full };
-        let mesh = self.chosen.plan.mesh();
-        let fixed = Fixed {
-            recompute: Some(other),
-            tensor: Some(mesh.tensor()),
-            pipeline: Some(mesh.pipeline()),
-            precision: Some(self.chosen.plan.precision()),
-            ..self.same_cluster()
+        if own == Recompute::None {
+            let rented = matches!(self.problem.place, Place::Rented(_));
+            return rented.then(|| "recompute none: the activations of a micro-batch fit".into());
+        }
+        let what = match own {
+            Recompute::Selective => "recompute selective (the core of attention)",
+            _ => "recompute full",
         };
-        match (own, self.best(&fixed)) {
-            (Recompute::Full, (Some(kept), _)) => Some(format!(
-                "recompute full: keeping all activations allows only micro-batches of {}, which {}",
+        match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_degrees() }) {
+            (Some(kept), _) if kept.plan.batch().micro < self.chosen.plan.batch().micro => Some(format!(
+                "{what}: keeping all activations allows only micro-batches of {}, which {}",
                 kept.plan.batch().micro,
                 self.other_side(&kept)
             )),
-            (Recompute::Full, (None, Some((_, needed, available)))) => Some(format!(
-                "recompute full: keeping all activations needs at least {} of {} on a device",
+            (Some(kept), _) => Some(format!("{what}: keeping all activations {}", self.other_side(&kept))),
+            (None, Some((_, needed, available))) => Some(format!(
+                "{what}: keeping all activations needs at least {} of {} on a device",
                 human_bytes(needed),
                 human_bytes(available)
             )),
-            (Recompute::None, _) if matches!(self.problem.place, Place::Rented(_)) => {
-                Some("recompute none: the activations of a micro-batch fit".into())
+            (None, None) => None,
+        }
+    }
+
+    /// Whole states on every replica.
+    fn sharding(&self) -> Option<String> {
+        let own = self.chosen.plan.state_sharding();
+        if own == StateSharding::None || self.fixed.state_sharding.is_some() || self.fixed.sharding_ranks.is_some() {
+            return None;
+        }
+        let what = match own {
+            StateSharding::Gradients => "optimizer state and gradients shared out",
+            StateSharding::Parameters => "optimizer state, gradients and weights shared out",
+            _ => "optimizer state shared out",
+        };
+        match self.best(&Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() }) {
+            (Some(whole), _) => Some(format!("{what}: whole states {}", self.other_side(&whole))),
+            (None, Some((_, needed, available))) => {
+                Some(format!("{what}: whole states need {} of {}", human_bytes(needed), human_bytes(available)))
             }
+            (None, None) => None,
+        }
+    }
+
+    /// 1F1B, or, where that was chosen, GPipe.
+    fn schedule(&self) -> Option<String> {
+        let own = self.chosen.plan.schedule();
+        if own == ScheduleName::None || self.fixed.schedule.is_some() || self.fixed.virtual_stages.is_some() {
+            return None;
+        }
+        let plainer = match own {
+            ScheduleName::OneForwardOneBackward => ScheduleName::GPipe,
+            _ => ScheduleName::OneForwardOneBackward,
+        };
+        let runs = match self.chosen.plan.stages().runs() {
+            1 => String::new(),
+            runs => format!(" ({runs} runs of layers on each stage)"),
+        };
+        match self.best(&Fixed { schedule: Some(plainer), ..self.same_degrees() }) {
+            (Some(other), _) => Some(format!("schedule {own}{runs}: {plainer} {}", self.other_side(&other))),
+            (None, Some((_, needed, available))) => Some(format!(
+                "schedule {own}{runs}: {plainer} needs at least {} of {} on a device",
+                human_bytes(needed),
+                human_bytes(available)
+            )),
+            (None, None) => None,
+        }
+    }
+
+    fn sequence(&self) -> Option<String> {
+        if !self.chosen.plan.mesh().parallel().sequence || self.fixed.sequence.is_some() {
+            return None;
+        }
+        match self.best(&Fixed { sequence: Some(false), ..self.same_degrees() }) {
+            (Some(other), _) => {
+                Some(format!("sequence parallel too: tensor parallel alone {}", self.other_side(&other)))
+            }
+            (None, Some((_, needed, available))) => Some(format!(
+                "sequence parallel too: tensor parallel alone needs at least {} of {} on a device",
+                human_bytes(needed),
+                human_bytes(available)
+            )),
+            (None, None) => None,
+        }
+    }
+
+    /// Everything on the devices.
+    fn offload(&self) -> Option<String> {
+        let own = self.chosen.plan.offload();
+        if own == Offload::NONE {
+            return None;
+        }
+        match self.best(&Fixed { offload: None, ..self.fixed.clone() }) {
+            (None, Some((_, needed, available))) => Some(format!(
+                "offload {own}: without it every plan needs at least {} of {} on a device",
+                human_bytes(needed),
+                human_bytes(available)
+            )),
             _ => None,
         }
     }
@@ -242,15 +333,8 @@ impl Reasons<'_> {
             return None;
         }
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
-        let mesh = self.chosen.plan.mesh();
-        let fixed = Fixed {
-            micro: Some(micro),
-            tensor: Some(mesh.tensor()),
-            pipeline: Some(mesh.pipeline()),
-            precision: Some(self.chosen.plan.precision()),
-            recompute: Some(self.chosen.plan.recompute()),
-            ..self.same_cluster()
-        };
+        let recompute = Some(self.chosen.plan.recompute());
+        let fixed = Fixed { micro: Some(micro), recompute, ..self.same_degrees() };
         match self.best(&fixed) {
             (Some(other), _) => {
                 Some(format!("micro-batch {} rather than {micro}, which {}", batch.micro, self.other_side(&other)))

@@ -5,9 +5,11 @@ use crate::predict::predict;
 use crate::problem::{Place, Problem, price_used};
 use crate::reasons::Reasons;
 use crate::search::{Aim, Evaluated, Found, pareto, search};
-use trainyard_hardware_profiles::{Device, catalog};
+use crate::space::Space;
+use std::borrow::Cow;
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
-use trainyard_plan::{JobSpec, Objective, Pricing};
+use trainyard_plan::{JobSpec, Objective, Offload, Pricing, Store};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How a search is limited and which plans it may consider.
@@ -83,10 +85,8 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         within_goal: true,
         without_gpu: None,
     };
-    let mut found = search(problem, &limits.fixed, aim);
-    if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
-        found = search(problem, &limits.fixed, nearest(problem, aim));
-    }
+    let (mut found, limits) = solve_with_offload(problem, limits, aim);
+    let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
     let reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
@@ -103,6 +103,40 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         rejected: rejected(problem, &found),
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
+}
+
+/// What is kept in main memory when nothing fits without it, from the least.
+const OFFLOADS: [Offload; 3] = [
+    Offload { optimizer: Some(Store::Host), ..Offload::NONE },
+    Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), ..Offload::NONE },
+    Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: Some(Store::Host) },
+];
+
+/// What a search finds, or, if nothing meets deadline and budget, one for the nearest.
+fn solve(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
+    let found = search(problem, fixed, aim);
+    if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
+        return search(problem, fixed, nearest(problem, aim));
+    }
+    found
+}
+
+/// The same, and, if nothing fits, with the least offloading with which something does; with the limits that it then
+/// had. What is held stays held.
+fn solve_with_offload<'a>(problem: &Problem, limits: &'a Limits, aim: Aim) -> (Found, Cow<'a, Limits>) {
+    let found = solve(problem, &limits.fixed, aim);
+    let fits = !found.best.is_empty() || found.simulated > 0 || found.too_large.is_empty();
+    if fits || limits.fixed.offload.is_some() {
+        return (found, Cow::Borrowed(limits));
+    }
+    for offload in OFFLOADS {
+        let fixed = Fixed { offload: Some(offload), ..limits.fixed.clone() };
+        let with = solve(problem, &fixed, aim);
+        if !with.best.is_empty() {
+            return (with, Cow::Owned(Limits { fixed, ..limits.clone() }));
+        }
+    }
+    (found, Cow::Borrowed(limits))
 }
 
 /// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
@@ -134,7 +168,8 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
 }
 
 fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
-    let machine = problem.place.machine(chosen.choice, chosen.plan.cluster().instances, catalog());
+    let cluster = chosen.plan.cluster();
+    let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
     predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used)).ok()
 }
@@ -186,9 +221,13 @@ fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
             count: 0,
         }));
     }
-    let proved = found.candidates - found.simulated - found.too_large.values().map(|(count, ..)| count).sum::<u64>();
+    let proved = found.candidates - found.simulated - found.count_too_large();
     if proved > 0 {
-        all.push(Rejected { what: "other plans".into(), why: "a lower bound is no better".into(), count: proved });
+        all.push(Rejected {
+            what: "other plans".into(),
+            why: "a lower bound, or that of a plainer plan that fits, is no better".into(),
+            count: proved,
+        });
     }
     all
 }
@@ -196,7 +235,7 @@ fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
 fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Place::Rented(rental) = &problem.place {
-        let machine = problem.place.machine(chosen.choice, 1, catalog());
+        let machine = problem.place.machine(chosen.choice, 1, None);
         if let Device::Gpu(gpu) = &machine.cluster.first().device
             && gpu.achieved.uncertainty.value >= 0.4
         {
@@ -247,15 +286,26 @@ fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
     }
 }
 
+/// What excludes everything: the machines, one of the held fields, or the batch.
 fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
-    if let Some(instance) = &fixed.instance
-        && !problem.place.choices().iter().any(|(name, _)| name == instance)
-    {
+    let choices = problem.place.choices();
+    let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);
+    let chosen: Vec<usize> = (0..choices.len()).filter(|choice| wanted(&choices[*choice].0)).collect();
+    if let (true, Some(instance)) = (chosen.is_empty(), &fixed.instance) {
         return format!("instance {instance} is not among those of the job");
+    }
+    let space = Space::new(problem, fixed);
+    let refusals: Vec<String> = chosen.iter().filter_map(|choice| space.refusal(*choice)).collect();
+    if let (true, Some(refusal)) = (refusals.len() == chosen.len(), refusals.first()) {
+        return refusal.clone();
+    }
+    let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
+    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+        return format!("without {key} {value} there would be plans, but with it nothing divides evenly or is left");
     }
     let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
     format!(
-        "with global batch {} and the held fields, data × tensor × pipeline cannot use every device evenly",
+        "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
         batches.join(", ")
     )
 }

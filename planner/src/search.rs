@@ -2,22 +2,26 @@
 //! left could still enter the list of the best.
 //!
 //! A coarse bound needs only the prices of a model's distinct layers: no stage computes less than its share of all
-//! layers, and no plan does more micro-batches at once than it has stages. A candidate that passes it gets its stages
-//! cut, its memory checked and a finer bound; what passes that is simulated. Both bounds are admissible, so what is
-//! never simulated is proved to be no better.
+//! layers, and no plan does more micro-batches at once than it has stages. A candidate that passes it is looked at in
+//! all its variants: each gets its stages cut, its memory checked and a finer bound, and the one that could be best is
+//! simulated first. Both bounds are admissible, so what is never simulated is proved to be no better.
+//!
+//! The list of the best holds one plan for each type and number of machines. On the same machines a plan that takes
+//! longer also costs more, so a candidate must beat the best that is known on its own machines to matter at all.
 
+use crate::bounds::Bounds;
+use crate::evaluate::{Looked, look};
 use crate::fix::Fixed;
-use crate::problem::Problem;
-use crate::space::{Candidate, candidates};
+use crate::problem::{Place, Problem};
+use crate::space::{Candidate, Space};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Device, catalog};
-use trainyard_plan::{ClusterSpec, Collectives, Mesh, Objective, ParallelSpec, Plan, PlanSpec, Precision, Stages};
-use trainyard_sim::{LayerPrices, Machine, footprint, layer_prices, step_time, step_time_bound};
+use trainyard_hardware_profiles::Device;
+use trainyard_plan::{Objective, Plan};
 use trainyard_units::Bytes;
 
 /// Candidates that are evaluated at the same time. Fixed, so that the result does not depend on the thread count.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
 
 /// A plan with what it takes.
 #[derive(Clone, Debug)]
@@ -66,110 +70,95 @@ pub(crate) struct Aim {
     pub(crate) without_gpu: Option<&'static str>,
 }
 
-enum Verdict {
-    TooLarge { choice: usize, needed: Bytes, available: Bytes },
-    Bounded,
-    Simulated(Box<Evaluated>),
-}
-
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
-    let mut searcher = Searcher::new(problem, fixed, aim);
-    let mut all = candidates(problem, fixed);
+    let space = Space::new(problem, fixed);
+    let mut searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
+    let mut all = space.candidates();
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
-    let mut found = Found { candidates: all.len() as u64, ..Found::default() };
-    let mut order = searcher.bounded(all);
-    order.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for chunk in order.chunks(BATCH) {
-        let limit = searcher.limit();
+    let mut found =
+        Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
+    let bounds = Bounds::new(problem, fixed, &all);
+    let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
+    while let Some((next, _)) = order.peek() {
         let capped = aim.max_simulations.is_some_and(|most| found.simulated >= most);
-        if chunk[0].0 >= limit || capped {
-            found.gap = searcher.gap(chunk[0].0);
+        if *next >= searcher.limit() || capped {
+            found.gap = searcher.gap(*next);
             break;
         }
-        let verdicts: Vec<Verdict> =
-            chunk.par_iter().map(|(_, candidate)| searcher.evaluate(candidate, limit)).collect();
-        for verdict in verdicts {
-            match verdict {
-                Verdict::Bounded => {}
-                Verdict::TooLarge { choice, needed, available } => {
-                    let entry = found.too_large.entry(choice).or_insert((0, needed, available));
-                    *entry = (entry.0 + 1, if needed < entry.1 { needed } else { entry.1 }, available);
-                }
-                Verdict::Simulated(evaluated) => {
-                    found.simulated += 1;
-                    searcher.keep(*evaluated);
-                }
+        let chunk: Vec<(Candidate, f64)> = order
+            .by_ref()
+            .map(|(bound, candidate)| (bound, searcher.limit_of(&candidate), candidate))
+            .filter(|(bound, limit, _)| bound < limit)
+            .map(|(_, limit, candidate)| (candidate, limit))
+            .take(BATCH)
+            .collect();
+        let looked: Vec<Looked> = chunk
+            .par_iter()
+            .map(|(candidate, limit)| {
+                look(&space, &bounds, candidate, *limit, |step_time_s| searcher.assess(candidate, step_time_s))
+            })
+            .collect();
+        for ((candidate, _), looked) in chunk.iter().zip(looked) {
+            found.note_too_large(candidate.choice, &looked);
+            found.simulated += looked.simulated;
+            if let Some((step_time_s, plan, memory_peak)) = looked.best {
+                searcher.keep(candidate, *plan, step_time_s, memory_peak);
             }
         }
     }
     searcher.finish(found)
 }
 
-/// What decides a layer's price, besides the model.
-type PriceKey = (usize, u32, Precision, u32, u64);
+impl Found {
+    /// How many plans were looked at and do not fit.
+    pub(crate) fn count_too_large(&self) -> u64 {
+        self.too_large.values().map(|(count, ..)| count).sum()
+    }
+
+    fn note_too_large(&mut self, choice: usize, looked: &Looked) {
+        let Some((needed, available)) = looked.least_too_large else { return };
+        let entry = self.too_large.entry(choice).or_insert((0, needed, available));
+        *entry = (entry.0 + looked.too_large, entry.1.min(needed), available);
+    }
+}
 
 struct Searcher<'a> {
     problem: &'a Problem,
-    fixed: &'a Fixed,
     aim: Aim,
-    /// One machine of each type.
-    machines: Vec<Machine>,
-    prices: BTreeMap<PriceKey, Option<LayerPrices>>,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
     simulated: Vec<Evaluated>,
 }
 
-impl<'a> Searcher<'a> {
-    fn new(problem: &'a Problem, fixed: &'a Fixed, aim: Aim) -> Self {
-        let choices = problem.place.choices();
-        let machines = (0..choices.len()).map(|choice| problem.place.machine(choice, 1, catalog())).collect();
-        Self { problem, fixed, aim, machines, prices: BTreeMap::new(), best: BTreeMap::new(), simulated: Vec::new() }
-    }
-
+impl Searcher<'_> {
     fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
-        match (&self.machines[candidate.choice].cluster.first().device, self.aim.without_gpu) {
-            (Device::Gpu(gpu), Some(unwanted)) => gpu.name != unwanted,
-            _ => true,
+        let Some(unwanted) = self.aim.without_gpu else { return true };
+        match &self.problem.place {
+            Place::Rented(rental) => rental.instances[candidate.choice].0.gpu != unwanted,
+            Place::Owned { machine, .. } => match &machine.cluster.first().device {
+                Device::Gpu(gpu) => gpu.name != unwanted,
+                Device::Measured(_) => true,
+            },
         }
     }
 
-    /// The candidates that could meet the goal, each with the best value it could reach.
-    fn bounded(&mut self, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
-        let graph = self.problem.model.graph();
-        for candidate in &candidates {
-            let key = self.price_key(candidate);
-            if !self.prices.contains_key(&key) {
-                let (machine, (_, ranks, precision, tensor, micro)) = (&self.machines[candidate.choice], key);
-                let mesh = Mesh::from(ParallelSpec { tensor, pipeline: ranks, ..ParallelSpec::default() });
-                self.prices.insert(key, layer_prices(&graph, micro, mesh, precision, machine).ok());
-            }
-        }
-        candidates
+    /// The candidates that could meet the goal, each with the best value it could reach, best first.
+    fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
+        let mut order: Vec<(f64, Candidate)> = candidates
             .into_iter()
             .filter_map(|candidate| {
-                let weights = self.weights(&candidate)?;
-                let share: f64 = weights.iter().sum::<f64>() / f64::from(candidate.parallel.pipeline);
-                let bound = share * candidate.batch.accumulation as f64;
-                let (time, cost) = self.totals(&candidate, bound);
-                self.within_goal(time, cost).then(|| (self.value(&candidate, bound), candidate))
+                let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
+                Some((value, candidate))
             })
-            .collect()
+            .collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        order
     }
 
-    /// Ranks matter to the price of a layer on a measured machine, where they share its memory.
-    fn price_key(&self, candidate: &Candidate) -> PriceKey {
-        let parallel = candidate.parallel;
-        let ranks = match self.machines[candidate.choice].cluster.first().device {
-            Device::Gpu(_) => 1,
-            Device::Measured(_) => parallel.data * parallel.pipeline,
-        };
-        (candidate.choice, ranks, candidate.precision, parallel.tensor, candidate.batch.micro)
-    }
-
-    fn weights(&self, candidate: &Candidate) -> Option<Vec<f64>> {
-        let prices = self.prices[&self.price_key(candidate)].as_ref()?;
-        Some(prices.weights(candidate.recompute))
+    /// The value of a candidate that takes this long; nothing if it cannot meet the goal.
+    fn assess(&self, candidate: &Candidate, step_time_s: f64) -> Option<f64> {
+        let (time, cost) = self.totals(candidate, step_time_s);
+        self.within_goal(time, cost).then(|| self.value(candidate, step_time_s))
     }
 
     /// What the objective makes of a step time.
@@ -194,55 +183,13 @@ impl<'a> Searcher<'a> {
                 && self.problem.budget.is_none_or(|budget| cost.is_none_or(|cost| cost <= budget)))
     }
 
-    fn evaluate(&self, candidate: &Candidate, limit: f64) -> Verdict {
-        let (plan, machine) = self.build(candidate);
-        let footprint = footprint(&plan, &machine);
-        if let Err(full) = footprint.fits() {
-            let (needed, available) = full.amounts();
-            return Verdict::TooLarge { choice: candidate.choice, needed, available };
-        }
-        // A machine that was not measured for a plan cannot run it.
-        let Ok(bound) = step_time_bound(&plan, &machine) else { return Verdict::Bounded };
-        let (time, cost) = self.totals(candidate, bound.0);
-        if self.value(candidate, bound.0) >= limit || !self.within_goal(time, cost) {
-            return Verdict::Bounded;
-        }
-        let Ok(step_time) = step_time(&plan, &machine) else { return Verdict::Bounded };
-        let (time_s, cost_usd) = self.totals(candidate, step_time.0);
-        Verdict::Simulated(Box::new(Evaluated {
-            plan,
-            choice: candidate.choice,
-            step_time_s: step_time.0,
-            time_s,
-            cost_usd,
-            memory_peak: footprint.peak(),
-        }))
+    /// What a candidate must beat to matter, the best on its own machines included.
+    fn limit_of(&self, candidate: &Candidate) -> f64 {
+        let own = self.best.get(&(candidate.choice, candidate.instances));
+        own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
     }
 
-    fn build(&self, candidate: &Candidate) -> (Plan, Machine) {
-        let weights = self.weights(candidate).expect("candidates without prices were dropped");
-        let stages = Stages::balanced(&weights, candidate.parallel.pipeline).expect("a stage has at least one layer");
-        let machine = self.problem.place.machine(candidate.choice, candidate.instances, catalog());
-        let cluster = ClusterSpec {
-            profile: self.problem.place.profile(),
-            ..ClusterSpec::of(&machine.cluster.instance, candidate.instances)
-        };
-        let spec = PlanSpec {
-            parallel: candidate.parallel,
-            batch: candidate.batch,
-            schedule: candidate.schedule,
-            stages: stages.specs(),
-            precision: candidate.precision,
-            recompute: candidate.recompute,
-            collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
-            optimizer: self.problem.optimizer,
-            pricing: self.problem.place.pricing(),
-            ..PlanSpec::plain(self.problem.model.spec(), cluster, 0)
-        };
-        (Plan::try_from(spec).expect("the search space holds valid plans"), machine)
-    }
-
-    /// What a candidate must beat to matter.
+    /// What every candidate must beat to matter.
     fn limit(&self) -> f64 {
         let mut values: Vec<f64> = self.best.values().map(|kept| self.worth(kept)).collect();
         values.sort_by(f64::total_cmp);
@@ -256,12 +203,15 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    fn keep(&mut self, evaluated: Evaluated) {
+    fn keep(&mut self, candidate: &Candidate, plan: Plan, step_time_s: f64, memory_peak: Bytes) {
+        let choice = candidate.choice;
+        let (time_s, cost_usd) = self.totals(candidate, step_time_s);
+        let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
         self.simulated.push(evaluated.clone());
-        if !self.within_goal(evaluated.time_s, evaluated.cost_usd) {
+        if !self.within_goal(time_s, cost_usd) {
             return;
         }
-        let key = (evaluated.choice, evaluated.plan.cluster().instances);
+        let key = (choice, candidate.instances);
         let worth = self.worth(&evaluated);
         if self.best.get(&key).is_none_or(|kept| worth < self.worth(kept)) {
             self.best.insert(key, evaluated);
@@ -301,7 +251,9 @@ pub(crate) fn pareto(mut all: Vec<Evaluated>) -> Vec<Evaluated> {
 mod tests {
     use super::*;
     use crate::job::{Resources, problem};
-    use trainyard_plan::{GlobalBatch, JobSpec};
+    use crate::space::Variant;
+    use trainyard_plan::{GlobalBatch, JobSpec, Stages};
+    use trainyard_sim::{footprint, step_time, step_time_bound};
 
     fn small(objective: Objective) -> Problem {
         let mut job = JobSpec::default();
@@ -314,43 +266,57 @@ mod tests {
         problem(&job, Resources::default()).expect("a solvable job")
     }
 
-    /// The oracle: build, check and simulate every candidate.
-    fn exhaustive(problem: &Problem, aim: Aim) -> f64 {
-        let fixed = Fixed::default();
-        let mut searcher = Searcher::new(problem, &fixed, aim);
-        let all = searcher.bounded(candidates(problem, &fixed));
-        all.iter()
-            .filter_map(|(bound, candidate)| {
-                let (plan, machine) = searcher.build(candidate);
-                footprint(&plan, &machine).fits().ok()?;
-                let simulated = step_time(&plan, &machine).expect("a GPU prices everything");
-                let value = searcher.value(candidate, simulated.0);
-                let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-                assert!(*bound <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?}");
-                assert!(fine <= simulated.0 * (1.0 + 1e-6), "the fine bound is not one: {candidate:?}");
-                Some(value)
+    /// The oracle: build, check and simulate every variant of every candidate, those too that the search leaves out
+    /// because a plainer one fits.
+    fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
+        let space = Space::new(problem, fixed);
+        let searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
+        let all = space.candidates();
+        let bounds = Bounds::new(problem, fixed, &all);
+        let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
+            let weights = bounds.weights(candidate).expect("a GPU prices everything");
+            let machine = space.machine(candidate);
+            let runs = candidate.parallel.pipeline * variant.virtual_stages;
+            let stages = Stages::balanced(weights, runs).expect("as many layers as runs");
+            let plan = Plan::try_from(space.spec(candidate, variant, stages.specs(), &machine)).expect("a valid plan");
+            footprint(&plan, &machine).fits().ok()?;
+            let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
+            let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
+            let value = searcher.value(candidate, simulated);
+            assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
+            assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
+            Some((value, *variant, *candidate))
+        };
+        let best = searcher
+            .bounded(&bounds, all)
+            .par_iter()
+            .flat_map_iter(|(coarse, candidate)| {
+                let variants = space.variants(candidate.parallel, candidate.batch);
+                variants.into_iter().filter_map(|variant| value_of(candidate, *coarse, &variant)).collect::<Vec<_>>()
             })
-            .fold(f64::INFINITY, f64::min)
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("something fits");
+        best.0
     }
 
     #[test]
     fn the_search_finds_what_trying_everything_finds() {
-        for objective in [Objective::Cost, Objective::Time] {
-            let problem = small(objective);
-            let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
-            let found = search(&problem, &Fixed::default(), aim);
-            let best = match objective {
-                Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
-                Objective::Time => found.best[0].time_s,
-            };
-            assert!((best / exhaustive(&problem, aim) - 1.0).abs() < 1e-9);
-            assert!(
-                found.simulated < found.candidates / 4,
-                "bounds prune: {} of {}",
-                found.simulated,
-                found.candidates
-            );
-            assert!(found.gap.abs() < f64::EPSILON);
+        for fixed in [&[][..], &["parallel.pipeline=4"], &["parallel.tensor=2", "parallel.context=2"]] {
+            let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
+            for objective in [Objective::Cost, Objective::Time] {
+                let problem = small(objective);
+                let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
+                let found = search(&problem, &fixed, aim);
+                let best = match objective {
+                    Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
+                    Objective::Time => found.best[0].time_s,
+                };
+                let ratio = best / exhaustive(&problem, &fixed, aim);
+                assert!((ratio - 1.0).abs() < 1e-9, "{fixed:?} {objective:?}: {ratio}");
+                let (simulated, candidates) = (found.simulated, found.candidates);
+                assert!(simulated < candidates / 4, "bounds prune: {simulated} of {candidates}");
+                assert!(found.gap.abs() < f64::EPSILON);
+            }
         }
     }
 

@@ -1,12 +1,26 @@
 //! The search space: every plan that could be built, in canonical order. Each divisibility rule is stated once.
+//!
+//! Left out, because a search has better things to do, are plans that no goal of ours prefers:
+//!
+//! - Half precision where the GPUs multiply brain floats as fast: those need the same time and memory and no loss
+//!   scaling.
+//! - Gradients that are shared out but summed once a step after several micro-batches: they are whole until then.
+//! - Ranks that share a sample's tokens, unless each keeps thousands of them.
+//! - What changes the training itself or rarely pays: weights of two versions (2bw), compressed gradients, state shared
+//!   out among some replicas, other placements and algorithms of collectives. They are there when they are held.
+//! - Offloading, which is tried when nothing fits without it.
 
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
-use trainyard_hardware_profiles::{Cluster, Device, catalog};
-use trainyard_models::Model;
-use trainyard_plan::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, StepSize};
+use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
+use trainyard_plan::operators::OperatorGraph;
+use trainyard_plan::{
+    BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, Plan, PlanSpec,
+    Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
+};
+use trainyard_sim::Machine;
 
-/// A plan in a few words: everything but the cut into stages, which follows from costs.
+/// What decides how long a layer takes, and how often: plans that share a candidate share their coarse bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// Which type of machine of the place.
@@ -14,32 +28,309 @@ pub(crate) struct Candidate {
     pub(crate) instances: u32,
     pub(crate) parallel: ParallelSpec,
     pub(crate) batch: BatchSpec,
-    pub(crate) schedule: ScheduleName,
     pub(crate) precision: Precision,
     pub(crate) recompute: Recompute,
+    /// How many variants it has.
+    pub(crate) plans: u32,
+}
+
+/// The rest of a plan: everything but the cut into stages, which follows from costs and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variant {
+    pub(crate) schedule: ScheduleName,
+    pub(crate) virtual_stages: u32,
+    pub(crate) state_sharding: StateSharding,
+    pub(crate) gradient_reduction: GradientReduction,
 }
 
 /// The largest micro-batch that is considered: beyond it a GPU is long saturated.
 const MICRO_MAX: u64 = 256;
 
-/// All candidates of a problem that have the held fields.
-pub(crate) fn candidates(problem: &Problem, fixed: &Fixed) -> Vec<Candidate> {
-    let mut all = Vec::new();
-    for (choice, (name, most)) in problem.place.choices().into_iter().enumerate() {
-        if fixed.instance.as_ref().is_some_and(|held| *held != name) {
-            continue;
+/// Runs of layers on a stage that are considered: more of them shorten the bubble by less and less.
+const RUNS_MAX: u32 = 4;
+
+/// The fewest tokens of a sample that a rank keeps for itself: with fewer, passing keys and values round takes longer
+/// than attention on them. A stated default.
+const CONTEXT_TOKENS_MIN: u64 = 4096;
+
+/// All plans of a problem that have the held fields.
+pub(crate) struct Space<'a> {
+    problem: &'a Problem,
+    fixed: &'a Fixed,
+    graph: OperatorGraph,
+}
+
+impl<'a> Space<'a> {
+    pub(crate) fn new(problem: &'a Problem, fixed: &'a Fixed) -> Self {
+        Self { problem, fixed, graph: problem.model.graph() }
+    }
+
+    /// All candidates, each with at least one variant.
+    pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        let mut all = Vec::new();
+        for (choice, (name, most)) in self.problem.place.choices().into_iter().enumerate() {
+            if self.fixed.instance.as_ref().is_some_and(|held| *held != name) || self.refusal(choice).is_some() {
+                continue;
+            }
+            let precisions = self.precisions(&self.problem.place.machine(choice, 1, None));
+            for instances in machine_counts(&self.problem.place, self.fixed.instances, most) {
+                let cluster = self.problem.place.machine(choice, instances, None).cluster;
+                let devices = devices_of_each(&cluster);
+                for ranks in rank_counts(&cluster) {
+                    for parallel in self.degrees(ranks, devices) {
+                        self.push(&mut all, (choice, instances), parallel, &precisions);
+                    }
+                }
+            }
         }
-        for instances in machine_counts(&problem.place, fixed.instances, most) {
-            let cluster = problem.place.machine(choice, instances, catalog()).cluster;
-            let devices = devices_of_each(&cluster);
-            for ranks in rank_counts(&cluster) {
-                for parallel in degrees(&problem.model, ranks, devices) {
-                    push(&mut all, problem, fixed, (choice, instances), parallel);
+        all
+    }
+
+    /// Why no plan with the held fields goes onto a type of machine, whatever its degrees.
+    pub(crate) fn refusal(&self, choice: usize) -> Option<String> {
+        let machine = self.problem.place.machine(choice, 1, None);
+        let cluster = self.problem.place.spec_of(&machine.cluster);
+        let spec = PlanSpec {
+            offload: self.offload(),
+            placement: self.placement(),
+            gradient_compression: self.compression(),
+            ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph.len())
+        };
+        let plan = Plan::try_from(spec).map_err(|error| error.to_string());
+        let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
+        let precision = self.fixed.precision.map_or(Ok(()), |held| machine.has_units(held));
+        admitted.and(precision.map_err(|error| error.to_string())).err()
+    }
+
+    pub(crate) fn offload(&self) -> Offload {
+        self.fixed.offload.unwrap_or(Offload::NONE)
+    }
+
+    pub(crate) fn placement(&self) -> Placement {
+        self.fixed.placement.unwrap_or_default()
+    }
+
+    pub(crate) fn compression(&self) -> GradientCompression {
+        self.fixed.gradient_compression.unwrap_or_default()
+    }
+
+    /// The machines of a candidate.
+    pub(crate) fn machine(&self, candidate: &Candidate) -> Machine {
+        self.problem.place.machine(candidate.choice, candidate.instances, self.fixed.encrypted)
+    }
+
+    /// A plan as it is written, with its model cut into these runs of layers.
+    pub(crate) fn spec(
+        &self,
+        candidate: &Candidate,
+        variant: &Variant,
+        stages: Vec<StageSpec>,
+        machine: &Machine,
+    ) -> PlanSpec {
+        let shared_out = variant.state_sharding != StateSharding::None;
+        PlanSpec {
+            model: self.problem.model.spec(),
+            cluster: self.problem.place.spec_of(&machine.cluster),
+            parallel: candidate.parallel,
+            batch: candidate.batch,
+            schedule: variant.schedule,
+            virtual_stages: variant.virtual_stages,
+            stages,
+            precision: candidate.precision,
+            recompute: candidate.recompute,
+            state_sharding: variant.state_sharding,
+            sharding_ranks: self.fixed.sharding_ranks.filter(|_| shared_out),
+            gradient_reduction: variant.gradient_reduction,
+            gradient_compression: self.compression(),
+            offload: self.offload(),
+            placement: self.placement(),
+            collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
+            optimizer: self.problem.optimizer,
+            pricing: self.problem.place.pricing(),
+        }
+    }
+
+    fn measured(&self) -> bool {
+        self.problem.place.is_measured()
+    }
+
+    /// The number formats of the job that all GPUs have units for.
+    fn precisions(&self, machine: &Machine) -> Vec<Precision> {
+        let held = self.fixed.precision;
+        let wanted = self.problem.precisions.iter().copied().filter(|own| held.is_none_or(|held| held == *own));
+        let mut all: Vec<Precision> = wanted.filter(|precision| machine.has_units(*precision).is_ok()).collect();
+        if all.contains(&Precision::Bf16Mixed) && gpus(machine).all(|gpu| gpu.peak(Rate::Bf16) >= gpu.peak(Rate::Fp16))
+        {
+            all.retain(|precision| *precision != Precision::Fp16Mixed);
+        }
+        all
+    }
+
+    /// Degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads evenly; a
+    /// stage has at least one layer; tokens and experts are shared evenly.
+    fn degrees(&self, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
+        let mut all = Vec::new();
+        for tensor in divisors_of(ranks).filter(|tensor| self.splits_heads(*tensor, devices)) {
+            for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= self.graph.len()) {
+                let rest = ranks / tensor / pipeline;
+                for context in divisors_of(rest).filter(|context| self.splits_tokens(*context)) {
+                    let data = rest / context;
+                    for expert in divisors_of(data).filter(|expert| self.splits_experts(*expert)) {
+                        let plain = ParallelSpec { data, tensor, pipeline, context, expert, sequence: false };
+                        all.push(plain);
+                        if tensor > 1 {
+                            all.push(ParallelSpec { sequence: true, ..plain });
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn splits_heads(&self, tensor: u32, devices: u32) -> bool {
+        let heads = self.problem.model.tensor_heads();
+        let evenly = || heads.is_some_and(|heads| heads.is_multiple_of(u64::from(tensor)));
+        tensor == 1 || (!self.measured() && devices.is_multiple_of(tensor) && evenly())
+    }
+
+    fn splits_tokens(&self, context: u32) -> bool {
+        if context == 1 {
+            return true;
+        }
+        let Some(tokens) = self.graph.tokens_shared_by_context() else { return false };
+        let parts = u64::from(context);
+        let sensible = self.fixed.context == Some(context) || tokens / parts >= CONTEXT_TOKENS_MIN;
+        !self.measured() && tokens.is_multiple_of(parts) && sensible
+    }
+
+    fn splits_experts(&self, expert: u32) -> bool {
+        let experts = self.graph.experts();
+        expert == 1 || (!self.measured() && experts > 0 && experts.is_multiple_of(u64::from(expert)))
+    }
+
+    fn push(
+        &self,
+        all: &mut Vec<Candidate>,
+        (choice, instances): (usize, u32),
+        parallel: ParallelSpec,
+        precisions: &[Precision],
+    ) {
+        let batches = self.problem.global_batches.iter().copied();
+        for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
+            let replica = global / u64::from(parallel.data);
+            for micro in divisors(replica).into_iter().take_while(|micro| *micro <= MICRO_MAX) {
+                let batch = BatchSpec { global, micro, accumulation: replica / micro };
+                let plans = self.variants(parallel, batch).len() as u32;
+                if plans == 0 {
+                    continue;
+                }
+                for (precision, recompute) in self.formats(precisions) {
+                    let candidate = Candidate { choice, instances, parallel, batch, precision, recompute, plans };
+                    if self.fixed.admits(&candidate) {
+                        all.push(candidate);
+                    }
                 }
             }
         }
     }
-    all
+
+    fn formats(&self, precisions: &[Precision]) -> impl Iterator<Item = (Precision, Recompute)> {
+        let recompute = |kind: &Recompute| !self.measured() || *kind != Recompute::Selective;
+        let kinds: Vec<Recompute> = Recompute::ALL.iter().copied().filter(recompute).collect();
+        precisions.iter().flat_map(move |precision| kinds.clone().into_iter().map(move |kind| (*precision, kind)))
+    }
+
+    /// The variants with these degrees and batch: for each schedule, those that share out more after those that share
+    /// out less.
+    pub(crate) fn variants(&self, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
+        let mut all = Vec::new();
+        for (schedule, virtual_stages) in self.schedules(parallel.pipeline, batch.accumulation) {
+            for (state_sharding, gradient_reduction) in self.shardings(parallel, batch.accumulation) {
+                let variant = Variant { schedule, virtual_stages, state_sharding, gradient_reduction };
+                if self.fixed.admits_variant(&variant) && self.is_simulable(&variant, parallel, batch) {
+                    all.push(variant);
+                }
+            }
+        }
+        all
+    }
+
+    fn is_simulable(&self, variant: &Variant, parallel: ParallelSpec, batch: BatchSpec) -> bool {
+        let gathers = variant.state_sharding == StateSharding::Parameters || self.offload().parameters.is_some();
+        let size = StepSize {
+            schedule: variant.schedule,
+            accumulation: batch.accumulation,
+            runs: u64::from(parallel.pipeline) * u64::from(variant.virtual_stages),
+            gathered_layers: if gathers { self.graph.len() as u64 } else { 0 },
+        };
+        size.is_simulable()
+    }
+
+    /// Schedules with the runs of layers on each stage: every run has a layer, and interleaving takes micro-batches in
+    /// groups of as many as there are stages.
+    fn schedules(&self, pipeline: u32, accumulation: u64) -> Vec<(ScheduleName, u32)> {
+        use ScheduleName::{GPipe, Interleaved, OneForwardOneBackward, TwoBufferedWeights, ZeroBubbleH1, ZeroBubbleV};
+        if pipeline == 1 {
+            return vec![(ScheduleName::None, 1)];
+        }
+        let mut all = vec![(OneForwardOneBackward, 1), (GPipe, 1)];
+        if self.measured() {
+            return all;
+        }
+        all.push((ZeroBubbleH1, 1));
+        if self.fixed.schedule == Some(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
+            all.push((TwoBufferedWeights, 1));
+        }
+        let has_layers = |runs: u32| u64::from(pipeline) * u64::from(runs) <= self.graph.len() as u64;
+        if has_layers(2) {
+            all.push((ZeroBubbleV, 2));
+        }
+        if accumulation.is_multiple_of(u64::from(pipeline)) {
+            let runs = self.fixed.virtual_stages.map_or(2..=RUNS_MAX, |held| held.max(2)..=held);
+            all.extend(runs.filter(|runs| has_layers(*runs)).map(|runs| (Interleaved, runs)));
+        }
+        all
+    }
+
+    /// What replicas share out and how often they sum gradients, from the least shared.
+    fn shardings(&self, parallel: ParallelSpec, accumulation: u64) -> Vec<(StateSharding, GradientReduction)> {
+        use GradientReduction::{MicroBatch, Step};
+        if self.measured() {
+            return vec![(StateSharding::None, Step)];
+        }
+        let copies = u64::from(parallel.data) * u64::from(parallel.context);
+        let mut all = vec![(StateSharding::None, Step)];
+        if copies > 1 || self.fixed.state_sharding.is_some() {
+            let several = accumulation > 1;
+            all.push((StateSharding::Optimizer, Step));
+            all.push((StateSharding::Gradients, if several { MicroBatch } else { Step }));
+            all.push((StateSharding::Parameters, Step));
+            if several {
+                all.push((StateSharding::Parameters, MicroBatch));
+            }
+        }
+        if let Some(held) = self.fixed.gradient_reduction {
+            all.iter_mut().for_each(|(_, reduction)| *reduction = held);
+            all.dedup();
+        }
+        all.retain(|(sharding, _)| self.shares_evenly(*sharding, copies, parallel.expert));
+        all
+    }
+
+    /// What is shared out goes in equal parts to a held number of ranks, and with experts to all that hold copies.
+    fn shares_evenly(&self, sharding: StateSharding, copies: u64, expert: u32) -> bool {
+        self.fixed.sharding_ranks.map(u64::from).is_none_or(|ranks| {
+            sharding != StateSharding::None && copies.is_multiple_of(ranks) && (expert == 1 || ranks == copies)
+        })
+    }
+}
+
+fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
+    machine.cluster.pools.iter().filter_map(|pool| match &pool.device {
+        Device::Gpu(gpu) => Some(gpu),
+        Device::Measured(_) => None,
+    })
 }
 
 /// Numbers of machines to choose from, at most `most`. A mixed cluster is used whole; what is rented may be held at any
@@ -71,71 +362,17 @@ fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
     }
 }
 
-/// Degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads evenly; a
-/// stage has at least one layer.
-fn degrees(model: &Model, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
-    let layers = model.graph().len() as u32;
-    let splits = |tensor: u32| match model.tensor_heads() {
-        Some(heads) => devices.is_multiple_of(tensor) && heads.is_multiple_of(u64::from(tensor)),
-        None => tensor == 1,
-    };
-    divisors(u64::from(ranks))
-        .into_iter()
-        .map(|tensor| tensor as u32)
-        .filter(|tensor| splits(*tensor))
-        .flat_map(|tensor| {
-            divisors(u64::from(ranks / tensor)).into_iter().map(move |pipeline| (tensor, pipeline as u32))
-        })
-        .filter(|(_, pipeline)| *pipeline <= layers)
-        .map(|(tensor, pipeline)| ParallelSpec {
-            data: ranks / tensor / pipeline,
-            tensor,
-            pipeline,
-            ..ParallelSpec::default()
-        })
-        .collect()
-}
-
-fn push(
-    all: &mut Vec<Candidate>,
-    problem: &Problem,
-    fixed: &Fixed,
-    (choice, instances): (usize, u32),
-    parallel: ParallelSpec,
-) {
-    for global in problem.global_batches.iter().copied().filter(|g| g.is_multiple_of(u64::from(parallel.data))) {
-        let replica = global / u64::from(parallel.data);
-        for micro in divisors(replica).into_iter().take_while(|micro| *micro <= MICRO_MAX) {
-            let batch = BatchSpec { global, micro, accumulation: replica / micro };
-            for schedule in schedules(parallel.pipeline) {
-                let (accumulation, runs) = (batch.accumulation, u64::from(parallel.pipeline));
-                if !(StepSize { schedule: *schedule, accumulation, runs, gathered_layers: 0 }).is_simulable() {
-                    continue;
-                }
-                for precision in problem.precisions.iter().copied() {
-                    for recompute in Recompute::ALL.iter().copied() {
-                        let candidate =
-                            Candidate { choice, instances, parallel, batch, schedule: *schedule, precision, recompute };
-                        if fixed.admits(&candidate) {
-                            all.push(candidate);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn schedules(pipeline: u32) -> &'static [ScheduleName] {
-    if pipeline == 1 { &[ScheduleName::None] } else { &[ScheduleName::GPipe, ScheduleName::OneForwardOneBackward] }
-}
-
 /// The divisors of a positive number, ascending.
 fn divisors(number: u64) -> Vec<u64> {
     let mut small: Vec<u64> = (1..=number.isqrt()).filter(|d| number.is_multiple_of(*d)).collect();
     let large: Vec<u64> = small.iter().rev().map(|d| number / d).filter(|d| *d > number / d).collect();
     small.extend(large);
     small
+}
+
+/// The same of a degree.
+fn divisors_of(number: u32) -> impl Iterator<Item = u32> {
+    divisors(u64::from(number)).into_iter().map(|divisor| divisor as u32)
 }
 
 #[cfg(test)]
@@ -149,13 +386,65 @@ mod tests {
         assert_eq!(divisors(50), [1, 2, 5, 10, 25, 50]);
     }
 
+    fn spaces(model: &str, fixed: &[&str], check: impl Fn(&Space<'_>)) {
+        let mut job = trainyard_plan::JobSpec::default();
+        job.model.name = Some(model.into());
+        job.data.samples = Some(1000);
+        job.training.global_batch = Some(trainyard_plan::GlobalBatch::Exactly(64));
+        let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
+        let fixed: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+        check(&Space::new(&problem, &Fixed::parse(&fixed).expect("fields of a plan")));
+    }
+
     #[test]
     fn degrees_multiply_to_the_ranks_and_divide_the_heads() {
-        let model = &trainyard_models::find("gpt2-xl").expect("in the catalog").model;
-        let all = degrees(model, 16, 8);
-        assert!(all.iter().all(|p| p.data * p.tensor * p.pipeline == 16));
-        // 25 heads have no even divisor.
-        assert!(all.iter().all(|p| p.tensor == 1));
-        assert_eq!(all.len(), 5);
+        spaces("gpt2-xl", &[], |space| {
+            let all = space.degrees(16, 8);
+            assert!(all.iter().all(|p| p.data * p.tensor * p.pipeline == 16));
+            // 25 heads have no even divisor.
+            assert!(all.iter().all(|p| p.tensor == 1));
+            assert_eq!(all.len(), 5);
+        });
+    }
+
+    #[test]
+    fn tokens_are_shared_by_ranks_only_when_that_is_held_or_there_are_many() {
+        let contexts = |fixed: &[&str], wanted: &[u32]| {
+            spaces("gpt2-large", fixed, |space| {
+                let mut contexts: Vec<u32> = space.degrees(16, 8).iter().map(|p| p.context).collect();
+                contexts.sort_unstable();
+                contexts.dedup();
+                assert_eq!(contexts, wanted);
+            });
+        };
+        contexts(&[], &[1]);
+        contexts(&["parallel.context=4"], &[1, 4]);
+    }
+
+    #[test]
+    fn every_variant_of_every_candidate_is_a_valid_plan() {
+        for fixed in [
+            &["instances=2", "instance=p3.8xlarge"][..],
+            &["instances=2", "instance=p3.8xlarge", "sharding_ranks=2", "schedule=interleaved-1f1b"],
+            &["instances=1", "instance=p3.8xlarge", "schedule=2bw", "gradient_reduction=micro-batch"],
+            &["instances=2", "instance=p3.8xlarge", "parallel.context=4", "virtual_stages=6"],
+        ] {
+            spaces("gpt2-large", fixed, |space| {
+                let candidates = space.candidates();
+                assert!(!candidates.is_empty(), "{fixed:?}");
+                for candidate in candidates {
+                    for variant in space.variants(candidate.parallel, candidate.batch) {
+                        let runs = (candidate.parallel.pipeline * variant.virtual_stages) as usize;
+                        let layers = space.graph.len();
+                        let ends = (0..=runs).map(|run| run * layers / runs).collect::<Vec<_>>();
+                        let stages = ends.windows(2);
+                        let stages = stages.map(|ends| StageSpec { first: ends[0], layers: ends[1] - ends[0] });
+                        let machine = space.machine(&candidate);
+                        let spec = space.spec(&candidate, &variant, stages.collect(), &machine);
+                        Plan::try_from(spec).unwrap_or_else(|error| panic!("{candidate:?} {variant:?}: {error}"));
+                    }
+                }
+            });
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, Objective, Precision};
+use trainyard_sim::Options;
 use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
@@ -152,7 +153,7 @@ fn the_same_question_has_the_same_answer_on_any_number_of_threads() {
 #[test]
 fn simulating_a_plan_again_gives_the_same_prediction() {
     let document = plan(&job("gpt2-large", 1e9, 128), &[]).expect("a plan");
-    let (again, outcome) = resimulate(&document, None).expect("a plan of the catalog");
+    let (again, outcome) = resimulate(&document, None, Options::default()).expect("a plan of the catalog");
     assert_eq!(again, document);
     assert!((outcome.step_time.0 - document.prediction.step_time_s).abs() < f64::EPSILON);
 }

@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use trainyard_plan::{Plan, Resident, StageId, Store, kept_elsewhere, resident};
+use trainyard_plan::{Plan, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
 use trainyard_units::{Bytes, human_bytes};
 
 /// What one rank of each stage needs, and what there is.
@@ -110,30 +110,55 @@ impl Footprint {
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage)).collect();
-    let software = resident
-        .iter()
-        .map(|held| {
-            let unused = held.total().as_f64() * machine.stack.fragmentation.value;
-            machine.stack.resident.value + Bytes(unused as u64)
-        })
-        .collect();
+    let software = resident.iter().map(|held| software(machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
-    let ranks = plan.mesh().ranks();
-    let smallest = |stage: StageId| {
-        let devices = plan.mesh().stage_ranks(stage.0).map(|rank| layout.position(rank));
-        devices.map(|at| machine.cluster.memory_per_rank(at, ranks)).min().unwrap_or_default()
-    };
-    let limits = if machine.cluster.is_mixed() {
-        plan.stages().ids().map(smallest).collect()
-    } else {
-        vec![machine.cluster.memory_per_rank(machine.cluster.position(0), ranks); resident.len()]
-    };
     let shared = Store::ALL
         .into_iter()
         .filter(|store| plan.offload().touches(*store))
         .filter_map(|store| fullest_machine(plan, machine, layout, store))
         .collect();
-    Footprint { limits, resident, software, shared }
+    Footprint { limits: limits(plan, machine), resident, software, shared }
+}
+
+/// What the software takes beside `held`: its own libraries, and what its allocator holds without use.
+fn software(machine: &Machine, held: &Resident) -> Bytes {
+    let unused = held.total().as_f64() * machine.stack.fragmentation.value;
+    machine.stack.resident.value + Bytes(unused as u64)
+}
+
+/// Per stage, what the smallest of its devices has.
+fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
+    let (layout, ranks) = (Layout { mesh: plan.mesh(), cluster: &machine.cluster }, plan.mesh().ranks());
+    if !machine.cluster.is_mixed() {
+        let of_any = machine.cluster.memory_per_rank(machine.cluster.position(0), ranks);
+        return vec![of_any; plan.stages().count() as usize];
+    }
+    let smallest = |stage: StageId| {
+        let devices = plan.mesh().stage_ranks(stage.0).map(|rank| layout.position(rank));
+        devices.map(|at| machine.cluster.memory_per_rank(at, ranks)).min().unwrap_or_default()
+    };
+    plan.stages().ids().map(smallest).collect()
+}
+
+/// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
+/// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
+pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
+    let layers = plan.graph().len();
+    let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
+        let held = resident_with(plan, stage, std::slice::from_ref(&run));
+        held.total() + software(machine, &held) <= limit
+    };
+    let of_stage = |(stage, limit): (StageId, Bytes)| {
+        let mut first = 0;
+        let behind = |end: usize| {
+            while first < end && !fits(stage, limit, first..end) {
+                first += 1;
+            }
+            first
+        };
+        (0..=layers).map(behind).collect()
+    };
+    plan.stages().ids().zip(limits(plan, machine)).map(of_stage).collect()
 }
 
 /// The machine whose memory or disk is asked most of, relative to what it has.

@@ -20,7 +20,7 @@ mod variation;
 mod wiring;
 
 pub use bound::step_time_bound;
-pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint};
+pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
 pub use cost::{
     Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
     transfer_time,
@@ -28,6 +28,6 @@ pub use cost::{
 pub use estimate::{Estimator, Shape};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
-pub use simulate::{Options, Outcome, rank_timelines, simulate, simulate_with, step_time};
+pub use simulate::{Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time};
 pub use variation::Variation;
 pub use wiring::{Path, Wiring};

@@ -113,6 +113,7 @@ impl Machine {
         Lowering {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
             blocking_transfers: self.stack.exposed_transfer.value > 0.0,
+            sharded_overlap: self.stack.sharded_overlap.value,
         }
     }
 
@@ -131,19 +132,32 @@ impl Machine {
                     Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
                 }
             },
-            Device::Gpu(_) => self.has_units(plan).and_then(|()| self.has_stores(plan)),
+            Device::Gpu(_) => {
+                self.has_units(plan.precision())?;
+                self.places(mesh.placement())?;
+                self.has_stores(plan)
+            }
         }
     }
 
-    /// Whether every GPU has the arithmetic units of the plan's precision.
-    fn has_units(&self, plan: &Plan) -> Result<(), MachineError> {
+    /// Whether every GPU has the arithmetic units of a number format.
+    ///
+    /// # Errors
+    ///
+    /// The first GPU that has none.
+    pub fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
         for pool in &self.cluster.pools {
             let Device::Gpu(gpu) = &pool.device else { continue };
-            if !gpu.has(rate(plan.precision())) {
-                return Err(MachineError::NoUnit { precision: plan.precision(), gpu: gpu.name.clone() });
+            if !gpu.has(rate(precision)) {
+                return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
             }
         }
-        if plan.mesh().placement() == Placement::Spread && self.cluster.is_mixed() {
+        Ok(())
+    }
+
+    /// Whether ranks can be laid on these machines as the plan says.
+    fn places(&self, placement: Placement) -> Result<(), MachineError> {
+        if placement == Placement::Spread && self.cluster.is_mixed() {
             return Err(MachineError::SpreadOverMixed { cluster: self.cluster.instance.clone() });
         }
         Ok(())

@@ -10,8 +10,8 @@ use crate::variation::Variation;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::Phases;
-use trainyard_plan::{Activity, Group, Plan, Rank, StageId, StageUse, StreamKind, TaskGraph, Timeline, Work, lower};
-use trainyard_units::{Instant, Seconds, Span};
+use trainyard_plan::{Activity, Group, Plan, Rank, StageId, StageUse, StepSize, StreamKind, TaskGraph, Timeline, Work, lower};
+use trainyard_units::{Bytes, Instant, Seconds, Span};
 
 /// How a step is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,6 +43,26 @@ pub struct Outcome {
     pub footprint: Footprint,
     /// Ranks that were simulated, each for all that behave as it does.
     pub actors: u32,
+}
+
+/// Bytes of a node with its edges, progress and place in the queue. Measured: 0.42 kB a node for 16 384 ranks of which
+/// each was simulated, rounded up.
+const NODE_BYTES: u64 = 512;
+
+/// Nodes for each pass: itself and what it sends or gathers.
+const NODES_PER_PASS: u64 = 2;
+
+/// Bytes of a rank's communications and links while ranks are folded.
+const RANK_BYTES: u64 = 8 << 10;
+
+/// Memory that a simulation takes at most, about. A fold's ranks are known only when it is done: where every device is
+/// different, each of them is simulated.
+pub fn memory_needed(plan: &Plan, options: Options) -> Bytes {
+    let ranks = u64::from(plan.mesh().ranks());
+    let each = options.unfold || options.variation.is_some();
+    let copies = if each { ranks / u64::from(plan.mesh().pipeline()) } else { 1 };
+    let passes = StepSize::of(&plan.spec(), plan.graph().len()).tasks();
+    Bytes(passes.saturating_mul(NODES_PER_PASS * copies * NODE_BYTES).saturating_add(ranks * RANK_BYTES))
 }
 
 /// One step of `plan` on `machine`.

@@ -6,7 +6,8 @@ use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_planner::resimulate;
+use trainyard_sim::Options;
+use trainyard_planner::{MachineFile, resimulate};
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
@@ -16,7 +17,10 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     super::train::check_data(&arguments.data)?;
     let simulated = match files::profile_of(&document, &arguments.plan) {
         // The prediction stays the one in the document: it was written down before this run.
-        Ok(Some(profile)) => resimulate(&document, Some(profile)).ok().map(|(_, outcome)| outcome.timeline),
+        Ok(Some(profile)) => {
+            let file = MachineFile::Profile(Box::new(profile));
+            resimulate(&document, Some(file), Options::default()).ok().map(|(_, outcome)| outcome.timeline)
+        }
         Ok(None) => {
             output.warn(format!(
                 "the plan is for {}; nothing is predicted of this machine",

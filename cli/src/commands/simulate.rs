@@ -3,19 +3,27 @@
 use crate::arguments::SimulateArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::machine;
 use crate::output::Output;
+use trainyard_plan::Plan;
 use trainyard_planner::{DocumentError, resimulate};
 use trainyard_reports::{self as reports, Process};
+use trainyard_sim::{Options, Variation, memory_needed};
+use trainyard_units::human_bytes;
 
 /// Simulates a plan anew.
 pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
-    let profile = files::profile_of(&document, &arguments.plan)?;
-    let (document, outcome) = resimulate(&document, profile).map_err(|error: DocumentError| {
+    let file = files::machine_file_of(&document, &arguments.plan)?;
+    let options = options(arguments);
+    let refused = |error: DocumentError| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())
-    })?;
+    };
+    let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    enough_memory(&plan, options)?;
+    let (document, outcome) = resimulate(&document, file, options).map_err(refused)?;
     if let Some(path) = &arguments.trace {
         let trace = reports::trace(&[Process { name: "predicted", timeline: &outcome.timeline }]);
         files::write(path, &format!("{trace}\n"))?;
@@ -24,8 +32,31 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
     if let Err(full) = outcome.footprint.fits() {
         output.warn(format!("the plan does not fit into memory: {full}"));
     }
+    if options != Options::default() || output.verbose() {
+        let (actors, ranks) = (outcome.actors, plan.mesh().ranks());
+        output.note(format!("{actors} of {ranks} ranks were simulated, each for all that must behave as it does"));
+    }
     if let Some(path) = &arguments.trace {
         output.note(format!("trace written to {}; open it at ui.perfetto.dev", path.display()));
     }
     Ok(Exit::Done)
+}
+
+fn options(arguments: &SimulateArguments) -> Options {
+    let variation = (arguments.spread > 0.0).then_some(Variation { spread: arguments.spread, seed: arguments.seed });
+    Options { unfold: arguments.unfold, variation }
+}
+
+/// Whether this machine has the memory that the simulation takes.
+fn enough_memory(plan: &Plan, options: Options) -> Result<(), Failure> {
+    let (needed, available) = (memory_needed(plan, options), machine::memory());
+    if needed <= available {
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "this simulation would need about {}, but this machine has {}",
+        human_bytes(needed),
+        human_bytes(available)
+    ))
+    .hint("without --unfold and --spread one rank is simulated for all that must behave alike; fewer micro-batches take less too"))
 }

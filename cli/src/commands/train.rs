@@ -7,12 +7,13 @@ use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::{Path, PathBuf};
+use trainyard_sim::Options;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, DataSpec};
-use trainyard_planner::{missed_goal, resimulate};
+use trainyard_planner::{MachineFile, missed_goal, resimulate};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How many plans are ranked; a machine of one's own is one cluster.
@@ -41,8 +42,8 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         let hint = format!("`trainyard run {} --data {}` runs it all the same", plan_file.display(), data.display());
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
-    let (document, outcome) =
-        resimulate(&document, Some(profile)).map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let (document, outcome) = resimulate(&document, Some(MachineFile::Profile(Box::new(profile))), Options::default())
+        .map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {
         document: &document,
         plan_file,

@@ -15,8 +15,10 @@ impl Builder<'_> {
     /// compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
     pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>) -> TaskId {
         let known = &self.stages[stage.0 as usize];
-        let ahead = known.gathered_for.len().checked_sub(PREFETCH + 1);
+        let overlaps = self.lowering.sharded_overlap;
+        let ahead = known.gathered_for.len().checked_sub(if overlaps { PREFETCH + 1 } else { 1 });
         let mut waits: Vec<TaskId> = ahead.map(|index| known.gathered_for[index]).into_iter().collect();
+        waits.extend(known.reductions.last().filter(|_| !overlaps));
         waits.extend(known.renewed);
         let held = self.plan.held(layers);
         let activity = Activity::GatherWeights { stage, layer: layers.start as u32 };
@@ -126,7 +128,7 @@ impl Builder<'_> {
             waits.push(self.last_pass(end));
             waits.extend(&self.stages[end.0 as usize].reductions);
         }
-        let held = Held { parameters: self.plan.shared_on_rank(), experts: 0, tensors: 1 };
+        let held = Held { parameters: self.plan.shared_on_rank(), experts: 0, tensors: 1, matrices: 1 };
         let stream = self.graph.stream(StreamKind::Reduce(ends[0]));
         let task = self.graph.add(Activity::ReduceShared, Work::ReduceShared { held }, stream, &waits);
         for end in ends {

@@ -99,7 +99,10 @@ impl GpuPricing<'_> {
 
     /// One pass of one operator, on the device alone.
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| self.product(product)).sum();
+        // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
+        let single = matches!(operator, OperatorKind::Routing(_));
+        let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
+        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
         products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
     }
 
@@ -122,7 +125,9 @@ impl GpuPricing<'_> {
 
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
     fn traffic(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let bytes = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64() * self.stack.traffic.value;
+        let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
+        let counted = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64();
+        let bytes = counted * self.stack.traffic.value * if loss { self.stack.loss_traffic.value } else { 1.0 };
         if bytes == 0.0 {
             return Seconds::ZERO;
         }
@@ -138,9 +143,12 @@ impl GpuPricing<'_> {
     }
 
     /// Adding one micro-batch's weight gradients to the sum: the sum read and written in the gradients' precision,
-    /// the new ones read in compute precision, half of which the product's own epilogue hides.
+    /// the new ones read in compute precision, half of which the product's own epilogue hides; or, by kernels of their
+    /// own, all of it, the new ones being cleared besides.
     pub(crate) fn accumulate(&self, parameters: u64) -> Seconds {
-        let bytes = Bytes(parameters * (8 + self.precision.element_bytes()) / 2);
+        let element = self.precision.element_bytes();
+        let fused = self.stack.fused_accumulation.value;
+        let bytes = Bytes(if fused { parameters * (8 + element) / 2 } else { parameters * (8 + 2 * element) });
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 

@@ -192,8 +192,8 @@ impl<'a> Prices<'a> {
             let time = measured(machine, CollectiveOperation::AllReduce, members, bytes)?;
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
         }
-        let tensors =
-            if self.plan.gathers_weights() { self.machine.stack.collectives_for(exchange.held.tensors) } else { 1 };
+        let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
+        let times = if shares { stack.collectives_for(exchange.held.matrices) } else { 1 };
         let placed = groups.into_iter().map(|group| {
             let positions = self.layout().positions(&group);
             let mut operation = match exchange.content {
@@ -203,7 +203,11 @@ impl<'a> Prices<'a> {
                 }
                 Content::Gradients => self.gradients(exchange, &positions),
             };
-            operation.repeat_latency(tensors);
+            operation.repeat_latency(times);
+            let copying = if shares { stack.copying(times, positions.len()) } else { Seconds::ZERO };
+            if copying > Seconds::ZERO {
+                operation.phases.push(Phase::lasting(copying));
+            }
             (group, operation)
         });
         Ok(placed.collect())
