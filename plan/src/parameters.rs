@@ -72,6 +72,16 @@ fn matrices(layer: &Layer) -> u32 {
         .sum()
 }
 
+/// What one of the ranks that share a layer holds of it.
+pub(crate) fn held_of(layer: &Layer, sharing: Sharing) -> Held {
+    Held {
+        parameters: layer.parameters(sharing),
+        experts: layer.expert_parameters(sharing),
+        tensors: layer.parameter_tensors(),
+        matrices: matrices(layer),
+    }
+}
+
 impl Plan {
     /// How the ranks of a stage share its layers.
     pub fn sharing(&self) -> Sharing {
@@ -90,18 +100,14 @@ impl Plan {
     /// What one rank holds of `layers`, a part of one run. The last of several stages has its own copy of a table
     /// that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> Held {
-        let sharing = self.sharing();
-        let own = || self.kinds(std::slice::from_ref(layers)).into_iter();
+        let kinds = self.held_of_kinds();
+        let own = self.graph().order()[layers.clone()].iter().map(|kind| kinds[*kind]);
         let stages = self.stages();
         let copies = stages.at(0).0 != stages.at(stages.links() - 1).0 && layers.end == self.graph().len();
-        let copy = if copies { self.shared_on_rank() } else { 0 };
-        Held {
-            parameters: own().map(|(layer, count)| layer.parameters(sharing) * count).sum::<u64>() + copy,
-            experts: own().map(|(layer, count)| layer.expert_parameters(sharing) * count).sum(),
-            tensors: own().map(|(layer, count)| layer.parameter_tensors() * count as u32).sum::<u32>()
-                + u32::from(copy > 0),
-            matrices: own().map(|(layer, count)| matrices(layer) * count as u32).sum::<u32>() + u32::from(copy > 0),
-        }
+        let shared = if copies { self.shared_on_rank() } else { 0 };
+        let any = u32::from(shared > 0);
+        let copy = Held { parameters: shared, experts: 0, tensors: any, matrices: any };
+        own.fold(copy, std::ops::Add::add)
     }
 
     /// What one rank of a stage holds, all its runs together.

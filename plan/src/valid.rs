@@ -3,6 +3,7 @@
 use crate::check;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
+use crate::parameters::{Held, held_of};
 use crate::partition::Stages;
 use crate::schedule::Pipeline;
 use crate::spec::{
@@ -21,6 +22,8 @@ const BATCH_MAX: u64 = 1 << 32;
 pub struct Plan {
     model: Model,
     graph: OperatorGraph,
+    /// What a rank holds of each of the layers that differ: asked for often, and the same for a plan's life.
+    held_of_kinds: Vec<Held>,
     cluster: ClusterSpec,
     mesh: Mesh,
     batch: BatchSpec,
@@ -171,6 +174,10 @@ impl Plan {
         &self.graph
     }
 
+    pub(crate) fn held_of_kinds(&self) -> &[Held] {
+        &self.held_of_kinds
+    }
+
     /// The machines, by name.
     pub fn cluster(&self) -> &ClusterSpec {
         &self.cluster
@@ -300,11 +307,13 @@ impl TryFrom<PlanSpec> for Plan {
         check::sharding(&spec)?;
         let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
+        let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
         Ok(Self {
             model,
+            held_of_kinds: graph.distinct().iter().map(|layer| held_of(layer, mesh.sharing())).collect(),
             graph,
             cluster: spec.cluster,
-            mesh: Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks),
+            mesh,
             batch: spec.batch,
             schedule: spec.schedule,
             stages,

@@ -2,10 +2,13 @@
 
 use crate::bounds::Bounds;
 use crate::space::{Candidate, Space, Variant};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
-use trainyard_sim::{Footprint, Machine, OutOfMemory, footprint, longest_runs, step_time, step_time_bound};
+use trainyard_sim::{
+    Footprint, LayerTable, Machine, OutOfMemory, footprint, longest_runs, step_time_bound_with, step_time_with,
+};
 use trainyard_units::Bytes;
 
 /// What the variants of a candidate came to.
@@ -31,7 +34,7 @@ pub(crate) fn look(
     value: impl Fn(f64) -> Option<f64>,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
-    let builder = Builder { space, candidate, weights, machine: space.machine(candidate) };
+    let builder = Builder { space, candidate, weights, machine: space.machine(candidate), layers: OnceCell::new() };
     let mut looked = Looked::default();
     if let Some((least, available)) = builder.least().filter(|(least, available)| least > available) {
         return Looked { too_large: u64::from(candidate.plans), least_too_large: Some((least, available)), ..looked };
@@ -44,7 +47,8 @@ pub(crate) fn look(
         if value(built.bound).is_none_or(|value| value >= limit) {
             continue;
         }
-        let Ok(step_time) = step_time(&built.plan, &builder.machine) else { continue };
+        let Some(layers) = builder.layers(&built.plan) else { continue };
+        let Ok(step_time) = step_time_with(&built.plan, &builder.machine, layers) else { continue };
         looked.simulated += 1;
         let seconds = step_time.0;
         let best = looked.best.as_ref().is_none_or(|(best, ..)| seconds < *best);
@@ -71,9 +75,15 @@ struct Builder<'a> {
     /// Seconds of each layer.
     weights: &'a [f64],
     machine: Machine,
+    /// Prices of layers, which all variants share; nothing where the machine was not measured for them.
+    layers: OnceCell<Option<LayerTable>>,
 }
 
 impl Builder<'_> {
+    fn layers(&self, plan: &Plan) -> Option<&LayerTable> {
+        self.layers.get_or_init(|| LayerTable::new(plan, &self.machine).ok()).as_ref()
+    }
+
     /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
     /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
     /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
@@ -154,7 +164,8 @@ impl Builder<'_> {
 
     /// A machine that was not measured for a plan cannot run it.
     fn bound(&self, plan: &Plan) -> f64 {
-        step_time_bound(plan, &self.machine).map_or(f64::INFINITY, |bound| bound.0)
+        let bound = self.layers(plan).and_then(|layers| step_time_bound_with(plan, &self.machine, layers).ok());
+        bound.map_or(f64::INFINITY, |bound| bound.0)
     }
 
     fn bounded(&self, plan: Plan, needed: &Footprint) -> Built {

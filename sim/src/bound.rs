@@ -1,6 +1,6 @@
 //! A closed form that no simulation beats.
 
-use crate::cost::Prices;
+use crate::cost::{LayerTable, Prices};
 use crate::machine::{Machine, MachineError};
 use trainyard_plan::{Held, Plan, Recompute, Segment, StageId, StagePass, StateSharding, Store, Way, Work};
 use trainyard_units::{Bytes, Seconds};
@@ -16,8 +16,20 @@ use trainyard_units::{Bytes, Seconds};
 ///
 /// When the machine does not admit the plan or was not measured for it.
 pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
-    let prices = Prices::new(plan, machine)?;
-    let stages = plan.stages().ids().map(|stage| StageBound::new(plan, machine, &prices, stage));
+    bound(plan, machine, &Prices::new(plan, machine)?)
+}
+
+/// The same where layers are priced already.
+///
+/// # Errors
+///
+/// As [`step_time_bound`].
+pub fn step_time_bound_with(plan: &Plan, machine: &Machine, layers: &LayerTable) -> Result<Seconds, MachineError> {
+    bound(plan, machine, &Prices::with_layers(plan, machine, layers.clone())?)
+}
+
+fn bound(plan: &Plan, machine: &Machine, prices: &Prices<'_>) -> Result<Seconds, MachineError> {
+    let stages = plan.stages().ids().map(|stage| StageBound::new(plan, machine, prices, stage));
     let mut before = Seconds::ZERO;
     let mut first_reaches = Seconds::ZERO;
     let mut bound = Seconds::ZERO;

@@ -49,6 +49,18 @@ impl Layout<'_> {
         groups
     }
 
+    /// Those of [`Self::groups`] that have a member on the machine of the stage's first rank.
+    pub(crate) fn groups_of_first_machine(&self, stage: u32, group: Group) -> Vec<Vec<Rank>> {
+        let machine = self.position(self.mesh.first_of_stage(stage)).instance;
+        let mut groups: Vec<Vec<Rank>> = Vec::new();
+        for rank in self.mesh.stage_ranks(stage).filter(|rank| self.position(*rank).instance == machine) {
+            if !groups.iter().any(|members| members.contains(&rank)) {
+                groups.push(self.mesh.group(rank, group));
+            }
+        }
+        groups
+    }
+
     /// The ranks of two stages that work on the same part of the same samples, in pairs.
     pub(crate) fn pairs(&self, from: u32, to: u32) -> Vec<Vec<Rank>> {
         self.mesh.stage_ranks(from).zip(self.mesh.stage_ranks(to)).map(|(a, b)| vec![a, b]).collect()

@@ -19,15 +19,17 @@ mod simulate;
 mod variation;
 mod wiring;
 
-pub use bound::step_time_bound;
+pub use bound::{step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
 pub use cost::{
-    Collective, LayerPrice, LayerPrices, Operation, Phase, Prices, all_reduce_time, collective_time, layer_prices,
-    transfer_time,
+    Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Prices, all_reduce_time, collective_time,
+    layer_prices, transfer_time,
 };
 pub use estimate::{Estimator, Shape};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
-pub use simulate::{Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time};
+pub use simulate::{
+    Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
+};
 pub use variation::Variation;
 pub use wiring::{Path, Wiring};

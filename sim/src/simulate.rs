@@ -1,16 +1,19 @@
 //! The simulation of one step, summed up.
 
 use crate::capacity::{Footprint, footprint};
-use crate::cost::{Prices, rate};
+use crate::cost::{LayerTable, Prices, rate};
 use crate::engine::{Ran, run, run_in_silence};
 use crate::ensemble::{Asks, Ensemble};
 use crate::fold::{Communication, Fold, folded, unfolded};
+use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
 use crate::variation::Variation;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::Phases;
-use trainyard_plan::{Activity, Group, Plan, Rank, StageId, StageUse, StepSize, StreamKind, TaskGraph, Timeline, Work, lower};
+use trainyard_plan::{
+    Activity, Group, Plan, Rank, StageId, StageUse, StepSize, StreamKind, TaskGraph, Timeline, Work, lower,
+};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
 /// How a step is simulated.
@@ -107,7 +110,17 @@ pub fn simulate_with(plan: &Plan, machine: &Machine, options: Options) -> Result
 ///
 /// As [`simulate`].
 pub fn step_time(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
-    let step = Step::new(plan, machine, Options::default())?;
+    step_time_with(plan, machine, &LayerTable::new(plan, machine)?)
+}
+
+/// The same where layers are priced already.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn step_time_with(plan: &Plan, machine: &Machine, layers: &LayerTable) -> Result<Seconds, MachineError> {
+    let prices = Prices::with_layers(plan, machine, layers.clone())?;
+    let step = Step::priced(plan, machine, Options::default(), &prices)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
     Ok(step_time_of(&ensemble, &ran))
@@ -141,7 +154,15 @@ impl<'a> Step<'a> {
     fn new(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Self, MachineError> {
         // Where devices are drawn one by one, the slowest of them is among them.
         let slowest_of = if options.variation.is_some() { 1 } else { plan.mesh().ranks() };
-        let prices = Prices::on_slowest_of(slowest_of, plan, machine)?;
+        Self::priced(plan, machine, options, &Prices::on_slowest_of(slowest_of, plan, machine)?)
+    }
+
+    fn priced(
+        plan: &'a Plan,
+        machine: &'a Machine,
+        options: Options,
+        prices: &Prices<'a>,
+    ) -> Result<Self, MachineError> {
         let graph = lower(plan, machine.lowering());
         let (works, distinct) = distinct_works(&graph);
         let mut communications = Vec::new();
@@ -154,7 +175,6 @@ impl<'a> Step<'a> {
             }));
         }
         let mesh = plan.mesh();
-        let layout = prices.layout();
         let factors: Vec<f64> = match options.variation {
             None => vec![1.0; mesh.ranks() as usize],
             Some(variation) => variation.factors(mesh.ranks()),
@@ -162,18 +182,13 @@ impl<'a> Step<'a> {
         let fold = if options.unfold {
             unfolded(mesh.ranks(), communications, prices.capacities())
         } else {
-            let kinds: Vec<u64> = (0..mesh.ranks())
-                .map(|rank| {
-                    kind(mesh.coordinates(Rank(rank)).pipeline, layout.pool(Rank(rank)), factors[rank as usize])
-                })
-                .collect();
-            folded(&kinds, &communications, prices.capacities())
+            folded(&kinds(plan, machine, &factors), &communications, prices.capacities())
         };
         let stage_of: Vec<StageId> = fold.ranks.iter().map(|rank| StageId(mesh.coordinates(*rank).pipeline)).collect();
         let paces = Paces::new(plan, machine, &fold, &factors);
         let asks = (0..)
             .zip(&distinct)
-            .map(|(index, work)| paces.asks(&prices, &graph, *work, index))
+            .map(|(index, work)| paces.asks(prices, &graph, *work, index))
             .collect::<Result<_, _>>()?;
         Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.stack.overlap_slowdown.value })
     }
@@ -189,8 +204,34 @@ impl<'a> Step<'a> {
     }
 }
 
-fn kind(stage: u32, pool: usize, factor: f64) -> u64 {
-    (u64::from(stage) << 16 | pool as u64) ^ factor.to_bits().rotate_left(32)
+/// What tells ranks apart before anything communicates: their stage, and what the layers of their tensor group run on.
+fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
+    let mesh = plan.mesh();
+    let stage = |rank| mesh.coordinates(Rank(rank)).pipeline;
+    let mut known: BTreeMap<(u32, usize, Vec<(usize, u64)>), u64> = BTreeMap::new();
+    let layout = Layout { mesh, cluster: &machine.cluster };
+    (0..mesh.ranks())
+        .map(|rank| {
+            let pace = pace(plan, machine, Rank(rank), factors);
+            let pace = pace.into_iter().map(|(pool, factor)| (pool, factor.to_bits())).collect();
+            let next = known.len() as u64;
+            *known.entry((stage(rank), layout.pool(Rank(rank)), pace)).or_insert(next)
+        })
+        .collect()
+}
+
+/// The kinds of machine that a rank's tensor group stands on, with the largest factor on each.
+fn pace(plan: &Plan, machine: &Machine, rank: Rank, factors: &[f64]) -> Vec<(usize, f64)> {
+    if !machine.cluster.is_mixed() && factors.iter().all(|factor| *factor == 1.0) {
+        return vec![(0, 1.0)];
+    }
+    let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
+    let mut slowest: BTreeMap<usize, f64> = BTreeMap::new();
+    for member in plan.mesh().group(rank, Group::Tensor) {
+        let factor = slowest.entry(layout.pool(member)).or_insert(0.0);
+        *factor = factor.max(factors[member.0 as usize]);
+    }
+    slowest.into_iter().collect()
 }
 
 /// For each task the index of its work among those that differ, and these.
@@ -219,25 +260,7 @@ struct Paces {
 
 impl Paces {
     fn new(plan: &Plan, machine: &Machine, fold: &Fold, factors: &[f64]) -> Self {
-        let mesh = plan.mesh();
-        let alike = !machine.cluster.is_mixed() && factors.iter().all(|factor| *factor == 1.0);
-        if alike {
-            return Self { groups: vec![vec![(0, 1.0)]; fold.ranks.len()] };
-        }
-        let layout = crate::layout::Layout { mesh, cluster: &machine.cluster };
-        let groups = fold
-            .ranks
-            .iter()
-            .map(|rank| {
-                let mut slowest: BTreeMap<usize, f64> = BTreeMap::new();
-                for member in mesh.group(*rank, Group::Tensor) {
-                    let factor = slowest.entry(layout.pool(member)).or_insert(0.0);
-                    *factor = factor.max(factors[member.0 as usize]);
-                }
-                slowest.into_iter().collect()
-            })
-            .collect();
-        Self { groups }
+        Self { groups: fold.ranks.iter().map(|rank| pace(plan, machine, *rank, factors)).collect() }
     }
 
     fn asks(&self, prices: &Prices<'_>, graph: &TaskGraph, work: Work, index: u32) -> Result<Asks, MachineError> {
@@ -296,7 +319,7 @@ fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
     let mesh = plan.mesh();
     let mut peak = 0.0;
     for rank in 0..mesh.ranks() {
-        let pool = crate::layout::Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
+        let pool = Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
         let Device::Gpu(gpu) = &machine.cluster.pools[pool].device else { return None };
         peak += gpu.peak(rate(plan.precision())).0;
     }

@@ -6,8 +6,8 @@ use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_sim::Options;
 use trainyard_planner::{MachineFile, resimulate};
+use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {

@@ -7,13 +7,13 @@ use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::{Path, PathBuf};
-use trainyard_sim::Options;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, DataSpec};
 use trainyard_planner::{MachineFile, missed_goal, resimulate};
+use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How many plans are ranked; a machine of one's own is one cluster.

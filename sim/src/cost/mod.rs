@@ -15,4 +15,4 @@ pub use collective::{Collective, all_reduce_time, collective_time, transfer_time
 pub(crate) use gpu::{memory_rate, rate};
 pub use layer::{LayerPrice, LayerPrices, layer_prices};
 pub use operation::{Operation, Phase};
-pub use prices::Prices;
+pub use prices::{LayerTable, Prices};

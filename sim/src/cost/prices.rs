@@ -27,6 +27,32 @@ const DISK_PASSES: f64 = 2.0;
 /// The ranks that do an operation together, and what it asks of the links.
 pub(crate) type Placed = (Vec<Rank>, Operation);
 
+/// Seconds of layers on each kind of machine of a cluster: the same for all plans that differ in nothing but schedule,
+/// cut, and how states are shared out.
+#[derive(Clone, Debug)]
+pub struct LayerTable {
+    layers: Vec<LayerPrices>,
+}
+
+impl LayerTable {
+    /// Those of a plan and of all that share its degrees, micro-batch and number formats.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not admit the plan or was not measured for it.
+    pub fn new(plan: &Plan, machine: &Machine) -> Result<Self, MachineError> {
+        machine.admits(plan)?;
+        Self::on_slowest_of(plan.mesh().ranks(), plan, machine)
+    }
+
+    fn on_slowest_of(devices: u32, plan: &Plan, machine: &Machine) -> Result<Self, MachineError> {
+        let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
+        let on = |device| layer_prices_on(device, devices, plan.graph(), micro, mesh, precision, machine);
+        let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, _>>()?;
+        Ok(Self { layers })
+    }
+}
+
 /// Seconds of everything a plan does in a step.
 #[derive(Clone, Debug)]
 pub struct Prices<'a> {
@@ -50,10 +76,13 @@ impl<'a> Prices<'a> {
     /// Prices on the slowest of so many devices: on one, the mean device's.
     pub(crate) fn on_slowest_of(devices: u32, plan: &'a Plan, machine: &'a Machine) -> Result<Self, MachineError> {
         machine.admits(plan)?;
-        let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
-        let on = |device| layer_prices_on(device, devices, plan.graph(), micro, mesh, precision, machine);
-        let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, _>>()?;
-        Ok(Self { plan, machine, layers, wiring: Wiring::new(&machine.cluster) })
+        Self::with_layers(plan, machine, LayerTable::on_slowest_of(devices, plan, machine)?)
+    }
+
+    /// Prices of `plan` on `machine` whose layers are priced already.
+    pub(crate) fn with_layers(plan: &'a Plan, machine: &'a Machine, table: LayerTable) -> Result<Self, MachineError> {
+        machine.admits(plan)?;
+        Ok(Self { plan, machine, layers: table.layers, wiring: Wiring::new(&machine.cluster) })
     }
 
     pub(crate) fn layout(&self) -> Layout<'a> {
@@ -141,7 +170,9 @@ impl<'a> Prices<'a> {
         match work {
             Work::Compute(_) | Work::Update { .. } => Ok(Vec::new()),
             Work::Transfer { from, to, bytes } => self.transfers(from, to, bytes),
-            Work::Exchange(exchange) => self.exchanges(exchange),
+            Work::Exchange(exchange) => {
+                self.exchanges(exchange, self.layout().groups(exchange.stage.0, exchange.group))
+            }
             Work::ReduceShared { held } => self.reduce_shared(held),
             Work::Copy { stage, way, store, bytes } => Ok(self.copies(stage, way, store, bytes)),
             Work::HostUpdate { stage, store, held } => Ok(self.host_updates(stage, store, held)),
@@ -184,8 +215,7 @@ impl<'a> Prices<'a> {
         Ok(placed.collect())
     }
 
-    fn exchanges(&self, exchange: Exchange) -> Result<Vec<Placed>, MachineError> {
-        let groups = self.layout().groups(exchange.stage.0, exchange.group);
+    fn exchanges(&self, exchange: Exchange, groups: Vec<Vec<Rank>>) -> Result<Vec<Placed>, MachineError> {
         if let Some(machine) = self.measured() {
             let members = groups.first().map_or(0, Vec::len) as u32;
             let bytes = exchange.held.gradient_bytes();
@@ -313,8 +343,8 @@ impl<'a> Prices<'a> {
             .collect()
     }
 
-    /// A lower bound on the time in which all groups of ranks do some communication: what the slowest takes alone, and
-    /// what the fullest link takes to carry all of them.
+    /// A lower bound on the time in which all groups of a stage do something: what a group takes alone, and what the
+    /// links of the first machine take to carry all groups that have a member there.
     ///
     /// # Errors
     ///
@@ -323,7 +353,13 @@ impl<'a> Prices<'a> {
         let capacities = self.capacities();
         let mut carried: BTreeMap<LinkId, f64> = BTreeMap::new();
         let mut least = Seconds::ZERO;
-        for (_, operation) in self.communications(work)? {
+        let placed = match work {
+            Work::Exchange(exchange) => {
+                self.exchanges(exchange, self.layout().groups_of_first_machine(exchange.stage.0, exchange.group))?
+            }
+            _ => self.communications(work)?,
+        };
+        for (_, operation) in placed {
             least = least.max(operation.alone(capacities));
             for phase in &operation.phases {
                 for (link, flows) in &phase.uses {
