@@ -179,8 +179,9 @@ fn run_ahead(ahead: u32, micro_batches: u32) -> Vec<Slot> {
 ///
 /// A list schedule in whole units of time, one for each pass of a run: gradients of inputs first, then forwards as
 /// long as no more than `2 · stages` runs are held (what 1F1B holds on its first stage), then gradients of weights.
-/// The published hand-made schedule leaves no stage idle; this one leaves at most `stages − 1` units (a unit is a
-/// sixth of a micro-batch's work).
+/// The published hand-made schedule leaves no stage idle; this one leaves a stage idle for at most 1.6 (stages − 1) units
+/// where there are twice as many micro-batches as stages, and 4 · stages − 5 where there are fewer (counted up to 16
+/// stages; a unit is a sixth of a micro-batch's work).
 fn v_shaped(stages: u32, micro_batches: u32) -> Vec<Vec<Slot>> {
     let mut v = VSchedule::new(stages, micro_batches);
     let total = 6 * (stages * micro_batches) as usize;

@@ -104,7 +104,7 @@ mod tests {
             start: at(start),
             end: at(end),
         };
-        let timeline = Timeline { intervals: vec![forward(1, 2500, 4000), forward(0, 0, 2500)] };
+        let timeline = Timeline { intervals: vec![forward(1, 2500, 4000), forward(0, 0, 2500)], window: None };
         let value = trace(&[Process { name: "predicted", timeline: &timeline }]);
         let events = value["traceEvents"].as_array().expect("a list of events");
         let spans: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();

@@ -10,7 +10,7 @@
 //! # Source
 //!
 //! Colour refinement: Weisfeiler and Leman 1968; Berkholz, Bonsma and Grohe, arXiv:1509.08251. Here colours are 64-bit
-//! hashes, so that a collision could merge two classes with a chance of about one in 10¹⁰ for a million vertices.
+//! hashes: c classes collide with a chance of about c²/2⁶⁵, one in thirty million for a million classes.
 
 use crate::cost::{Operation, Phase};
 use crate::network::LinkId;

@@ -263,6 +263,18 @@ fn machines_of_two_kinds_go_at_the_pace_of_the_slower() {
     assert!((folded.step_time.0 / alone.step_time.0 - 1.0).abs() < 0.1);
 }
 
+#[test]
+fn tensor_groups_across_two_kinds_of_machines_are_kept_apart() {
+    let plan = plan(spec(parallel(3, 4, 1), 2, 2, ScheduleName::None));
+    let mut mixed = machine("p3.8xlarge", 1, "pytorch");
+    mixed.cluster.pools.extend(machine("p4d.24xlarge", 1, "pytorch").cluster.pools);
+    // Two slow devices of four, then eight fast ones, and two more slow ones: groups of four straddle.
+    mixed.cluster.pools[0].devices_per_instance = 2;
+    mixed.cluster.pools.push(mixed.cluster.pools[0].clone());
+    let timelines = |unfold| rank_timelines(&plan, &mixed, Options { unfold, variation: None }).expect("priced");
+    assert_eq!(timelines(false), timelines(true));
+}
+
 fn with_links_twice_as_fast(cluster: &Cluster) -> Cluster {
     let mut faster = cluster.clone();
     let twice = |rate: &mut BytesPerSecond| rate.0 *= 2.0;

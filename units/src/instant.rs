@@ -27,7 +27,7 @@ impl Instant {
     /// Later than anything that happens.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The instant `duration` later. This is the one place where a cost becomes simulated time.
+    /// The instant `duration` later.
     ///
     /// # Panics
     ///
@@ -82,7 +82,7 @@ impl Span {
         Self(nanoseconds)
     }
 
-    /// Rounds to the nearest nanosecond.
+    /// Rounds to the nearest nanosecond. This is the one place where a cost becomes simulated time.
     ///
     /// # Panics
     ///

@@ -166,7 +166,7 @@ impl<'a> Inside<'a> {
         let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
         Ok(LayerPrice {
             inside_forward: reductions + experts + exposed(kernels.core, 1.0),
-            // Backward passes keys and values round again, and their gradients with them, beside 2.5 times the work.
+            // Backward passes keys and values round again, and their gradients with them, beside twice the work.
             inside_backward: reductions + experts + exposed(kernels.core * 2.0, 2.0),
             recomputed,
             ..kernels
