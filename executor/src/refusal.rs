@@ -14,7 +14,7 @@ pub struct Refusal {
     /// What it holds.
     pub value: String,
     /// What could be run.
-    pub allowed: &'static str,
+    pub allowed: String,
     /// What the user may do about it.
     pub hint: &'static str,
 }
@@ -26,7 +26,8 @@ pub fn refusal(plan: &Plan) -> Option<Refusal> {
 
 /// The decoder of a plan that can be run.
 pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
-    let refuse = |field, value: String, allowed, hint| Err(Refusal { field, value, allowed, hint });
+    let refuse =
+        |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
     let Model::Gpt(gpt) = plan.model() else {
         let family = plan.model().family().to_string();
         return refuse("model.family", family, "only gpt is built", "describe a model with family = \"gpt\"");
@@ -40,7 +41,12 @@ pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
         return refuse("model.vocab", gpt.vocab.to_string(), allowed, "set vocab = 256");
     }
     if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
-        return refuse(field, value, allowed, "hold that field with --fix when planning for this machine");
+        return refuse(
+            field,
+            value,
+            &format!("only {allowed} is built"),
+            "hold that field with --fix when planning for this machine",
+        );
     }
     Ok(gpt)
 }

@@ -232,8 +232,8 @@ proptest! {
 
 #[test]
 fn slow_devices_unfold_what_they_touch_and_slow_the_step() {
-    let plan = plan(spec(parallel(2, 2, 2), 2, 4, ScheduleName::OneForwardOneBackward));
-    let machine = machine("p3.16xlarge", 1, "pytorch");
+    let plan = plan(spec(parallel(4, 1, 2), 2, 4, ScheduleName::OneForwardOneBackward));
+    let machine = machine("p4d.24xlarge", 1, "pytorch");
     let with = |variation| {
         let folded = Options { variation, ..Options::default() };
         let outcome = simulate_with(&plan, &machine, folded).expect("priced");
