@@ -8,7 +8,7 @@ use trainyard_models::OperatorGraph;
 /// The most tasks of a step: what a simulation holds in a few hundred megabytes.
 const STEP_TASKS_MAX: u64 = 1 << 21;
 
-fn wrong(field: &'static str, value: impl ToString, rule: impl Into<String>, hint: impl Into<String>) -> PlanError {
+fn wrong(field: &'static str, value: &dyn ToString, rule: impl Into<String>, hint: impl Into<String>) -> PlanError {
     PlanError::Contradiction { field, value: value.to_string(), rule: rule.into(), hint: hint.into() }
 }
 
@@ -22,17 +22,17 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
     let parallel = spec.parallel;
     if parallel.sequence && parallel.tensor == 1 {
         let rule = "parallel.tensor is 1, and sequence parallelism shares tokens among the ranks of a tensor group";
-        return Err(wrong("parallel.sequence", true, rule, "set parallel.sequence = false"));
+        return Err(wrong("parallel.sequence", &true, rule, "set parallel.sequence = false"));
     }
     if parallel.context > 1 {
         let Some(tokens) = graph.tokens_shared_by_context() else {
             let rule = "the model has no self-attention whose tokens could be shared";
-            return Err(wrong("parallel.context", parallel.context, rule, "set parallel.context = 1"));
+            return Err(wrong("parallel.context", &parallel.context, rule, "set parallel.context = 1"));
         };
         if !tokens.is_multiple_of(u64::from(parallel.context)) {
             let hint = format!("parallel.context {} divides them", divisor_near(tokens, parallel.context));
             let rule = format!("it must divide the {tokens} tokens of a sample");
-            return Err(wrong("parallel.context", parallel.context, rule, hint));
+            return Err(wrong("parallel.context", &parallel.context, rule, hint));
         }
     }
     if parallel.expert == 1 {
@@ -41,13 +41,13 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
     let experts = graph.experts();
     if experts == 0 {
         let rule = "the model has no experts";
-        return Err(wrong("parallel.expert", parallel.expert, rule, "set parallel.expert = 1"));
+        return Err(wrong("parallel.expert", &parallel.expert, rule, "set parallel.expert = 1"));
     }
     for (what, number) in [("experts of a layer", experts), ("replicas (parallel.data)", u64::from(parallel.data))] {
         if !number.is_multiple_of(u64::from(parallel.expert)) {
             let hint = format!("parallel.expert {} divides them", divisor_near(number, parallel.expert));
             let rule = format!("it must divide the {number} {what}");
-            return Err(wrong("parallel.expert", parallel.expert, rule, hint));
+            return Err(wrong("parallel.expert", &parallel.expert, rule, hint));
         }
     }
     Ok(())
@@ -125,7 +125,7 @@ fn virtual_stages(spec: &PlanSpec) -> Result<(), PlanError> {
         (ScheduleName::Interleaved | ScheduleName::ZeroBubbleV, _) | (_, 1) => return Ok(()),
         _ => ("only interleaved-1f1b and zb-v have several runs of layers on a stage", "set virtual_stages = 1"),
     };
-    Err(wrong("virtual_stages", spec.virtual_stages, rule, hint))
+    Err(wrong("virtual_stages", &spec.virtual_stages, rule, hint))
 }
 
 fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
@@ -134,11 +134,11 @@ fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
     match spec.schedule {
         ScheduleName::Interleaved if !accumulation.is_multiple_of(stages) => {
             let rule = format!("interleaved-1f1b takes micro-batches in groups of parallel.pipeline {stages}");
-            Err(wrong("batch.accumulation", accumulation, rule, format!("batch.accumulation {near} is the next")))
+            Err(wrong("batch.accumulation", &accumulation, rule, format!("batch.accumulation {near} is the next")))
         }
         ScheduleName::TwoBufferedWeights if accumulation < stages => {
             let rule = format!("2bw needs at least as many micro-batches as there are stages, {stages}");
-            Err(wrong("batch.accumulation", accumulation, rule, format!("batch.accumulation {stages} is enough")))
+            Err(wrong("batch.accumulation", &accumulation, rule, format!("batch.accumulation {stages} is enough")))
         }
         _ => Ok(()),
     }
@@ -150,16 +150,16 @@ pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), PlanError> {
     let copies = u64::from(spec.parallel.data) * u64::from(spec.parallel.context);
     if spec.state_sharding == StateSharding::None {
         let rule = "state_sharding is none, so that nothing is shared out";
-        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out, or set state_sharding"));
+        return Err(wrong("sharding_ranks", &ranks, rule, "leave sharding_ranks out, or set state_sharding"));
     }
     if spec.parallel.expert > 1 && u64::from(ranks) != copies {
         let rule = format!("with experts spread over ranks a state is shared out among all {copies} copies");
-        return Err(wrong("sharding_ranks", ranks, rule, "leave sharding_ranks out"));
+        return Err(wrong("sharding_ranks", &ranks, rule, "leave sharding_ranks out"));
     }
     if ranks == 0 || !copies.is_multiple_of(u64::from(ranks)) {
         let rule = format!("it must divide the {copies} ranks that hold the same parameters");
         let hint = format!("sharding_ranks {} divides them", divisor_near(copies, ranks));
-        return Err(wrong("sharding_ranks", ranks, rule, hint));
+        return Err(wrong("sharding_ranks", &ranks, rule, hint));
     }
     Ok(())
 }

@@ -241,8 +241,10 @@ named! {
 
 named! {
     /// What replicas share out among themselves (Rajbhandari et al., arXiv:1910.02054, section 5).
+    #[derive(Default)]
     StateSharding {
         /// Nothing: every replica holds everything.
+        #[default]
         None = "none",
         /// Optimizer state and master weights (ZeRO-1).
         Optimizer = "optimizer",
@@ -255,8 +257,10 @@ named! {
 
 named! {
     /// How often gradients are summed over replicas.
+    #[derive(Default)]
     GradientReduction {
         /// Once, after the last micro-batch.
+        #[default]
         Step = "step",
         /// After each micro-batch, so that sharded gradients need no full copy.
         MicroBatch = "micro-batch",
@@ -265,8 +269,10 @@ named! {
 
 named! {
     /// In which form gradients travel between replicas.
+    #[derive(Default)]
     GradientCompression {
         /// As they are.
+        #[default]
         None = "none",
         /// Half precision.
         Fp16 = "fp16",
@@ -328,24 +334,6 @@ impl Optimizer {
             Self::AdamW => 8,
             Self::Sgd => 0,
         }
-    }
-}
-
-impl Default for StateSharding {
-    fn default() -> Self {
-        Self::None
-    }
-}
-
-impl Default for GradientReduction {
-    fn default() -> Self {
-        Self::Step
-    }
-}
-
-impl Default for GradientCompression {
-    fn default() -> Self {
-        Self::None
     }
 }
 
