@@ -249,10 +249,9 @@ impl<'a> Engine<'a> {
         let mut touched = std::mem::take(&mut self.touched);
         for actor in touched.drain(..) {
             let rate = self.kernel_rate(actor);
-            if let Some(node) = self.kernels[actor as usize] {
-                if self.progress[node as usize].rate != rate {
-                    self.change_rate(node, rate);
-                }
+            let running = self.kernels[actor as usize];
+            if let Some(node) = running.filter(|node| self.progress[*node as usize].rate.to_bits() != rate.to_bits()) {
+                self.change_rate(node, rate);
             }
         }
         self.touched = touched;

@@ -161,7 +161,7 @@ impl Colours {
         let (actor_of, first_ranks) = classes(&self.ranks);
         let (class_of, first) = classes(&self.communications);
         let (link_of, first_links) = classes(&self.links);
-        let flows = self.flows(communications, &class_of, &link_of, &first_links);
+        let flows = Self::flows(communications, &class_of, &link_of, &first_links);
         let folded = first
             .iter()
             .enumerate()
@@ -188,7 +188,6 @@ impl Colours {
 
     /// Per class of communications and phase, the flows of all of the class on one link of each class of links.
     fn flows(
-        &self,
         communications: &[Communication],
         class_of: &[u32],
         link_of: &[u32],

@@ -208,12 +208,12 @@ impl<'a> Step<'a> {
 fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
     let mesh = plan.mesh();
     let stage = |rank| mesh.coordinates(Rank(rank)).pipeline;
-    let mut known: BTreeMap<(u32, usize, Vec<(usize, u64)>), u64> = BTreeMap::new();
+    let mut known = BTreeMap::new();
     let layout = Layout { mesh, cluster: &machine.cluster };
     (0..mesh.ranks())
         .map(|rank| {
             let pace = pace(plan, machine, Rank(rank), factors);
-            let pace = pace.into_iter().map(|(pool, factor)| (pool, factor.to_bits())).collect();
+            let pace: Vec<(usize, u64)> = pace.into_iter().map(|(pool, factor)| (pool, factor.to_bits())).collect();
             let next = known.len() as u64;
             *known.entry((stage(rank), layout.pool(Rank(rank)), pace)).or_insert(next)
         })
@@ -222,7 +222,7 @@ fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
 
 /// The kinds of machine that a rank's tensor group stands on, with the largest factor on each.
 fn pace(plan: &Plan, machine: &Machine, rank: Rank, factors: &[f64]) -> Vec<(usize, f64)> {
-    if !machine.cluster.is_mixed() && factors.iter().all(|factor| *factor == 1.0) {
+    if !machine.cluster.is_mixed() && factors.iter().all(|factor| factor.to_bits() == 1.0_f64.to_bits()) {
         return vec![(0, 1.0)];
     }
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
@@ -269,15 +269,14 @@ impl Paces {
         for group in &self.groups {
             let mut slowest = Seconds::ZERO;
             for (pool, factor) in group {
-                let seconds = match known.get(pool) {
-                    Some(seconds) => *seconds,
-                    None => {
-                        let Some(seconds) = prices.kernels(graph, work, *pool)? else {
-                            return Ok(Asks::Communication(index));
-                        };
-                        known.insert(*pool, seconds);
-                        seconds
-                    }
+                let seconds = if let Some(seconds) = known.get(pool) {
+                    *seconds
+                } else {
+                    let Some(seconds) = prices.kernels(graph, work, *pool)? else {
+                        return Ok(Asks::Communication(index));
+                    };
+                    known.insert(*pool, seconds);
+                    seconds
                 };
                 slowest = slowest.max(seconds * *factor);
             }

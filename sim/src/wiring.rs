@@ -330,16 +330,16 @@ fn machine_capacities(
         * sustained(network.transport, devices)
         * if encrypted { ENCRYPTED_SHARE } else { 1.0 };
     // A machine that stands alone may have no network.
-    let network = known(&BytesPerSecond(between));
+    let network = known(BytesPerSecond(between));
     let (memory, disk) = match &pool.host {
-        Some(Host { memory_bandwidth, disk_bandwidth, .. }) => [memory_bandwidth, disk_bandwidth].map(known).into(),
+        Some(Host { memory_bandwidth, disk_bandwidth, .. }) => (known(*memory_bandwidth), known(*disk_bandwidth)),
         None => (f64::INFINITY, f64::INFINITY),
     };
     ports.chain(uplinks).chain([network, network, memory, disk]).collect()
 }
 
 /// A rate, infinite if there is none.
-fn known(rate: &BytesPerSecond) -> f64 {
+fn known(rate: BytesPerSecond) -> f64 {
     if rate.0 > 0.0 { rate.0 } else { f64::INFINITY }
 }
 
