@@ -82,7 +82,7 @@ impl ClusterSpec {
 }
 
 /// Degrees of parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelSpec {
     /// Replicas, each with its part of the global batch.

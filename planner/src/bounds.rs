@@ -4,14 +4,14 @@ use crate::fix::Fixed;
 use crate::problem::Problem;
 use crate::space::Candidate;
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Cluster, Device};
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Mesh, ParallelSpec, Placement, Precision, Recompute};
 use trainyard_sim::{Machine, Wiring, layer_prices};
 
 /// What decides a layer's price, besides the model: the fewest ranks and machines on which it is the same or less.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PriceKey {
     choice: usize,
     instances: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Bounds {
     scattered: bool,
     compressed: bool,
     placement: Placement,
-    prices: HashMap<PriceKey, Option<Weights>>,
+    prices: BTreeMap<PriceKey, Option<Weights>>,
 }
 
 impl Bounds {
@@ -59,7 +59,7 @@ impl Bounds {
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),
-            prices: HashMap::new(),
+            prices: BTreeMap::new(),
         };
         let mut keys: Vec<PriceKey> = Vec::new();
         for candidate in candidates {

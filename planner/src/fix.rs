@@ -192,7 +192,7 @@ impl Fixed {
     }
 }
 
-fn is_held<T: PartialEq>(fixed: Option<T>, value: T) -> bool {
+fn is_held<T: PartialEq + Copy>(fixed: Option<T>, value: T) -> bool {
     fixed.is_none_or(|fixed| fixed == value)
 }
 

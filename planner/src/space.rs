@@ -318,7 +318,9 @@ impl<'a> Space<'a> {
             }
         }
         if let Some(held) = self.fixed.gradient_reduction {
-            all.iter_mut().for_each(|(_, reduction)| *reduction = held);
+            for (_, reduction) in &mut all {
+                *reduction = held;
+            }
             all.dedup();
         }
         all.retain(|(sharding, _)| self.shares_evenly(*sharding, copies, parallel.expert));
