@@ -5,8 +5,7 @@ use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{Family, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Collectives, Optimizer, ParallelSpec, PlanSpec, Precision, Pricing, Recompute,
-    ScheduleName, StageSpec,
+    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName, StageSpec,
 };
 
 const GLOBAL: u64 = 8;
