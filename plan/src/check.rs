@@ -101,6 +101,17 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
     Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: size.tasks(), maximum: STEP_TASKS_MAX })
 }
 
+/// Machines are described in one place.
+pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
+    match (&spec.cluster.profile, &spec.cluster.file) {
+        (Some(_), Some(file)) => {
+            let rule = "cluster.profile describes other machines";
+            Err(wrong("cluster.file", file, rule, "leave one of the two out"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Schedule, stages, runs of layers and micro-batches.
 pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
     let pipeline = spec.parallel.pipeline;

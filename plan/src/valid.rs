@@ -301,6 +301,7 @@ impl TryFrom<PlanSpec> for Plan {
         let graph = model.graph();
         check_degrees(&model, spec.parallel, &spec.cluster)?;
         check_batch(spec.batch, spec.parallel.data)?;
+        check::cluster(&spec)?;
         check::parallel(&spec, &graph)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;

@@ -131,10 +131,12 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     let model = model(&job.model, resources.model_file.clone())?;
     let place = place(&job.cluster, resources)?;
     let (deadline, budget) = goal(&job.goal, &place)?;
+    let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     Ok(Problem {
         training: training(&job.training, &job.data, &model)?,
         global_batches: global_batches(job.training.global_batch)?,
-        precisions: precisions(&job.training, &place)?,
+        precisions,
+        unusable_precisions,
         optimizer: job.training.optimizer.unwrap_or(Optimizer::AdamW),
         objective: job.goal.objective.unwrap_or_default(),
         model,
@@ -317,8 +319,8 @@ fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
 }
 
 /// The number formats that may be chosen: of those that the job names, or of all, those that some of the machines
-/// compute in.
-fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobError> {
+/// compute in; and those that the job names in vain.
+fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec<Precision>), JobError> {
     if spec.precision.as_ref().is_some_and(Vec::is_empty) {
         return Err(invalid("training.precision", "[]", "a list with at least one number format"));
     }
@@ -328,16 +330,16 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<Vec<Precision>, JobE
         executor_runs && machines.iter().any(|machine| machine.has_units(*precision).is_ok())
     };
     let there: Vec<Precision> = Precision::ALL.iter().copied().filter(usable).collect();
-    let Some(wanted) = &spec.precision else { return Ok(there) };
-    let unusable: Vec<String> = wanted.iter().filter(|own| !there.contains(own)).map(ToString::to_string).collect();
+    let Some(wanted) = &spec.precision else { return Ok((there, Vec::new())) };
+    let unusable: Vec<Precision> = wanted.iter().copied().filter(|own| !there.contains(own)).collect();
     let both: Vec<Precision> = there.iter().copied().filter(|own| wanted.contains(own)).collect();
     if both.is_empty() {
-        let names: Vec<String> = there.iter().map(ToString::to_string).collect();
+        let listed = |formats: &[Precision]| formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let why = if place.is_measured() { "a measured machine runs" } else { "the GPUs have units for" };
-        let allowed = format!("one of {}, which is what {why}", names.join(", "));
-        return Err(invalid("training.precision", unusable.join(", "), allowed));
+        let allowed = format!("one of {}, which is what {why}", listed(&there));
+        return Err(invalid("training.precision", listed(&unusable), allowed));
     }
-    Ok(both)
+    Ok((both, unusable))
 }
 
 /// The field that says how machines are rented, if one does.

@@ -18,6 +18,8 @@ pub struct Problem {
     pub global_batches: Vec<u64>,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
+    /// Number formats that were asked for and that no machine computes in.
+    pub unusable_precisions: Vec<Precision>,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// Where.

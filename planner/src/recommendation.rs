@@ -256,6 +256,11 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
     if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
         warnings.push("less than 8 % of the device memory stays free".into());
     }
+    for precision in &problem.unusable_precisions {
+        warnings.push(format!(
+            "training.precision {precision} is left out: no machine that may be chosen has units for it"
+        ));
+    }
     if problem.global_batches.len() > 1 {
         warnings.push(
             "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),

@@ -271,3 +271,18 @@ fn a_system_that_nobody_rents_out_is_not_recommended() {
     assert_eq!(document.plan.cluster.instance, "p3.2xlarge");
     assert!(document.rejected.iter().any(|rejected| rejected.what == "selene"), "{:?}", document.rejected);
 }
+
+#[test]
+fn a_number_format_that_no_machine_has_is_not_dropped_in_silence() {
+    let mut job = job("gpt2", 1e7, 64);
+    job.cluster.instances = Some(vec!["p3.2xlarge".into()]);
+    job.cluster.max_instances = Some(1);
+    job.training.precision = Some(vec![Precision::Bf16Mixed, Precision::Fp16Mixed]);
+    let document = plan(&job, &[]).expect("a plan");
+    assert_eq!(document.plan.precision, Precision::Fp16Mixed);
+    assert!(
+        document.warnings.iter().any(|warning| warning.contains("bf16-mixed is left out")),
+        "{:?}",
+        document.warnings
+    );
+}

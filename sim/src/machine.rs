@@ -93,10 +93,7 @@ impl MachineError {
                 Some(format!("cluster.instances {} has enough", ranks.div_ceil(per_instance)))
             }
             Self::NotMeasured { allowed, .. } => Some(format!("use {allowed}")),
-            Self::NoUnit { gpu, .. } => {
-                let other = if gpu.starts_with("v100") || gpu == "t4" { "fp16-mixed or fp32" } else { "fp32" };
-                Some(format!("precision {other} runs on it"))
-            }
+            Self::NoUnit { .. } => Some("every GPU runs fp32 and fp16-mixed".into()),
             Self::SpreadOverMixed { .. } => Some("placement cluster fills one machine after another".into()),
             Self::NoStore { store, .. } => Some(match *store {
                 "local disk" => "keep it in main memory instead (@host), or rent machines with local disks".into(),
