@@ -150,6 +150,9 @@ pub struct ModelSpec {
     /// Tokens that are routed together by products with masks, as in GShard; copied by index if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expert_group: Option<u64>,
+    /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<u64>,
     /// Height and width of an image (vit, resnet); 224 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u64>,
@@ -216,6 +219,7 @@ impl ModelSpec {
             expert_interval: None,
             capacity_factor: None,
             expert_group: None,
+            predictions: None,
             image_size: None,
             patch_size: None,
             channels: None,

@@ -152,9 +152,10 @@ impl GpuPricing<'_> {
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
-    /// The optimizer's update: everything it keeps is read and written once.
+    /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it.
     pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
-        Seconds(update_bytes(optimizer, self.precision, parameters).as_f64() / self.memory_rate())
+        let bytes = update_bytes(optimizer, self.precision, parameters).as_f64() * self.stack.update_traffic.value;
+        Seconds(bytes / self.memory_rate())
     }
 
     /// Time of kernels that read and write this much.
@@ -174,8 +175,8 @@ pub(crate) fn memory_rate(machine: &Machine) -> f64 {
 /// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes.
 pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
-    // Gradient read, weight read and written.
-    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy))
+    // Gradient read, weight read and written, state read and written, and what norms need.
+    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy + optimizer.norm_bytes()))
 }
 
 /// The arithmetic unit that a precision's matrix products run on.
