@@ -1,6 +1,7 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
 use crate::operator::{Operator, OperatorKind, Pass, Sharing, Storage};
+use std::borrow::Cow;
 use trainyard_units::Flops;
 
 /// What a layer is to the cutting of a model into stages.
@@ -18,7 +19,7 @@ pub enum LayerRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// `embedding`, `block`, `head`, …
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Where it may stand.
     pub role: LayerRole,
     /// What it computes for one sample, in order.
@@ -40,19 +41,19 @@ pub struct Layer {
 impl Layer {
     /// Trainable values on one of the ranks that share the layer.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
-        self.operators.iter().map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        self.operators.iter().map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Those of [`Self::parameters`] that belong to experts: ranks that share experts do not hold the same ones, so
     /// fewer ranks sum their gradients.
     pub fn expert_parameters(&self, sharing: Sharing) -> u64 {
         let experts = self.operators.iter().filter(|operator| operator.kind.is_expert());
-        experts.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        experts.map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Trainable tensors.
     pub fn parameter_tensors(&self) -> u32 {
-        self.operators.iter().map(|operator| operator.kind.parameter_tensors()).sum()
+        self.operators.iter().map(Operator::parameter_tensors).sum()
     }
 
     /// Arithmetic of one pass over one sample, unsplit.

@@ -10,6 +10,7 @@ mod families;
 mod fields;
 mod graph;
 mod hugging_face;
+pub mod layers;
 mod model;
 mod operator;
 mod spec;
@@ -19,10 +20,11 @@ pub use catalog::{CatalogEntry, catalog, find};
 pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
+pub use layers::Layers;
 pub use model::Model;
 pub use operator::{
-    Attention, AttentionKernel, Convolution, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Routing, Sharing,
-    Split, Storage,
+    Attention, AttentionKernel, Convolution, Extent, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Pool,
+    Routing, Sharing, Split, Storage,
 };
 pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

@@ -2,6 +2,7 @@
 
 use crate::families::{Bert, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 use crate::graph::OperatorGraph;
+use crate::layers::Layers;
 use crate::spec::{Family, ModelError, ModelSpec};
 
 /// A model whose dimensions fit together.
@@ -23,6 +24,8 @@ pub enum Model {
     ResNet(ResNet),
     /// A multi-layer perceptron.
     Mlp(Mlp),
+    /// Layers of operators that are written out.
+    Layers(Layers),
 }
 
 impl Model {
@@ -37,6 +40,7 @@ impl Model {
             Self::T5(t5) => &t5.name,
             Self::ResNet(resnet) => &resnet.name,
             Self::Mlp(mlp) => &mlp.name,
+            Self::Layers(layers) => &layers.name,
         }
     }
 
@@ -51,6 +55,7 @@ impl Model {
             Self::T5(_) => Family::T5,
             Self::ResNet(_) => Family::Resnet,
             Self::Mlp(_) => Family::Mlp,
+            Self::Layers(_) => Family::Layers,
         }
     }
 
@@ -62,6 +67,7 @@ impl Model {
             Self::Bert(bert) => Some(bert.seq_len),
             Self::Llama(llama) => Some(llama.seq_len),
             Self::T5(t5) => Some(t5.seq_len),
+            Self::Layers(layers) => layers.tokens(),
             Self::Vit(_) | Self::ResNet(_) | Self::Mlp(_) => None,
         }
     }
@@ -76,7 +82,7 @@ impl Model {
             Self::Llama(llama) => Some(llama.kv_heads),
             Self::Vit(vit) => Some(vit.heads),
             Self::T5(t5) => Some(t5.heads),
-            Self::ResNet(_) | Self::Mlp(_) => None,
+            Self::ResNet(_) | Self::Mlp(_) | Self::Layers(_) => None,
         }
     }
 
@@ -100,6 +106,7 @@ impl Model {
             Self::T5(t5) => t5.graph(),
             Self::ResNet(resnet) => resnet.graph(),
             Self::Mlp(mlp) => mlp.graph(),
+            Self::Layers(layers) => layers.graph(),
         }
     }
 
@@ -114,6 +121,7 @@ impl Model {
             Self::T5(t5) => t5.spec(),
             Self::ResNet(resnet) => resnet.spec(),
             Self::Mlp(mlp) => mlp.spec(),
+            Self::Layers(layers) => layers.spec(),
         }
     }
 }
@@ -131,6 +139,7 @@ impl TryFrom<ModelSpec> for Model {
             Family::T5 => T5::from_spec(&spec).map(Self::T5),
             Family::Resnet => ResNet::from_spec(&spec).map(Self::ResNet),
             Family::Mlp => Mlp::from_spec(&spec).map(Self::Mlp),
+            Family::Layers => Layers::from_spec(&spec).map(Self::Layers),
         }
     }
 }

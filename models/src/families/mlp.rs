@@ -56,7 +56,7 @@ fn layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> Laye
     let linear = OperatorKind::Linear { rows: 1, inputs, outputs, bias: true };
     let activation = OperatorKind::Activation { rows: 1, width: outputs };
     Layer {
-        name,
+        name: name.into(),
         role,
         operators: [linear, activation].map(|kind| Operator::new(kind, Split::Replicated)).into(),
         output_elements: outputs,
