@@ -18,6 +18,17 @@ pub enum StageCut {
     Balanced,
 }
 
+/// In which order a framework keeps the values of maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapLayout {
+    /// All channels of a pixel together (NHWC), as tensor cores need them.
+    #[default]
+    ChannelsLast,
+    /// All pixels of a channel together (NCHW): what products on tensor cores read and write is transposed.
+    ChannelsFirst,
+}
+
 /// A label under which measurements were published, and for which a stack of the catalog stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,6 +124,8 @@ pub struct Stack {
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
+    /// The same of layers with maps: normalisation of channels, activations, sums, pooling.
+    pub map_traffic: Sourced<f64>,
     /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
     /// kernels in single precision; besides `traffic`.
     pub loss_traffic: Sourced<f64>,
@@ -155,6 +168,9 @@ pub struct Stack {
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
+    /// In which order it keeps the values of maps.
+    #[serde(default)]
+    pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.
     #[serde(default, rename = "published")]
     pub published_as: Vec<PublishedAs>,

@@ -2,8 +2,8 @@
 
 use super::gemm;
 use crate::machine::Machine;
-use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
+use trainyard_hardware_profiles::{Device, Gpu, MapLayout, Rate, Stack};
+use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -38,6 +38,10 @@ const FLASH_BACKWARD_WORK: f64 = 2.5;
 /// And at this share of forward's rate.
 const FLASH_BACKWARD: f64 = 0.8;
 
+/// How many fewer multiplications single-precision convolutions with kernels of 3 × 3 need where they are computed on
+/// tiles of 2 × 2 pixels by minimal filtering: Lavin and Gray, arXiv:1509.09308, section 4.1.
+const WINOGRAD: f64 = 2.25;
+
 /// A GPU as a stack uses it in one precision.
 #[derive(Clone, Copy)]
 pub(crate) struct GpuPricing<'a> {
@@ -53,7 +57,8 @@ impl GpuPricing<'_> {
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
         let tensor = sharing.tensor;
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let device: Seconds = operators().map(|operator| self.operator(operator, pass)).sum();
+        let fused = self.fused(layer);
+        let device: Seconds = operators().map(|operator| self.operator(operator, pass, fused)).sum();
         let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
         let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
         let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + added;
@@ -65,12 +70,15 @@ impl GpuPricing<'_> {
     /// The part of a layer's backward pass that is for gradients of weights.
     pub(crate) fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> f64 {
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward)).sum();
+        let fused = self.fused(layer);
+        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward, fused)).sum();
         // Of the two products that backward has for each weight, the second is its gradient.
         let weights: Seconds = operators()
             .filter(|operator| operator.multiplies_weights())
-            .flat_map(|operator| operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2))
-            .map(|product| self.product(product))
+            .flat_map(|operator| {
+                let products = operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2);
+                products.map(move |product| self.product(product, self.filtering(operator)))
+            })
             .sum();
         if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
     }
@@ -82,14 +90,32 @@ impl GpuPricing<'_> {
             .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
             .map(|core| {
                 let host = self.stack.launch.value * f64::from(core.kernels(Pass::Forward));
-                soft_maximum(self.operator(core, Pass::Forward) * self.slowest(), host)
+                soft_maximum(self.operator(core, Pass::Forward, self.fused(layer)) * self.slowest(), host)
             })
             .sum()
     }
 
-    fn product(&self, product: Gemm) -> Seconds {
+    /// A product of which `filtering` times as many multiplications are counted as are done.
+    fn product(&self, product: Gemm, filtering: f64) -> Seconds {
         let element = self.precision.element_bytes();
-        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
+        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value * filtering)
+    }
+
+    /// How many times fewer multiplications than counted the products of an operator take.
+    fn filtering(&self, operator: OperatorKind) -> f64 {
+        match operator {
+            OperatorKind::Image(Image::Convolution(convolution)) => {
+                let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
+                // A stride of 2 leaves half the pixels or fewer; a missing padding takes 2.
+                let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
+                if dense && near && !self.on_tensor_cores() { WINOGRAD } else { 1.0 }
+            }
+            _ => 1.0,
+        }
+    }
+
+    fn on_tensor_cores(&self) -> bool {
+        self.rate() != Rate::Fp32 && self.gpu.has(self.rate())
     }
 
     /// How much slower than the mean the slowest of the job's GPUs is.
@@ -97,13 +123,33 @@ impl GpuPricing<'_> {
         1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
     }
 
+    /// Memory traffic of a layer's kernels other than products, relative to what is counted.
+    fn fused(&self, layer: &Layer) -> f64 {
+        let maps = layer.operators.iter().any(|operator| matches!(operator.kind, OperatorKind::Image(_)));
+        if maps { self.stack.map_traffic.value } else { self.stack.traffic.value }
+    }
+
     /// One pass of one operator, on the device alone.
-    fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+    fn operator(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
-        products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
+        let filtering = precise.filtering(operator);
+        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product, filtering)).sum();
+        let traffic = self.traffic(operator, pass, fused) + self.transposes(operator, pass);
+        products + traffic + self.fused_attention(operator, pass)
+    }
+
+    /// What tensor cores read and write of maps is transposed before and after, each a pass over memory, if channels
+    /// come first.
+    fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let OperatorKind::Image(Image::Convolution(convolution)) = operator else { return Seconds::ZERO };
+        if self.stack.map_layout == MapLayout::ChannelsLast || !self.on_tensor_cores() || convolution.groups > 1 {
+            return Seconds::ZERO;
+        }
+        let products = if pass == Pass::Forward { 1 } else { 2 };
+        let bytes = 2 * products * convolution.elements() * self.precision.element_bytes();
+        Seconds(bytes as f64 / self.memory_rate())
     }
 
     fn rate(&self) -> Rate {
@@ -124,10 +170,10 @@ impl GpuPricing<'_> {
     }
 
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
-    fn traffic(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let counted = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64();
-        let bytes = counted * self.stack.traffic.value * if loss { self.stack.loss_traffic.value } else { 1.0 };
+        let bytes = counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 };
         if bytes == 0.0 {
             return Seconds::ZERO;
         }
