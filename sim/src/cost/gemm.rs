@@ -39,11 +39,15 @@ const PADDING_FROM: u64 = 4096;
 /// The time of one product with elements of `element` bytes on an otherwise idle GPU.
 pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_factor: f64) -> Seconds {
     let gemm = padded(gemm);
-    let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
-    let arithmetic = Seconds(fastest / (stack_factor * alignment(gemm, rate)));
     let traffic =
         Bytes(gemm.elements() * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value);
-    arithmetic.max(Seconds(traffic)) + gpu.achieved.kernel_floor.value
+    arithmetic(gemm, gpu, rate, stack_factor).max(Seconds(traffic)) + gpu.achieved.kernel_floor.value
+}
+
+/// The same of a product whose operands are on the chip and that is part of a larger kernel.
+pub(super) fn arithmetic(gemm: Gemm, gpu: &Gpu, rate: Rate, stack_factor: f64) -> Seconds {
+    let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
+    Seconds(fastest / (stack_factor * alignment(gemm, rate)))
 }
 
 fn tiled(gemm: Gemm, (height, width): (u64, u64), gpu: &Gpu, rate: Rate) -> Seconds {

@@ -1,6 +1,6 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::gemm;
+use super::{gemm, recurrence};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
@@ -103,7 +103,14 @@ impl GpuPricing<'_> {
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
         let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
-        products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
+        products + self.sequential(operator, pass) + self.traffic(operator, pass) + self.fused_attention(operator, pass)
+    }
+
+    /// Products that wait for one another.
+    fn sequential(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let Some(sequence) = operator.sequential(pass) else { return Seconds::ZERO };
+        let element = self.precision.element_bytes();
+        recurrence::duration(sequence, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
     fn rate(&self) -> Rate {
@@ -152,9 +159,9 @@ impl GpuPricing<'_> {
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
-    /// The optimizer's update: everything it keeps is read and written once.
-    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
-        Seconds(update_bytes(optimizer, self.precision, parameters).as_f64() / self.memory_rate())
+    /// The optimizer's update: everything it keeps is read and written once; of tables, what was looked up.
+    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, looked_up: u64) -> Seconds {
+        Seconds(update_bytes(optimizer, self.precision, parameters, looked_up).as_f64() / self.memory_rate())
     }
 
     /// Time of kernels that read and write this much.
@@ -171,11 +178,13 @@ pub(crate) fn memory_rate(machine: &Machine) -> f64 {
     }
 }
 
-/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes.
-pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64) -> Bytes {
+/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes, which
+/// rows of tables do not have.
+pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64, looked_up: u64) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
     // Gradient read, weight read and written.
-    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy))
+    let alike = 12 + 2 * optimizer.state_bytes();
+    Bytes(parameters * (alike + copy) + looked_up * alike)
 }
 
 /// The arithmetic unit that a precision's matrix products run on.

@@ -9,6 +9,7 @@ mod measured;
 mod operation;
 mod prices;
 mod protocol;
+mod recurrence;
 mod route;
 
 pub use collective::{Collective, all_reduce_time, collective_time, transfer_time};
