@@ -8,7 +8,7 @@ use crate::system;
 use crate::table::Row;
 use std::cmp::Ordering;
 use trainyard_hardware_profiles::{Stack, StageCut};
-use trainyard_models::Model;
+use trainyard_models::{Divisible, Model};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store,
@@ -115,7 +115,8 @@ struct Knobs {
     heads: u64,
     /// Layers between the first, which takes the input, and the last, which computes the loss.
     blocks: u32,
-    experts: u64,
+    /// What replicas may divide among them besides data.
+    divisible: Option<Divisible>,
     cluster: ClusterSpec,
     global: u64,
     precision: Precision,
@@ -141,7 +142,7 @@ impl Knobs {
         Ok(Self {
             heads: model.tensor_heads().unwrap_or(1),
             blocks: model.graph().len().saturating_sub(2) as u32,
-            experts: model.experts().unwrap_or(1),
+            divisible: model.graph().divisible(),
             model,
             cluster: ClusterSpec::of(&row.system, row.nodes),
             global,
@@ -185,11 +186,18 @@ impl Knobs {
     }
 
     /// The same degrees with experts spread over as many replicas as possible, or over none; over none where the row
-    /// states its replicas, which then hold the same.
+    /// states its replicas, which then hold the same. Tables are always divided (Naumov et al., arXiv:1906.00091,
+    /// section 4).
     fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
-        let divides = |expert: &u64| self.experts.is_multiple_of(*expert);
-        let most = divisors(u64::from(parallel.data)).into_iter().rfind(divides).unwrap_or(1) as u32;
-        if most == 1 || !open { vec![parallel] } else { vec![parallel, ParallelSpec { expert: most, ..parallel }] }
+        let Some(divisible) = self.divisible else { return vec![parallel] };
+        let admitted = |ranks: &u64| divisible.admits(*ranks);
+        let most = divisors(u64::from(parallel.data)).into_iter().rfind(admitted).unwrap_or(1) as u32;
+        let divided = ParallelSpec { expert: most, ..parallel };
+        match divisible {
+            Divisible::TableColumns(_) => vec![divided],
+            Divisible::Experts(_) if most == 1 || !open => vec![parallel],
+            Divisible::Experts(_) => vec![parallel, divided],
+        }
     }
 
     /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.
@@ -288,8 +296,9 @@ impl Knobs {
             let alike = vec![1.0; blocks as usize + 2];
             return Stages::balanced(&alike, runs).map(|stages| stages.specs()).ok_or_else(impossible);
         }
-        let prices = layer_prices(&self.model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
-            .map_err(|error| Unsupported::new(error.to_string()))?;
+        let prices =
+            layer_prices(&self.model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
+                .map_err(|error| Unsupported::new(error.to_string()))?;
         Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }
 }

@@ -56,33 +56,42 @@ fn told(row: &Row, family: Family) -> Result<ModelSpec, Unsupported> {
     })
 }
 
-/// A model of the catalog with the dimensions that the row tells in place of its own.
+/// A model of the catalog with the dimensions that the row tells in place of its own, of those that it has.
 fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> ModelSpec {
-    spec.layers = row.layers.or(spec.layers);
-    spec.hidden = row.hidden.or(spec.hidden);
-    spec.heads = row.heads.or(spec.heads);
-    spec.ffn = row.ffn.or(spec.ffn);
-    spec.vocab = row.vocab.or(spec.vocab);
-    spec.seq_len = row.seq_len.or(spec.seq_len);
-    spec.experts = row.experts.or(spec.experts);
-    spec.attention = attention(row).or(spec.attention);
-    if let Some(base) = row.base_channels {
+    spec.layers = spec.layers.map(|own| row.layers.unwrap_or(own));
+    spec.hidden = spec.hidden.map(|own| row.hidden.unwrap_or(own));
+    spec.heads = spec.heads.map(|own| row.heads.unwrap_or(own));
+    spec.ffn = spec.ffn.map(|own| row.ffn.unwrap_or(own));
+    spec.vocab = spec.vocab.map(|own| row.vocab.unwrap_or(own));
+    spec.experts = spec.experts.map(|own| row.experts.unwrap_or(own));
+    spec.kernel_factor = spec.kernel_factor.map(|own| row.width_factor.unwrap_or(own));
+    spec.attention = spec.attention.map(|own| attention(row).unwrap_or(own));
+    if let (Some(own), Some(told)) = (spec.seq_len, row.seq_len) {
+        spec.seq_len = Some(told);
+        spec.decoder_seq_len = spec.decoder_seq_len.map(|decoder| if decoder == own { told } else { decoder });
+    }
+    if let (Some(_), Some(told)) = (spec.base_channels, row.base_channels) {
         // The widths of the stages follow from it.
         spec.widths = None;
-        spec.base_channels = Some(base);
+        spec.base_channels = Some(told);
     }
-    spec.kernel_factor = row.width_factor.or(spec.kernel_factor);
     if let [size] = row.image_size.as_slice() {
         spec.image_size = Some(*size);
     }
-    let tokens = row.seq_len.or(spec.seq_len).unwrap_or(0);
-    if spec.family == Family::Bert && !PRETRAINING_TOKENS.contains(&tokens) {
-        spec.head = Some(HeadKind::Classifier);
-        spec.classes = Some(ANSWER_CLASSES);
-    } else if spec.family == Family::Bert && stack.masked_head.value {
-        spec.predictions = Some((tokens * MASKED.0).div_ceil(MASKED.1));
+    on_its_task(spec, stack)
+}
+
+/// An encoder with the head of what it is trained on, which the length of its samples tells.
+fn on_its_task(spec: ModelSpec, stack: &Stack) -> ModelSpec {
+    let encoder = matches!(spec.family, Family::Bert | Family::Electra);
+    let tokens = spec.seq_len.filter(|_| encoder).unwrap_or(0);
+    if encoder && !PRETRAINING_TOKENS.contains(&tokens) {
+        // What is tuned of ELECTRA is its discriminator alone, an encoder as BERT.
+        let head = Some(HeadKind::Classifier);
+        return ModelSpec { family: Family::Bert, generator_hidden: None, head, classes: Some(ANSWER_CLASSES), ..spec };
     }
-    spec
+    let masked = spec.family == Family::Bert && stack.masked_head.value;
+    ModelSpec { predictions: masked.then(|| (tokens * MASKED.0).div_ceil(MASKED.1)), ..spec }
 }
 
 fn attention(row: &Row) -> Option<AttentionKernel> {

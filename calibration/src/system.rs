@@ -26,12 +26,7 @@ pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
         Device::Measured(_) => "",
     };
     let stack = catalog()
-        .stack_published_as(Publication {
-            stack: &row.stack,
-            version: &row.stack_version,
-            generation,
-            xla: row.xla,
-        })
+        .stack_published_as(Publication { stack: &row.stack, version: &row.stack_version, generation, xla: row.xla })
         .or_else(|| catalog().stack(DEFAULT_STACK).ok())
         .expect("the default stack is in the catalog")
         .clone();

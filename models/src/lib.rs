@@ -17,14 +17,18 @@ mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
-pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
+pub use families::{
+    Bart, Bert, Dlrm, Electra, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl,
+    Vit,
+};
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
 pub use layers::Layers;
 pub use model::Model;
 pub use operator::{
-    Attention, AttentionKernel, Convolution, Extent, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Pool,
-    Routing, Sharing, Split, Storage,
+    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
+    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
+    Split, Storage,
 };
 pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

@@ -1,7 +1,9 @@
 //! What this program's own executor runs, and what machines that it measured are therefore known for.
 
 use crate::offload::Offload;
-use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding};
+use crate::spec::{
+    GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
+};
 use crate::valid::Plan;
 
 /// A field of a plan that the executor does not run.

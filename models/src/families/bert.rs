@@ -1,6 +1,6 @@
 //! Encoders as BERT and RoBERTa.
 
-use super::transformer::{FeedForward, Heads, Norm, Stream, classifier, operator, pooler};
+use super::transformer::{Heads, Stream, classifier, operator, pooler};
 use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
@@ -106,14 +106,7 @@ impl Bert {
     }
 
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.seq_len,
-            hidden: self.hidden,
-            norm: Norm::Layer,
-            feed_forward: FeedForward::Smooth,
-            dropout: true,
-            bias: true,
-        }
+        Stream::gelu(self.seq_len, self.hidden, true)
     }
 
     fn embedding(&self) -> Layer {

@@ -1,6 +1,6 @@
 //! Vision transformers.
 
-use super::transformer::{FeedForward, Heads, Norm, Stream, classifier, operator, pooler};
+use super::transformer::{Heads, Stream, classifier, operator, pooler};
 use crate::fields::{CHANNELS_MAX, Fields, IMAGE_MAX};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
@@ -95,14 +95,7 @@ impl Vit {
     }
 
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.tokens(),
-            hidden: self.hidden,
-            norm: Norm::Layer,
-            feed_forward: FeedForward::Smooth,
-            dropout: false,
-            bias: true,
-        }
+        Stream::gelu(self.tokens(), self.hidden, false)
     }
 
     fn embedding(&self) -> Layer {

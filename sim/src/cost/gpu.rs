@@ -1,9 +1,10 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::gemm;
+use super::convolution::Library;
+use super::{gemm, recurrence};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, MapLayout, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
+use trainyard_plan::operators::{AttentionKernel, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -38,10 +39,6 @@ const FLASH_BACKWARD_WORK: f64 = 2.5;
 /// And at this share of forward's rate.
 const FLASH_BACKWARD: f64 = 0.8;
 
-/// How many fewer multiplications single-precision convolutions with kernels of 3 × 3 need where they are computed on
-/// tiles of 2 × 2 pixels by minimal filtering: Lavin and Gray, arXiv:1509.09308, section 4.1.
-const WINOGRAD: f64 = 2.25;
-
 /// A GPU as a stack uses it in one precision.
 #[derive(Clone, Copy)]
 pub(crate) struct GpuPricing<'a> {
@@ -75,10 +72,7 @@ impl GpuPricing<'_> {
         // Of the two products that backward has for each weight, the second is its gradient.
         let weights: Seconds = operators()
             .filter(|operator| operator.multiplies_weights())
-            .flat_map(|operator| {
-                let products = operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2);
-                products.map(move |product| self.product(product, self.filtering(operator)))
-            })
+            .flat_map(|operator| self.products(operator, Pass::Backward).into_iter().skip(1).step_by(2))
             .sum();
         if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
     }
@@ -95,27 +89,19 @@ impl GpuPricing<'_> {
             .sum()
     }
 
-    /// A product of which `filtering` times as many multiplications are counted as are done.
-    fn product(&self, product: Gemm, filtering: f64) -> Seconds {
-        let element = self.precision.element_bytes();
-        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value * filtering)
-    }
-
-    /// How many times fewer multiplications than counted the products of an operator take.
-    fn filtering(&self, operator: OperatorKind) -> f64 {
-        match operator {
-            OperatorKind::Image(Image::Convolution(convolution)) => {
-                let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
-                // A stride of 2 leaves half the pixels or fewer; a missing padding takes 2.
-                let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
-                if dense && near && !self.on_tensor_cores() { WINOGRAD } else { 1.0 }
-            }
-            _ => 1.0,
+    /// The matrix products of a pass, one by one.
+    fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
+        if let OperatorKind::Image(Image::Convolution(convolution)) = operator {
+            return self.convolutions().products(convolution, pass);
         }
+        let element = self.precision.element_bytes();
+        let product = |product| gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value);
+        operator.gemms(pass).into_iter().map(product).collect()
     }
 
-    fn on_tensor_cores(&self) -> bool {
-        self.rate() != Rate::Fp32 && self.gpu.has(self.rate())
+    fn convolutions(&self) -> Library<'_> {
+        let (element, stack_factor) = (self.precision.element_bytes(), self.stack.gemm.value);
+        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor }
     }
 
     /// How much slower than the mean the slowest of the job's GPUs is.
@@ -134,22 +120,29 @@ impl GpuPricing<'_> {
         // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        let filtering = precise.filtering(operator);
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product, filtering)).sum();
+        let products: Seconds = precise.products(operator, pass).into_iter().sum();
         let traffic = self.traffic(operator, pass, fused) + self.transposes(operator, pass);
-        products + traffic + self.fused_attention(operator, pass)
+        products + self.sequential(operator, pass) + traffic + self.fused_attention(operator, pass)
     }
 
     /// What tensor cores read and write of maps is transposed before and after, each a pass over memory, if channels
     /// come first.
     fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let OperatorKind::Image(Image::Convolution(convolution)) = operator else { return Seconds::ZERO };
-        if self.stack.map_layout == MapLayout::ChannelsLast || !self.on_tensor_cores() || convolution.groups > 1 {
-            return Seconds::ZERO;
+        match operator {
+            OperatorKind::Image(Image::Convolution(convolution))
+                if self.stack.map_layout == MapLayout::ChannelsFirst =>
+            {
+                Seconds(self.convolutions().transposed(convolution, pass) as f64 / self.memory_rate())
+            }
+            _ => Seconds::ZERO,
         }
-        let products = if pass == Pass::Forward { 1 } else { 2 };
-        let bytes = 2 * products * convolution.elements() * self.precision.element_bytes();
-        Seconds(bytes as f64 / self.memory_rate())
+    }
+
+    /// Products that wait for one another.
+    fn sequential(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let Some(sequence) = operator.sequential(pass) else { return Seconds::ZERO };
+        let element = self.precision.element_bytes();
+        recurrence::duration(sequence, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
     fn rate(&self) -> Rate {
@@ -198,10 +191,11 @@ impl GpuPricing<'_> {
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
-    /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it.
-    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
-        let bytes = update_bytes(optimizer, self.precision, parameters).as_f64() * self.stack.update_traffic.value;
-        Seconds(bytes / self.memory_rate())
+    /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it; of tables,
+    /// what was looked up.
+    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, looked_up: u64) -> Seconds {
+        let bytes = update_bytes(optimizer, self.precision, parameters, looked_up).as_f64();
+        Seconds(bytes * self.stack.update_traffic.value / self.memory_rate())
     }
 
     /// Time of kernels that read and write this much.
@@ -218,11 +212,13 @@ pub(crate) fn memory_rate(machine: &Machine) -> f64 {
     }
 }
 
-/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes.
-pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64) -> Bytes {
+/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes, which
+/// rows of tables do not have.
+pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64, looked_up: u64) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
     // Gradient read, weight read and written, state read and written, and what norms need.
-    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy + optimizer.norm_bytes()))
+    let alike = 12 + 2 * optimizer.state_bytes() + optimizer.norm_bytes();
+    Bytes(parameters * (alike + copy) + looked_up * alike)
 }
 
 /// The arithmetic unit that a precision's matrix products run on.
