@@ -3,27 +3,20 @@
 //! A knob that the row leaves empty was set as well as its authors could: every setting that fits into memory is a
 //! candidate, and the fastest is the prediction.
 
+use crate::model;
 use crate::system;
 use crate::table::Row;
 use std::cmp::Ordering;
-use trainyard_hardware_profiles::StageCut;
-use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
+use trainyard_hardware_profiles::{Stack, StageCut};
+use trainyard_models::{Divisible, Model};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store,
 };
 use trainyard_sim::{Machine, Outcome, layer_prices, simulate, step_time_bound};
 
-/// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
-/// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
-const NO_VOCABULARY: u64 = 8;
-
 /// Runs of layers on a stage that are tried where an interleaved row does not state them.
 const INTERLEAVED: std::ops::RangeInclusive<u32> = 2..=4;
-
-/// Tokens that a layer with experts routes together, by products with masks: the group of the Alpa study, from which
-/// all published rows are (Zheng et al., arXiv:2201.12023, section 8.1).
-const EXPERT_GROUP: u64 = 2048;
 
 /// The most layouts that are tried for a row that leaves them open.
 const CANDIDATES_MAX: usize = 4096;
@@ -58,7 +51,7 @@ pub struct Configuration {
 /// When the simulator cannot express the row, or the row tells too little.
 pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
     let machine = system::machine(row)?;
-    let knobs = Knobs::of(row)?;
+    let knobs = Knobs::of(row, &machine.stack)?;
     let mut plans = Vec::new();
     let mut problem = None;
     for layout in knobs.layouts(row) {
@@ -115,23 +108,15 @@ fn fits(plan: &Plan, machine: &Machine) -> bool {
     trainyard_sim::footprint(plan, machine).fits().is_ok()
 }
 
-/// The family of a row's model, of those whose dimensions a row can tell.
-fn family(row: &Row) -> Result<Family, Unsupported> {
-    match row.model.as_str() {
-        "gpt" => Ok(Family::Gpt),
-        "gpt-moe" => Ok(Family::GptMoe),
-        other => Err(Unsupported::new(format!(
-            "rows of the kind `{other}` are not read, only decoder-only transformers (gpt, gpt-moe)"
-        ))),
-    }
-}
-
 /// Settings that do not depend on the layout, read from the row.
 struct Knobs {
-    model: ModelSpec,
+    model: Model,
+    /// Among which a tensor-parallel degree divides layers; one where none can.
     heads: u64,
+    /// Layers between the first, which takes the input, and the last, which computes the loss.
     blocks: u32,
-    experts: u64,
+    /// What replicas may divide among them besides data.
+    divisible: Option<Divisible>,
     cluster: ClusterSpec,
     global: u64,
     precision: Precision,
@@ -151,38 +136,16 @@ struct Layout {
 }
 
 impl Knobs {
-    fn of(row: &Row) -> Result<Self, Unsupported> {
-        let stated = |column: &str, value: Option<u64>| {
-            value.ok_or_else(|| Unsupported::new(format!("the row does not tell `{column}`")))
-        };
-        let heads = stated("heads", row.heads)?;
-        let blocks = stated("layers", row.layers.map(u64::from))? as u32;
-        let family = family(row)?;
-        let routed = family == Family::GptMoe;
-        let experts = if routed { Some(stated("experts", row.experts)?) } else { None };
-        let model = ModelSpec {
-            layers: Some(blocks),
-            hidden: Some(stated("hidden", row.hidden)?),
-            heads: Some(heads),
-            ffn: row.ffn,
-            vocab: Some(row.vocab.unwrap_or(NO_VOCABULARY)),
-            seq_len: Some(stated("seq_len", row.seq_len)?),
-            attention: row.attention.map(|kernel| match kernel {
-                "flash" => AttentionKernel::Flash,
-                _ => AttentionKernel::Unfused,
-            }),
-            experts,
-            expert_group: routed.then_some(EXPERT_GROUP),
-            ..ModelSpec::new(&row.model, family)
-        };
-        Model::try_from(model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
+    fn of(row: &Row, stack: &Stack) -> Result<Self, Unsupported> {
+        let model = model::model(row, stack)?;
+        let global = row.global_batch.ok_or_else(|| Unsupported::new("the row does not tell `global_batch`"))?;
         Ok(Self {
+            heads: model.tensor_heads().unwrap_or(1),
+            blocks: model.graph().len().saturating_sub(2) as u32,
+            divisible: model.graph().divisible(),
             model,
-            heads,
-            blocks,
-            experts: experts.unwrap_or(1),
             cluster: ClusterSpec::of(&row.system, row.nodes),
-            global: stated("global_batch", row.global_batch)?,
+            global,
             precision: precision(&row.precision)?,
             optimizer: optimizer(&row.optimizer)?,
             schedule: schedule(row),
@@ -223,11 +186,18 @@ impl Knobs {
     }
 
     /// The same degrees with experts spread over as many replicas as possible, or over none; over none where the row
-    /// states its replicas, which then hold the same.
+    /// states its replicas, which then hold the same. Tables are always divided (Naumov et al., arXiv:1906.00091,
+    /// section 4).
     fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
-        let divides = |expert: &u64| self.experts.is_multiple_of(*expert);
-        let most = divisors(u64::from(parallel.data)).into_iter().rfind(divides).unwrap_or(1) as u32;
-        if most == 1 || !open { vec![parallel] } else { vec![parallel, ParallelSpec { expert: most, ..parallel }] }
+        let Some(divisible) = self.divisible else { return vec![parallel] };
+        let admitted = |ranks: &u64| divisible.admits(*ranks);
+        let most = divisors(u64::from(parallel.data)).into_iter().rfind(admitted).unwrap_or(1) as u32;
+        let divided = ParallelSpec { expert: most, ..parallel };
+        match divisible {
+            Divisible::TableColumns(_) => vec![divided],
+            Divisible::Experts(_) if most == 1 || !open => vec![parallel],
+            Divisible::Experts(_) => vec![parallel, divided],
+        }
     }
 
     /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.
@@ -309,7 +279,7 @@ impl Knobs {
             gradient_reduction: reduction(self.sharding),
             offload: self.offload,
             optimizer: self.optimizer,
-            ..PlanSpec::plain(self.model.clone(), self.cluster.clone(), 0)
+            ..PlanSpec::plain(self.model.spec(), self.cluster.clone(), 0)
         };
         Plan::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))
     }
@@ -326,9 +296,9 @@ impl Knobs {
             let alike = vec![1.0; blocks as usize + 2];
             return Stages::balanced(&alike, runs).map(|stages| stages.specs()).ok_or_else(impossible);
         }
-        let model = Model::try_from(self.model.clone()).map_err(|error| Unsupported::new(error.to_string()))?;
-        let prices = layer_prices(&model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
-            .map_err(|error| Unsupported::new(error.to_string()))?;
+        let prices =
+            layer_prices(&self.model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
+                .map_err(|error| Unsupported::new(error.to_string()))?;
         Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }
 }
@@ -390,9 +360,8 @@ fn offload(text: &str) -> Result<Offload, Unsupported> {
 
 fn optimizer(text: &str) -> Result<Optimizer, Unsupported> {
     match text {
-        "adam" | "adamw" | "" => Ok(Optimizer::AdamW),
-        "sgd" => Ok(Optimizer::Sgd),
-        other => Err(Unsupported::new(format!("the optimizer `{other}` is not simulated"))),
+        "adam" | "" => Ok(Optimizer::AdamW),
+        other => other.parse().map_err(|error| Unsupported::new(format!("optimizer {error}"))),
     }
 }
 

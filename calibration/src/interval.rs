@@ -89,7 +89,7 @@ pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
             if machine.stack.published_as.is_empty() {
                 terms.push(UNMEASURED_STACK);
             }
-            if plan.graph().experts() > 0 && plan.mesh().ranks() > 1 {
+            if plan.graph().divisible().is_some() && plan.mesh().ranks() > 1 {
                 terms.push(EXPERTS);
             }
             if plan.gathers_weights() && machine.stack.sharded_by_tensor.value {

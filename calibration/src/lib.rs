@@ -8,6 +8,7 @@ mod collectives;
 mod configuration;
 mod document;
 mod interval;
+mod model;
 mod profile;
 mod system;
 mod table;

@@ -3,7 +3,7 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Sourced, Transport, catalog,
+    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Publication, Sourced, Transport, catalog,
 };
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
@@ -26,7 +26,7 @@ pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
         Device::Measured(_) => "",
     };
     let stack = catalog()
-        .stack_published_as(&row.stack, &row.stack_version, generation)
+        .stack_published_as(Publication { stack: &row.stack, version: &row.stack_version, generation, xla: row.xla })
         .or_else(|| catalog().stack(DEFAULT_STACK).ok())
         .expect("the default stack is in the catalog")
         .clone();

@@ -160,6 +160,24 @@ impl Record<'_> {
         }
     }
 
+    /// Whole numbers above 0 with `x` between them, or none if the cell is empty.
+    fn extents(&self, column: &str) -> Result<Vec<u64>, RowError> {
+        let wrong = || self.wrong(column, "extents as in 224 or 800x1333, or empty");
+        let extent = |text: &str| text.parse().ok().filter(|extent| *extent > 0).ok_or_else(wrong);
+        match self.text(column) {
+            "" => Ok(Vec::new()),
+            text => text.split('x').map(extent).collect(),
+        }
+    }
+
+    /// A whole number above 0 that the notes tell as `name=value`, or nothing if they do not.
+    fn noted(&self, name: &str) -> Result<Option<u64>, RowError> {
+        let words = self.text("notes").split([' ', ';', ',']);
+        let told = words.filter_map(|word| word.split_once('=')).find(|(told, _)| *told == name);
+        let wrong = || self.wrong("notes", format!("without `{name}=`, or with a whole number above 0 after it"));
+        told.map(|(_, value)| value.parse().ok().filter(|value| *value > 0).ok_or_else(wrong)).transpose()
+    }
+
     /// One of some words, or nothing if the cell is empty.
     pub(crate) fn word<'w>(&self, column: &str, words: &[&'w str]) -> Result<Option<&'w str>, RowError> {
         match self.text(column) {
@@ -295,12 +313,20 @@ pub struct Row {
     pub experts: Option<u64>,
     /// Tokens of a sample.
     pub seq_len: Option<u64>,
+    /// Extents of an image, `224`, or `800x1333`, or `128x128x128`; a column that a table may lack.
+    pub image_size: Vec<u64>,
+    /// Channels after the stem of a convolutional network, if `notes` say so.
+    pub base_channels: Option<u64>,
+    /// Factor of the width of its 3 × 3 convolutions, if `notes` say so.
+    pub width_factor: Option<u64>,
     /// `unfused` or `flash`.
     pub attention: Option<&'static str>,
     /// The framework's name in the publication.
     pub stack: String,
     /// Its version or method.
     pub stack_version: String,
+    /// Whether XLA compiled the graph; a column that a table may lack.
+    pub xla: Option<bool>,
     /// Number formats.
     pub precision: String,
     /// Samples of a step.
@@ -351,9 +377,17 @@ impl Row {
             vocab: record.count("vocab", 1)?,
             experts: record.count("experts", 1)?,
             seq_len: record.count("seq_len", 1)?,
+            image_size: record.extents("image_size")?,
+            base_channels: record.noted("base_channels")?,
+            width_factor: record.noted("width_factor")?,
             attention: record.word("attention", &["unfused", "flash"])?,
             stack: record.text("stack").into(),
             stack_version: record.text("stack_version").into(),
+            xla: record.word("xla", &["yes", "no", "na", "unknown"])?.and_then(|word| match word {
+                "yes" => Some(true),
+                "no" => Some(false),
+                _ => None,
+            }),
             precision: record.text("precision").into(),
             global_batch: record.count("global_batch", 1)?,
             micro_batch: record.count("micro_batch", 1)?,

@@ -53,6 +53,7 @@ impl StageOptimizer {
                 state: BTreeMap::new(),
             },
             Kind::Sgd => Self::Sgd(SgdConfig::new().build()),
+            other => unreachable!("plans with {other} are refused before they run"),
         }
     }
 

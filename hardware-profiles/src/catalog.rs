@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Link};
-use crate::stack::Stack;
+use crate::stack::{Publication, Stack};
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
@@ -182,12 +182,12 @@ impl Catalog {
         look_up("stack", &self.stacks, name, |stack| &stack.name)
     }
 
-    /// The stack that stands for measurements published under this label on this generation of GPUs: the one whose
-    /// label says most. Nothing if the catalog knows no such label.
-    pub fn stack_published_as(&self, stack: &str, version: &str, generation: &str) -> Option<&Stack> {
+    /// The stack that stands for measurements published so: the one whose label says most. Nothing if the catalog knows
+    /// no such label.
+    pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Stack> {
         self.stacks
             .iter()
-            .filter_map(|entry| entry.closeness(stack, version, generation).map(|closeness| (closeness, entry)))
+            .filter_map(|entry| entry.closeness(publication).map(|closeness| (closeness, entry)))
             .max_by_key(|(closeness, _)| *closeness)
             .map(|(_, entry)| entry)
     }
@@ -222,7 +222,7 @@ impl Catalog {
 }
 
 /// Whether a name fits a pattern in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {

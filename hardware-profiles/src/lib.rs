@@ -26,4 +26,4 @@ pub use measured::{
 };
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use sourced::Sourced;
-pub use stack::{PublishedAs, Stack, StageCut};
+pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};

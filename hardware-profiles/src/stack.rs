@@ -1,5 +1,6 @@
 //! Software stacks: what a training framework adds to the hardware.
 
+use crate::catalog::matches;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, Seconds};
@@ -17,27 +18,97 @@ pub enum StageCut {
     Balanced,
 }
 
+/// In which order a framework keeps the values of maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapLayout {
+    /// All channels of a pixel together (NHWC), as tensor cores need them.
+    #[default]
+    ChannelsLast,
+    /// All pixels of a channel together (NCHW): what products on tensor cores read and write is transposed.
+    ChannelsFirst,
+}
+
 /// A label under which measurements were published, and for which a stack of the catalog stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedAs {
-    /// The framework's name in the publication.
+    /// The framework's name in the publication, in which `*` stands for any text.
     pub stack: String,
     /// Only this version or method of it; any if left out.
     #[serde(default)]
     pub version: Option<String>,
+    /// Only this release of it and later ones, `20.12`; any if left out.
+    #[serde(default)]
+    pub since: Option<Release>,
     /// Only on this generation of GPUs, `Volta`; any if left out.
     #[serde(default)]
     pub generation: Option<String>,
+    /// Only with, or only without, graphs that XLA compiled; any if left out.
+    #[serde(default)]
+    pub xla: Option<bool>,
 }
 
+/// Under which label a measurement was published, and on what it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Publication<'a> {
+    /// The framework's name.
+    pub stack: &'a str,
+    /// Its version or method; a release of it is the last word of `NGC pytorch 20.12`.
+    pub version: &'a str,
+    /// The generation of GPUs.
+    pub generation: &'a str,
+    /// Whether XLA compiled the graph, if that is known.
+    pub xla: Option<bool>,
+}
+
+/// A release of a framework, `20.12` or `v2.0`: a year and a month, or a major and a minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Release {
+    major: u32,
+    minor: u32,
+}
+
+impl Release {
+    /// The release that a version ends with, or nothing if it ends with something else.
+    fn of_version(version: &str) -> Option<Self> {
+        let word = version.rsplit(' ').next()?;
+        let (major, minor) = word.trim_start_matches('v').split_once('.')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+}
+
+impl TryFrom<String> for Release {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::of_version(&text).ok_or_else(|| format!("`{text}` is no release such as `20.12`"))
+    }
+}
+
+impl From<Release> for String {
+    fn from(release: Release) -> Self {
+        format!("{}.{:02}", release.major, release.minor)
+    }
+}
+
+/// How closely a label is met: the more parts agree the closer, then the later the release from which it holds, then
+/// the longer the name that was matched.
+pub(crate) type Closeness = (usize, Option<Release>, usize);
+
 impl PublishedAs {
-    /// How closely the label is met: the number of its parts, or nothing if one of them differs.
-    fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
-        let parts =
-            [(Some(&self.stack), stack), (self.version.as_ref(), version), (self.generation.as_ref(), generation)];
-        let stated = || parts.iter().filter_map(|(label, actual)| label.map(|label| label == actual));
-        stated().all(|equal| equal).then(|| stated().count())
+    /// How closely the label is met, or nothing if a part of it differs. `*` in its name stands for any text.
+    fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
+        let parts = [
+            self.version.as_ref().map(|version| version == publication.version),
+            self.since.map(|since| Release::of_version(publication.version).is_some_and(|release| release >= since)),
+            self.generation.as_ref().map(|generation| generation == publication.generation),
+            self.xla.map(|xla| publication.xla == Some(xla)),
+        ];
+        let stated = || parts.iter().flatten();
+        let met = matches(&self.stack, publication.stack) && stated().all(|equal| *equal);
+        met.then(|| (stated().count(), self.since, self.stack.len()))
     }
 }
 
@@ -53,6 +124,8 @@ pub struct Stack {
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
+    /// The same of layers with maps: normalisation of channels, activations, sums, pooling.
+    pub map_traffic: Sourced<f64>,
     /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
     /// kernels in single precision; besides `traffic`.
     pub loss_traffic: Sourced<f64>,
@@ -61,6 +134,10 @@ pub struct Stack {
     pub fused_accumulation: Sourced<bool>,
     /// Part of matrix products' rate, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
+    /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
+    pub update_traffic: Sourced<f64>,
+    /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
+    pub masked_head: Sourced<bool>,
     /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.
     pub bucket: Sourced<Bytes>,
     /// Part of a point-to-point transfer between stages that a stage waits for, as it was fitted elsewhere. The simulator
@@ -91,6 +168,9 @@ pub struct Stack {
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
+    /// In which order it keeps the values of maps.
+    #[serde(default)]
+    pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.
     #[serde(default, rename = "published")]
     pub published_as: Vec<PublishedAs>,
@@ -108,7 +188,7 @@ impl Stack {
     }
 
     /// How closely a published label fits this stack, or nothing if it does not.
-    pub(crate) fn closeness(&self, stack: &str, version: &str, generation: &str) -> Option<usize> {
-        self.published_as.iter().filter_map(|label| label.closeness(stack, version, generation)).max()
+    pub(crate) fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
+        self.published_as.iter().filter_map(|label| label.closeness(publication)).max()
     }
 }

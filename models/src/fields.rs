@@ -71,6 +71,12 @@ impl<'a> Fields<'a> {
         self.needed("layers", self.spec.layers.map(u64::from), LAYERS_MAX).map(|layers| layers as u32)
     }
 
+    /// Blocks of a decoder, as many as of the encoder unless stated.
+    pub(crate) fn decoder_layers(&self, layers: u32) -> Result<u32, ModelError> {
+        let stated = self.spec.decoder_layers.map(u64::from);
+        self.or("decoder_layers", stated, u64::from(layers), LAYERS_MAX).map(|layers| layers as u32)
+    }
+
     pub(crate) fn hidden(&self) -> Result<u64, ModelError> {
         self.needed("hidden", self.spec.hidden, WIDTH_MAX)
     }
@@ -85,6 +91,18 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn seq_len(&self) -> Result<u64, ModelError> {
         self.needed("seq_len", self.spec.seq_len, SEQUENCE_MAX)
+    }
+
+    /// Values of a list that a family needs, each from 1 to `maximum`.
+    pub(crate) fn list(
+        &self,
+        field: &'static str,
+        values: Option<&Vec<u64>>,
+        maximum: u64,
+    ) -> Result<Vec<u64>, ModelError> {
+        let values = values.ok_or_else(|| self.missing(field))?;
+        self.range(field, values.len() as u64, LAYERS_MAX)?;
+        values.iter().map(|value| self.range(field, *value, maximum)).collect()
     }
 
     pub(crate) fn attention(&self) -> AttentionKernel {

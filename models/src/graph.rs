@@ -1,6 +1,7 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
-use crate::operator::{Operator, OperatorKind, Pass, Sharing, Storage};
+use crate::operator::{Divisible, Operator, OperatorKind, Pass, Sharing, Storage};
+use std::borrow::Cow;
 use trainyard_units::Flops;
 
 /// What a layer is to the cutting of a model into stages.
@@ -18,7 +19,7 @@ pub enum LayerRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// `embedding`, `block`, `head`, …
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Where it may stand.
     pub role: LayerRole,
     /// What it computes for one sample, in order.
@@ -29,8 +30,8 @@ pub struct Layer {
     pub stream_elements: u64,
     /// Under tensor parallelism: all-reduces of `stream_elements` in each direction.
     pub tensor_reductions: u32,
-    /// Elements per sample that one all-to-all among the ranks that share experts moves from each rank. There are two
-    /// in each direction, to the experts and back; nothing in a layer without experts.
+    /// Elements per sample that one all-to-all among the ranks that share experts or tables moves from each rank;
+    /// nothing in a layer without. How many there are: [`Self::exchanges`].
     pub exchanged_elements: u64,
     /// Elements per sample, keys and values, that go round the ring of context-parallel ranks forward; nothing in a
     /// layer without self-attention.
@@ -38,21 +39,52 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Trainable values on one of the ranks that share the layer.
-    pub fn parameters(&self, sharing: Sharing) -> u64 {
-        self.operators.iter().map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+    /// A layer that no group of ranks divides and whose output is its residual stream, of so many elements a sample.
+    pub(crate) fn undivided(name: &'static str, role: LayerRole, operators: Vec<Operator>, elements: u64) -> Self {
+        Self {
+            name: name.into(),
+            role,
+            operators,
+            output_elements: elements,
+            stream_elements: elements,
+            tensor_reductions: 0,
+            exchanged_elements: 0,
+            context_elements: 0,
+        }
     }
 
-    /// Those of [`Self::parameters`] that belong to experts: ranks that share experts do not hold the same ones, so
-    /// fewer ranks sum their gradients.
+    /// Trainable values on one of the ranks that share the layer.
+    pub fn parameters(&self, sharing: Sharing) -> u64 {
+        self.operators.iter().map(|operator| operator.parameters(sharing)).sum()
+    }
+
+    /// All-to-alls of [`Self::exchanged_elements`] in each direction: to experts and back; of what was looked up in
+    /// tables, to the samples that it belongs to.
+    pub fn exchanges(&self) -> u32 {
+        self.operators.iter().filter(|operator| operator.kind.exchanges()).count() as u32
+    }
+
+    /// Values of the rows of tables that one rank looks up for `samples` samples of its own. Only they have gradients.
+    pub fn looked_up(&self, samples: u64) -> u64 {
+        self.operators.iter().map(|operator| operator.on_rank(samples, Sharing::WHOLE).looked_up()).sum()
+    }
+
+    /// Those of [`Self::parameters`] that belong to tables of which few rows are looked up in a step.
+    pub fn table_parameters(&self, sharing: Sharing) -> u64 {
+        let tables = self.operators.iter().filter(|operator| operator.kind.looked_up() > 0);
+        tables.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+    }
+
+    /// Those of [`Self::parameters`] that belong to experts or tables: ranks that share them do not hold the same ones,
+    /// so fewer ranks sum their gradients.
     pub fn expert_parameters(&self, sharing: Sharing) -> u64 {
-        let experts = self.operators.iter().filter(|operator| operator.kind.is_expert());
-        experts.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        let experts = self.operators.iter().filter(|operator| operator.kind.is_divided());
+        experts.map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Trainable tensors.
     pub fn parameter_tensors(&self) -> u32 {
-        self.operators.iter().map(|operator| operator.kind.parameter_tensors()).sum()
+        self.operators.iter().map(Operator::parameter_tensors).sum()
     }
 
     /// Arithmetic of one pass over one sample, unsplit.
@@ -133,19 +165,21 @@ impl OperatorGraph {
         self.layers().map(|layer| layer.parameters(Sharing::WHOLE)).sum()
     }
 
+    /// Trainable values outside embedding tables: all of them have gradients in every step.
+    pub fn updated_parameters(&self) -> u64 {
+        let tables: u64 = self.layers().map(|layer| layer.table_parameters(Sharing::WHOLE)).sum();
+        self.parameters() - tables
+    }
+
     /// Parameters that the first and the last layer share (a tied embedding), counted once in [`Self::parameters`].
     pub fn shared_parameters(&self) -> u64 {
         self.shared_parameters
     }
 
-    /// Experts of each layer that has any; nothing in a dense model.
-    pub fn experts(&self) -> u64 {
-        self.distinct
-            .iter()
-            .flat_map(|layer| &layer.operators)
-            .map(|operator| operator.kind.experts())
-            .max()
-            .unwrap_or(0)
+    /// What an expert-parallel group divides: experts of a layer, or tables; nothing in a dense model.
+    pub fn divisible(&self) -> Option<Divisible> {
+        let operators = self.distinct.iter().flat_map(|layer| &layer.operators);
+        operators.filter_map(|operator| operator.kind.divisible()).next()
     }
 
     /// Tokens of a sample that ranks may share (context parallelism): those of its self-attention, if it has any.
@@ -173,6 +207,22 @@ impl OperatorGraph {
     pub(crate) fn new(distinct: Vec<Layer>, order: Vec<usize>, shared_parameters: u64) -> Self {
         debug_assert!(order.iter().all(|index| *index < distinct.len()), "every layer is one of the distinct ones");
         Self { distinct, order, shared_parameters }
+    }
+
+    /// Layers in this order, equal ones of which are held once.
+    pub(crate) fn of_layers(layers: Vec<Layer>) -> Self {
+        let mut distinct: Vec<Layer> = Vec::new();
+        let order = layers
+            .into_iter()
+            .map(|layer| match distinct.iter().position(|known| *known == layer) {
+                Some(index) => index,
+                None => {
+                    distinct.push(layer);
+                    distinct.len() - 1
+                }
+            })
+            .collect();
+        Self::new(distinct, order, 0)
     }
 
     /// An input layer, `blocks` equal blocks and an output layer.

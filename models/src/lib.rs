@@ -10,18 +10,24 @@ mod families;
 mod fields;
 mod graph;
 mod hugging_face;
+pub mod layers;
 mod model;
 mod operator;
 mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
-pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
+pub use families::{
+    Bart, Bert, Dlrm, Electra, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl,
+    Vit,
+};
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
+pub use layers::Layers;
 pub use model::Model;
 pub use operator::{
-    Attention, AttentionKernel, Convolution, Gemm, Image, Mask, Operator, OperatorKind, Pass, Places, Routing, Sharing,
+    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
+    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
     Split, Storage,
 };
 pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};

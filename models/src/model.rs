@@ -1,7 +1,10 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
-use crate::families::{Bert, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
+use crate::families::{
+    Bart, Bert, Dlrm, Electra, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl, Vit,
+};
 use crate::graph::OperatorGraph;
+use crate::layers::Layers;
 use crate::spec::{Family, ModelError, ModelSpec};
 
 /// A model whose dimensions fit together.
@@ -19,10 +22,26 @@ pub enum Model {
     Vit(Vit),
     /// An encoder-decoder.
     T5(T5),
+    /// A generator and a discriminator.
+    Electra(Electra),
+    /// An encoder-decoder with learned positions.
+    Bart(Bart),
+    /// An encoder-decoder with sinusoidal positions.
+    Transformer(Transformer),
+    /// A decoder-only transformer with memory.
+    TransformerXl(TransformerXl),
+    /// A recurrent encoder-decoder.
+    Gnmt(Gnmt),
+    /// A recurrent transducer.
+    RnnT(RnnT),
+    /// A recommendation model.
+    Dlrm(Dlrm),
     /// A residual convolutional network.
     ResNet(ResNet),
     /// A multi-layer perceptron.
     Mlp(Mlp),
+    /// Layers of operators that are written out.
+    Layers(Layers),
 }
 
 impl Model {
@@ -35,8 +54,16 @@ impl Model {
             Self::Llama(llama) => &llama.name,
             Self::Vit(vit) => &vit.name,
             Self::T5(t5) => &t5.name,
+            Self::Electra(electra) => &electra.name,
+            Self::Bart(bart) => &bart.name,
+            Self::Transformer(transformer) => &transformer.name,
+            Self::TransformerXl(xl) => &xl.name,
+            Self::Gnmt(gnmt) => &gnmt.name,
+            Self::RnnT(rnn_t) => &rnn_t.name,
+            Self::Dlrm(dlrm) => &dlrm.name,
             Self::ResNet(resnet) => &resnet.name,
             Self::Mlp(mlp) => &mlp.name,
+            Self::Layers(layers) => &layers.name,
         }
     }
 
@@ -49,8 +76,16 @@ impl Model {
             Self::Llama(_) => Family::Llama,
             Self::Vit(_) => Family::Vit,
             Self::T5(_) => Family::T5,
+            Self::Electra(_) => Family::Electra,
+            Self::Bart(_) => Family::Bart,
+            Self::Transformer(_) => Family::Transformer,
+            Self::TransformerXl(_) => Family::TransformerXl,
+            Self::Gnmt(_) => Family::Gnmt,
+            Self::RnnT(_) => Family::RnnT,
+            Self::Dlrm(_) => Family::Dlrm,
             Self::ResNet(_) => Family::Resnet,
             Self::Mlp(_) => Family::Mlp,
+            Self::Layers(_) => Family::Layers,
         }
     }
 
@@ -62,7 +97,13 @@ impl Model {
             Self::Bert(bert) => Some(bert.seq_len),
             Self::Llama(llama) => Some(llama.seq_len),
             Self::T5(t5) => Some(t5.seq_len),
-            Self::Vit(_) | Self::ResNet(_) | Self::Mlp(_) => None,
+            Self::Electra(electra) => Some(electra.seq_len),
+            Self::Bart(bart) => Some(bart.stacks.seq_len),
+            Self::Transformer(transformer) => Some(transformer.stacks.seq_len),
+            Self::TransformerXl(xl) => Some(xl.seq_len),
+            Self::Gnmt(gnmt) => Some(gnmt.seq_len),
+            Self::Layers(layers) => layers.tokens(),
+            Self::Vit(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) => None,
         }
     }
 
@@ -76,16 +117,11 @@ impl Model {
             Self::Llama(llama) => Some(llama.kv_heads),
             Self::Vit(vit) => Some(vit.heads),
             Self::T5(t5) => Some(t5.heads),
-            Self::ResNet(_) | Self::Mlp(_) => None,
-        }
-    }
-
-    /// Experts of a layer, which an expert-parallel degree divides; nothing for models without experts.
-    pub fn experts(&self) -> Option<u64> {
-        match self {
-            Self::GptMoe(moe) => Some(moe.experts.count),
-            Self::Llama(llama) => llama.experts.map(|experts| experts.count),
-            _ => None,
+            Self::Electra(electra) => Some(electra.generator_heads()),
+            Self::Bart(bart) => Some(bart.stacks.heads),
+            Self::Transformer(transformer) => Some(transformer.stacks.heads),
+            Self::TransformerXl(xl) => Some(xl.heads),
+            Self::Gnmt(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) | Self::Layers(_) => None,
         }
     }
 
@@ -98,8 +134,16 @@ impl Model {
             Self::Llama(llama) => llama.graph(),
             Self::Vit(vit) => vit.graph(),
             Self::T5(t5) => t5.graph(),
+            Self::Electra(electra) => electra.graph(),
+            Self::Bart(bart) => bart.graph(),
+            Self::Transformer(transformer) => transformer.graph(),
+            Self::TransformerXl(xl) => xl.graph(),
+            Self::Gnmt(gnmt) => gnmt.graph(),
+            Self::RnnT(rnn_t) => rnn_t.graph(),
+            Self::Dlrm(dlrm) => dlrm.graph(),
             Self::ResNet(resnet) => resnet.graph(),
             Self::Mlp(mlp) => mlp.graph(),
+            Self::Layers(layers) => layers.graph(),
         }
     }
 
@@ -112,8 +156,16 @@ impl Model {
             Self::Llama(llama) => llama.spec(),
             Self::Vit(vit) => vit.spec(),
             Self::T5(t5) => t5.spec(),
+            Self::Electra(electra) => electra.spec(),
+            Self::Bart(bart) => bart.spec(),
+            Self::Transformer(transformer) => transformer.spec(),
+            Self::TransformerXl(xl) => xl.spec(),
+            Self::Gnmt(gnmt) => gnmt.spec(),
+            Self::RnnT(rnn_t) => rnn_t.spec(),
+            Self::Dlrm(dlrm) => dlrm.spec(),
             Self::ResNet(resnet) => resnet.spec(),
             Self::Mlp(mlp) => mlp.spec(),
+            Self::Layers(layers) => layers.spec(),
         }
     }
 }
@@ -129,8 +181,16 @@ impl TryFrom<ModelSpec> for Model {
             Family::Llama => Llama::from_spec(&spec).map(Self::Llama),
             Family::Vit => Vit::from_spec(&spec).map(Self::Vit),
             Family::T5 => T5::from_spec(&spec).map(Self::T5),
+            Family::Electra => Electra::from_spec(&spec).map(Self::Electra),
+            Family::Bart => Bart::from_spec(&spec).map(Self::Bart),
+            Family::Transformer => Transformer::from_spec(&spec).map(Self::Transformer),
+            Family::TransformerXl => TransformerXl::from_spec(&spec).map(Self::TransformerXl),
+            Family::Gnmt => Gnmt::from_spec(&spec).map(Self::Gnmt),
+            Family::RnnT => RnnT::from_spec(&spec).map(Self::RnnT),
+            Family::Dlrm => Dlrm::from_spec(&spec).map(Self::Dlrm),
             Family::Resnet => ResNet::from_spec(&spec).map(Self::ResNet),
             Family::Mlp => Mlp::from_spec(&spec).map(Self::Mlp),
+            Family::Layers => Layers::from_spec(&spec).map(Self::Layers),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
 use crate::families::Experts;
+use crate::layers::{InputSpec, LayerSpec, LayersError};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,26 @@ pub enum Family {
     Vit,
     /// An encoder-decoder, as T5.
     T5,
+    /// A generator and a discriminator, as ELECTRA.
+    Electra,
+    /// An encoder-decoder with learned positions, as BART.
+    Bart,
+    /// An encoder-decoder with sinusoidal positions, as the first transformer.
+    Transformer,
+    /// A decoder-only transformer with a memory of the segment before, as Transformer-XL.
+    TransformerXl,
+    /// A recurrent encoder-decoder for translation, as GNMT.
+    Gnmt,
+    /// A recurrent transducer for speech.
+    RnnT,
+    /// A recommendation model of embedding tables and products.
+    Dlrm,
     /// A residual convolutional network.
     Resnet,
     /// A stack of linear layers with an activation between them.
     Mlp,
+    /// Layers of operators that are written out.
+    Layers,
 }
 
 impl std::fmt::Display for Family {
@@ -35,8 +52,16 @@ impl std::fmt::Display for Family {
             Self::Llama => "llama",
             Self::Vit => "vit",
             Self::T5 => "t5",
+            Self::Electra => "electra",
+            Self::Bart => "bart",
+            Self::Transformer => "transformer",
+            Self::TransformerXl => "transformer-xl",
+            Self::Gnmt => "gnmt",
+            Self::RnnT => "rnn-t",
+            Self::Dlrm => "dlrm",
             Self::Resnet => "resnet",
             Self::Mlp => "mlp",
+            Self::Layers => "layers",
         })
     }
 }
@@ -84,7 +109,7 @@ pub struct ModelSpec {
     pub name: String,
     /// The architecture.
     pub family: Family,
-    /// Transformer blocks (of the encoder, for t5), or hidden layers of an MLP.
+    /// Transformer blocks or recurrent layers (of the encoder, if there is a decoder), or hidden layers of an MLP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<u32>,
     /// Width of the residual stream, or of each hidden layer of an MLP.
@@ -96,7 +121,7 @@ pub struct ModelSpec {
     /// Heads of keys and values (llama); as many as `heads` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_heads: Option<u64>,
-    /// Features of a head (llama, t5); hidden / heads if left out.
+    /// Features of a head (llama, t5, transformer-xl); hidden / heads if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_width: Option<u64>,
     /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
@@ -108,19 +133,19 @@ pub struct ModelSpec {
     /// Vocabulary size (language models).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab: Option<u64>,
-    /// Kinds of segments (bert); 2 if left out.
+    /// Kinds of segments (bert, electra); 2 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_vocab: Option<u64>,
-    /// Entries of the position table (bert); `seq_len` if left out.
+    /// Entries of the position table (bert, electra, bart); `seq_len` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<u64>,
-    /// Tokens in one sample (language models).
+    /// Tokens in one sample (language models), or frames of features (rnn-t).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
-    /// Blocks of the decoder (t5); `layers` if left out.
+    /// Blocks or layers of the decoder; `layers` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder_layers: Option<u32>,
-    /// Tokens that the decoder writes (t5); `seq_len` if left out.
+    /// Tokens that the decoder writes; `seq_len` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder_seq_len: Option<u64>,
     /// How attention is computed (transformers); `unfused` if left out.
@@ -150,6 +175,9 @@ pub struct ModelSpec {
     /// Tokens that are routed together by products with masks, as in GShard; copied by index if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expert_group: Option<u64>,
+    /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<u64>,
     /// Height and width of an image (vit, resnet); 224 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u64>,
@@ -180,12 +208,58 @@ pub struct ModelSpec {
     /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_factor: Option<u64>,
-    /// Input features (mlp).
+    /// Groups of a bottleneck's 3 × 3 convolution (resnet); 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u64>,
+    /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub squeeze_excite: Option<u64>,
+    /// What one sample is (layers).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSpec>,
+    /// Layers of operators, in order (layers).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Vec<LayerSpec>>,
+    /// Input features (mlp, rnn-t), or dense features (dlrm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<u64>,
     /// Output features (mlp).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<u64>,
+    /// Tokens kept of the segment before (transformer-xl).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Where the clusters of an adaptive vocabulary begin, most frequent tokens first (transformer-xl).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cutoffs: Option<Vec<u64>>,
+    /// How much narrower the embeddings of each cluster are than those of the one before (transformer-xl); 1 if left
+    /// out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_divisor: Option<u64>,
+    /// Width of the generator's residual stream (electra); a quarter of `hidden` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_hidden: Option<u64>,
+    /// Features of the prediction network's states (rnn-t); half of `hidden` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_hidden: Option<u64>,
+    /// Layers of the encoder behind the stacking of frames (rnn-t).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacked_layers: Option<u32>,
+    /// Neighbouring frames that are stacked (rnn-t); 2 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<u64>,
+    /// Features of the joint network (rnn-t); `decoder_hidden` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joint: Option<u64>,
+    /// Rows of each embedding table (dlrm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<u64>>,
+    /// Widths of the products over dense features (dlrm); the last is that of the tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottom: Option<Vec<u64>>,
+    /// Widths of the products over interactions (dlrm); a last one of width 1 follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Vec<u64>>,
 }
 
 impl ModelSpec {
@@ -216,6 +290,7 @@ impl ModelSpec {
             expert_interval: None,
             capacity_factor: None,
             expert_group: None,
+            predictions: None,
             image_size: None,
             patch_size: None,
             channels: None,
@@ -226,8 +301,23 @@ impl ModelSpec {
             base_channels: None,
             width_factor: None,
             kernel_factor: None,
+            groups: None,
+            squeeze_excite: None,
+            input: None,
+            layer: None,
             inputs: None,
             outputs: None,
+            memory: None,
+            cutoffs: None,
+            cluster_divisor: None,
+            generator_hidden: None,
+            decoder_hidden: None,
+            stacked_layers: None,
+            stack: None,
+            joint: None,
+            tables: None,
+            bottom: None,
+            top: None,
         }
     }
 
@@ -353,6 +443,32 @@ pub enum ModelError {
         /// The head.
         head: HeadKind,
     },
+    /// Only bottlenecks have this.
+    #[error("model `{model}`: `{field}` is set, but blocks are `basic`")]
+    BottleneckOnly {
+        /// The model's name.
+        model: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// Groups do not share the channels evenly.
+    #[error("model `{model}`: {channels} channels of a block are not divisible by `groups` {groups}")]
+    IndivisibleChannels {
+        /// The model's name.
+        model: String,
+        /// Channels of the 3 × 3 convolution of a stage.
+        channels: u64,
+        /// Groups.
+        groups: u64,
+    },
+    /// The layers that are written out are not a model.
+    #[error("model `{model}`, {error}")]
+    Layers {
+        /// The model's name.
+        model: String,
+        /// Where, and what is wrong there.
+        error: Box<LayersError>,
+    },
     /// Depths and widths are not of the same stages.
     #[error("model `{model}`: `depths` are of {depths} stages, but `widths` of {widths}")]
     UnequalStages {
@@ -362,6 +478,28 @@ pub enum ModelError {
         depths: usize,
         /// Stages with a width.
         widths: usize,
+    },
+    /// The generator's heads are not as wide as the discriminator's.
+    #[error(
+        "model `{model}`: `generator_hidden` {generator_hidden} is not divisible by the {head_width} features of a head"
+    )]
+    IndivisibleGenerator {
+        /// The model's name.
+        model: String,
+        /// Width of the generator's residual stream.
+        generator_hidden: u64,
+        /// Features of a head: `hidden` / `heads`.
+        head_width: u64,
+    },
+    /// Clusters of a vocabulary do not follow one another.
+    #[error("model `{model}`: the cutoff {cutoff} is not below {end}, where its cluster ends")]
+    UnorderedCutoffs {
+        /// The model's name.
+        model: String,
+        /// Where the cluster begins.
+        cutoff: u64,
+        /// The next cutoff, or the size of the vocabulary.
+        end: u64,
     },
     /// No catalog entry has this name.
     #[error("no model is called `{name}`")]
@@ -383,12 +521,22 @@ impl ModelError {
                 let below = (1..=*heads).rev().find(|h| hidden % h == 0).unwrap_or(1);
                 Some(format!("{below} heads divide it"))
             }
+            Self::IndivisibleGenerator { generator_hidden, head_width, .. } => {
+                Some(format!("generator_hidden {} is divisible", generator_hidden.next_multiple_of(*head_width)))
+            }
+            Self::UnorderedCutoffs { .. } => Some("write cutoffs in ascending order, below vocab".into()),
             Self::ForeignHead { .. } => Some("set head = \"classifier\" or head = \"pooler\"".into()),
             Self::ClassesWithoutClassifier { .. } => Some("set head = \"classifier\"".into()),
             Self::UnequalGroups { heads, kv_heads, .. } => {
                 let below = (1..=*kv_heads).rev().find(|kv_heads| heads % kv_heads == 0).unwrap_or(1);
                 Some(format!("kv_heads {below} divides them"))
             }
+            Self::BottleneckOnly { .. } => Some("set block = \"bottleneck\"".into()),
+            Self::IndivisibleChannels { channels, groups, .. } => {
+                let below = (1..=*groups).rev().find(|groups| channels % groups == 0).unwrap_or(1);
+                Some(format!("groups {below} divides them"))
+            }
+            Self::Layers { error, .. } => error.hint(),
             Self::IndivisiblePatches { image_size, patch_size, .. } => {
                 Some(format!("image_size {} is divisible", image_size / patch_size * patch_size))
             }

@@ -3,7 +3,7 @@
 use crate::offload::Offload;
 use crate::spec::{PlanSpec, ScheduleName, StateSharding};
 use crate::valid::{PlanError, range};
-use trainyard_models::{OperatorGraph, Pass};
+use trainyard_models::{Divisible, OperatorGraph, Pass};
 
 /// The most arithmetic of a micro-batch forward: a trillion parameters over hundreds of thousands of tokens. Every
 /// element takes an operation at least, so its bytes, too, are counted within 64 bits.
@@ -42,12 +42,20 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
     if parallel.expert == 1 {
         return Ok(());
     }
-    let experts = graph.experts();
-    if experts == 0 {
-        let rule = "the model has no experts";
-        return Err(wrong("parallel.expert", &parallel.expert, rule, "set parallel.expert = 1"));
-    }
-    for (what, number) in [("experts of a layer", experts), ("replicas (parallel.data)", u64::from(parallel.data))] {
+    let replicas = ("replicas (parallel.data)", u64::from(parallel.data));
+    let to_divide = match graph.divisible() {
+        None => {
+            let rule = "the model has no experts or embedding tables";
+            return Err(wrong("parallel.expert", &parallel.expert, rule, "set parallel.expert = 1"));
+        }
+        Some(Divisible::Experts(experts)) => vec![("experts of a layer", experts), replicas],
+        Some(Divisible::TableColumns(columns)) if u64::from(parallel.expert) > columns => {
+            let rule = format!("the model's embedding tables have {columns} columns");
+            return Err(wrong("parallel.expert", &parallel.expert, rule, format!("set parallel.expert = {columns}")));
+        }
+        Some(Divisible::TableColumns(_)) => vec![replicas],
+    };
+    for (what, number) in to_divide {
         if !number.is_multiple_of(u64::from(parallel.expert)) {
             let hint = format!("parallel.expert {} divides them", divisor_near(number, parallel.expert));
             let rule = format!("it must divide the {number} {what}");

@@ -1,7 +1,9 @@
 //! What this program's own executor runs, and what machines that it measured are therefore known for.
 
 use crate::offload::Offload;
-use crate::spec::{GradientCompression, GradientReduction, Precision, Recompute, ScheduleName, StateSharding};
+use crate::spec::{
+    GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
+};
 use crate::valid::Plan;
 
 /// A field of a plan that the executor does not run.
@@ -21,7 +23,9 @@ pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     let (schedule, recompute, sharding) = (plan.schedule(), plan.recompute(), plan.state_sharding());
     let (reduction, compression) = (plan.gradient_reduction(), plan.gradient_compression());
     let schedules = [ScheduleName::None, ScheduleName::GPipe, ScheduleName::OneForwardOneBackward];
-    let fields: [(&str, String, bool, &str); 10] = [
+    let optimizer = plan.optimizer();
+    let optimized = matches!(optimizer, Optimizer::AdamW | Optimizer::Sgd);
+    let fields: [(&str, String, bool, &str); 11] = [
         ("parallel.tensor", parallel.tensor.to_string(), parallel.tensor == 1, "parallel.tensor 1"),
         ("parallel.context", parallel.context.to_string(), parallel.context == 1, "parallel.context 1"),
         ("parallel.expert", parallel.expert.to_string(), parallel.expert == 1, "parallel.expert 1"),
@@ -31,6 +35,7 @@ pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
         ("state_sharding", sharding.to_string(), sharding == StateSharding::None, "state_sharding none"),
         ("gradient_reduction", reduction.to_string(), reduction == GradientReduction::Step, "step"),
         ("gradient_compression", compression.to_string(), compression == GradientCompression::None, "none"),
+        ("optimizer", optimizer.to_string(), optimized, "adamw or sgd"),
         ("offload", plan.offload().to_string(), plan.offload() == Offload::NONE, "none"),
     ];
     fields.into_iter().find(|(_, _, runs, _)| !runs).map(|(field, value, _, allowed)| NotExecutable {

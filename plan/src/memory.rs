@@ -72,7 +72,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     let (held, offload) = (plan.held_by(stage), plan.offload());
     let mut bytes = 0;
     if offload.parameters == Some(store) {
-        bytes += plan.shard_of(held).parameters * plan.precision().element_bytes();
+        bytes += plan.shard_of(held).weight_bytes(plan.precision().element_bytes()).0;
     }
     if offload.optimizer == Some(store) {
         bytes += optimizer_state(plan, held).0;
@@ -93,14 +93,16 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
     }
     let own = if plan.shards(StateSharding::Parameters) { plan.shard_of(held) } else { held };
     let versions = if plan.schedule() == ScheduleName::TwoBufferedWeights { 2 } else { 1 };
-    Bytes(own.parameters * plan.precision().element_bytes() * versions)
+    Bytes(own.weight_bytes(plan.precision().element_bytes()).0 * versions)
 }
 
 /// Gradients are whole until they are reduced: those that are reduced after each micro-batch need only their shard.
 fn gradients(plan: &Plan, held: Held) -> Bytes {
     let at_once = plan.gradient_reduction() == GradientReduction::MicroBatch || plan.batch().accumulation == 1;
     let sharded = plan.shards(StateSharding::Gradients) && at_once;
-    let kept = if sharded { plan.shard_of(held) } else { held }.gradient_bytes();
+    let own = if sharded { plan.shard_of(held) } else { held };
+    // Of tables there are the rows of a whole step.
+    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes();
     match plan.gradient_compression() {
         // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => Bytes(3 * kept.0),
@@ -110,7 +112,7 @@ fn gradients(plan: &Plan, held: Held) -> Bytes {
 
 fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
     let own = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
-    Bytes(own.parameters * (plan.optimizer().state_bytes() + plan.precision().master_bytes()))
+    Bytes(own.parameters * plan.optimizer().state_bytes() + own.updated() * plan.precision().master_bytes())
 }
 
 /// Gathered weights of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.

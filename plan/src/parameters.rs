@@ -2,7 +2,7 @@
 
 use crate::mesh::Group;
 use crate::partition::StageId;
-use crate::spec::{Precision, StateSharding};
+use crate::spec::{GradientReduction, Precision, StateSharding};
 use crate::task::Collective;
 use crate::valid::Plan;
 use std::ops::Range;
@@ -14,8 +14,13 @@ use trainyard_units::Bytes;
 pub struct Held {
     /// Trainable values.
     pub parameters: u64,
-    /// Those of them that belong to experts, of which fewer ranks hold copies.
+    /// Those of them that belong to experts or tables, of which fewer ranks hold copies.
     pub experts: u64,
+    /// Those of `experts` that belong to embedding tables: kept in single precision, with gradients of the rows alone
+    /// that were looked up.
+    pub tables: u64,
+    /// Values of the rows that a micro-batch looks up in them.
+    pub looked_up: u64,
     /// Trainable tensors.
     pub tensors: u32,
     /// Those of them that are matrices; the rest are biases and norms, a thousandth of the values.
@@ -23,24 +28,37 @@ pub struct Held {
 }
 
 impl Held {
-    /// Their gradients, which are kept and reduced in single precision whatever computes them.
-    pub fn gradient_bytes(self) -> Bytes {
-        Bytes(self.parameters * Precision::Fp32.element_bytes())
+    /// Parameters that all have a gradient in every step: those outside tables.
+    pub fn updated(self) -> u64 {
+        self.parameters - self.tables
     }
 
-    /// What does not belong to experts.
+    /// Gradients of a micro-batch, which are kept and reduced in single precision whatever computes them.
+    pub fn gradient_bytes(self) -> Bytes {
+        Bytes((self.updated() + self.looked_up) * Precision::Fp32.element_bytes())
+    }
+
+    /// Weights in a format of so many bytes; tables stay in single precision.
+    pub fn weight_bytes(self, element: u64) -> Bytes {
+        Bytes(self.updated() * element + self.tables * Precision::Fp32.element_bytes())
+    }
+
+    /// What belongs to neither experts nor tables.
     fn dense(self) -> Self {
-        Self { parameters: self.parameters - self.experts, experts: 0, ..self }
+        Self { parameters: self.parameters - self.experts, experts: 0, tables: 0, looked_up: 0, ..self }
     }
 
     /// What belongs to experts.
     fn of_experts(self) -> Self {
-        let any = u32::from(self.experts > 0);
-        Self { parameters: self.experts, experts: self.experts, tensors: any, matrices: any }
+        let experts = self.experts - self.tables;
+        let any = u32::from(experts > 0);
+        Self { parameters: experts, experts, tensors: any, matrices: any, ..Self::default() }
     }
 
+    /// The part of a rank that shares a state with others. Tables are not shared out so, but as experts are.
     fn divided(self, dense: u64, experts: u64) -> Self {
-        let (own, expert) = (self.dense().parameters.div_ceil(dense), self.experts.div_ceil(experts));
+        let own = self.dense().parameters.div_ceil(dense);
+        let expert = self.of_experts().parameters.div_ceil(experts) + self.tables;
         Self { parameters: own + expert, experts: expert, ..self }
     }
 }
@@ -51,6 +69,8 @@ impl std::ops::Add for Held {
         Self {
             parameters: self.parameters + other.parameters,
             experts: self.experts + other.experts,
+            tables: self.tables + other.tables,
+            looked_up: self.looked_up + other.looked_up,
             tensors: self.tensors + other.tensors,
             matrices: self.matrices + other.matrices,
         }
@@ -62,7 +82,7 @@ pub type Chain = Vec<(Collective, Group, Held)>;
 
 /// Trainable matrices of a layer.
 fn matrices(layer: &Layer) -> u32 {
-    let kinds = layer.operators.iter().map(|operator| operator.kind);
+    let kinds = layer.operators.iter().filter(|operator| !operator.shares_weights).map(|operator| operator.kind);
     kinds
         .map(|kind| match kind {
             OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } => 1,
@@ -72,11 +92,13 @@ fn matrices(layer: &Layer) -> u32 {
         .sum()
 }
 
-/// What one of the ranks that share a layer holds of it.
-pub(crate) fn held_of(layer: &Layer, sharing: Sharing) -> Held {
+/// What one of the ranks that share a layer holds of it, for micro-batches of `micro` samples.
+pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> Held {
     Held {
         parameters: layer.parameters(sharing),
         experts: layer.expert_parameters(sharing),
+        tables: layer.table_parameters(sharing),
+        looked_up: layer.looked_up(micro),
         tensors: layer.parameter_tensors(),
         matrices: matrices(layer),
     }
@@ -106,7 +128,7 @@ impl Plan {
         let copies = stages.at(0).0 != stages.at(stages.links() - 1).0 && layers.end == self.graph().len();
         let shared = if copies { self.shared_on_rank() } else { 0 };
         let any = u32::from(shared > 0);
-        let copy = Held { parameters: shared, experts: 0, tensors: any, matrices: any };
+        let copy = Held { parameters: shared, tensors: any, matrices: any, ..Held::default() };
         own.fold(copy, std::ops::Add::add)
     }
 
@@ -152,13 +174,30 @@ impl Plan {
             .collect()
     }
 
-    /// How the gradients of some layers are summed: one chain for what everybody holds, one for experts.
+    /// Values of tables that an update changes on one rank: those that the samples of all holders of a copy looked up
+    /// in a step, each counted as often as it was.
+    pub fn touched(&self, held: Held) -> u64 {
+        held.looked_up * self.batch().accumulation * u64::from(self.mesh().group_size(Group::ExpertGradient))
+    }
+
+    /// The rows of tables that one reduction brings together, from all holders of a copy. They cannot be summed on the
+    /// way, because each holder has others.
+    fn gathered_rows(&self, held: Held) -> Held {
+        let touched = match self.gradient_reduction() {
+            GradientReduction::Step => self.touched(held),
+            GradientReduction::MicroBatch => self.touched(held) / self.batch().accumulation,
+        };
+        Held { parameters: touched, tensors: 1, matrices: 1, ..Held::default() }
+    }
+
+    /// How the gradients of some layers are summed: one chain for what everybody holds, one for experts, one for tables.
     ///
     /// A state that is shared out needs only its holder's part of the sum (Rajbhandari et al., arXiv:1910.02054,
     /// section 7); where it is shared out in groups, the groups sum their parts afterwards (Zhang et al., MiCS,
     /// arXiv:2205.00119, section 3.4).
     pub fn reductions(&self, held: Held) -> Vec<Chain> {
         let (dense, experts) = (held.dense(), held.of_experts());
+        let rows = vec![(Collective::AllGather, Group::ExpertGradient, self.gathered_rows(held))];
         let chains = if self.shards(StateSharding::Optimizer) {
             let part = Held { parameters: dense.parameters.div_ceil(u64::from(self.mesh().shard())), ..dense };
             [
@@ -167,11 +206,13 @@ impl Plan {
                     (Collective::AllReduce, Group::ShardReplicas, part),
                 ],
                 vec![(Collective::ReduceScatter, Group::ExpertGradient, experts)],
+                rows,
             ]
         } else {
             [
                 vec![(Collective::AllReduce, Group::Gradient, dense)],
                 vec![(Collective::AllReduce, Group::ExpertGradient, experts)],
+                rows,
             ]
         };
         let needed =

@@ -290,6 +290,14 @@ named! {
         AdamW = "adamw",
         /// No state.
         Sgd = "sgd",
+        /// One moment (Sutskever et al., ICML 2013).
+        Momentum = "sgd-momentum",
+        /// The mean of squares and a moment of what it scales (Hinton, Coursera lecture 6e, as TensorFlow does it).
+        RmsProp = "rmsprop",
+        /// One moment, a rate for each tensor from its norms (You et al., arXiv:1708.03888).
+        Lars = "lars",
+        /// Two moments, a rate for each tensor from its norms (You et al., arXiv:1904.00962).
+        Lamb = "lamb",
     }
 }
 
@@ -331,8 +339,20 @@ impl Optimizer {
     /// Bytes that it keeps for a parameter.
     pub fn state_bytes(self) -> u64 {
         match self {
-            Self::AdamW => 8,
+            Self::AdamW | Self::RmsProp | Self::Lamb => 8,
+            Self::Momentum | Self::Lars => 4,
             Self::Sgd => 0,
+        }
+    }
+
+    /// Bytes that norms make it read and write for a parameter, besides everything once: LARS reads weight and gradient
+    /// for their norms; LAMB reads the gradient for the norm of all, and writes the update of a tensor before it knows
+    /// the norm by which that and the weight are read again.
+    pub fn norm_bytes(self) -> u64 {
+        match self {
+            Self::Lars => 8,
+            Self::Lamb => 16,
+            Self::AdamW | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
         }
     }
 }

@@ -312,7 +312,11 @@ impl TryFrom<PlanSpec> for Plan {
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
         Ok(Self {
             model,
-            held_of_kinds: graph.distinct().iter().map(|layer| held_of(layer, mesh.sharing())).collect(),
+            held_of_kinds: graph
+                .distinct()
+                .iter()
+                .map(|layer| held_of(layer, spec.batch.micro, mesh.sharing()))
+                .collect(),
             graph,
             cluster: spec.cluster,
             mesh,

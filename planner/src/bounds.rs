@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
     clusters: Vec<Cluster>,
     /// What each type of machine sends to others at most, in bytes a second.
     network: Vec<f64>,
-    /// Values of the model.
+    /// Values of the model that all have gradients.
     parameters: f64,
     /// The fewest elements of a sample that a layer hands to the next.
     boundary: f64,
@@ -52,7 +52,7 @@ impl Bounds {
             (0..problem.place.choices().len()).map(|choice| machine(choice, 1).cluster).collect();
         let mut bounds = Self {
             network: clusters.iter().map(network).collect(),
-            parameters: problem.model.graph().parameters() as f64,
+            parameters: problem.model.graph().updated_parameters() as f64,
             boundary: handed_on(&problem.model.graph()),
             blocking: (0..clusters.len()).all(|choice| machine(choice, 1).lowering().blocking_transfers),
             scattered: (0..clusters.len()).any(|choice| machine(choice, 1).stack.scattered_transfers.value),

@@ -207,8 +207,8 @@ impl<'a> Space<'a> {
     }
 
     fn splits_experts(&self, expert: u32) -> bool {
-        let experts = self.graph.experts();
-        expert == 1 || (!self.measured() && experts > 0 && experts.is_multiple_of(u64::from(expert)))
+        let admitted = || self.graph.divisible().is_some_and(|divisible| divisible.admits(u64::from(expert)));
+        expert == 1 || (!self.measured() && admitted())
     }
 
     fn push(

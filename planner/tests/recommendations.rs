@@ -45,8 +45,36 @@ fn a_model_that_fits_is_not_split() {
 }
 
 #[test]
+fn tables_too_large_for_one_device_are_divided() {
+    let mut job = job("dlrm-large", 1.0, 65_536);
+    (job.data.tokens, job.data.samples) = (None, Some(65_536_000));
+    job.cluster.instances = Some(vec!["p4d.24xlarge".into()]);
+    job.cluster.max_instances = Some(1);
+    // 91 GB of tables do not fit into 40 GiB: the planner finds by itself what a user may hold.
+    let found = plan(&job, &[]).expect("a plan");
+    assert!(found.plan.parallel.expert > 2, "{:?}", found.plan.parallel);
+    let held = plan(&job, &["parallel.expert=8"]).expect("a plan");
+    assert_eq!(held.plan.parallel.expert, 8);
+    assert!(plan(&job, &["parallel.expert=1"]).is_err());
+}
+
+#[test]
 fn models_of_every_family_are_planned() {
-    for name in ["resnet50", "vit-b-16", "bert-base", "t5-small", "alpa-moe-380m", "alpa-wide-resnet-250m"] {
+    for name in [
+        "resnet50",
+        "vit-b-16",
+        "bert-base",
+        "t5-small",
+        "alpa-moe-380m",
+        "alpa-wide-resnet-250m",
+        "electra-base",
+        "bart-large",
+        "transformer-big",
+        "transformer-xl-base",
+        "gnmt",
+        "rnn-t",
+        "dlrm-small",
+    ] {
         let mut job = job(name, 1.0, 64);
         (job.data.tokens, job.data.samples) = (None, Some(6400));
         job.cluster.instances = Some(vec!["p3.*".into()]);

@@ -59,6 +59,8 @@ fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let number = |count: Option<u64>| count.map(|count| count.to_string());
     let yes_no = |flag: Option<bool>| flag.map(|flag| if flag { "yes" } else { "no" }.to_owned());
     let list = |counts: Vec<String>| counts.join(", ");
+    let numbers =
+        |counts: Option<&Vec<u64>>| counts.map(|counts| list(counts.iter().map(ToString::to_string).collect()));
     let layers = if spec.family == Family::Mlp { "hidden layers" } else { "blocks" };
     let dimensions = [
         (layers, spec.layers.map(|layers| layers.to_string())),
@@ -83,10 +85,7 @@ fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         ("tied head", yes_no(spec.tied_head)),
         ("head", spec.head.map(|head| head.to_string())),
         ("stages", spec.depths.as_ref().map(|depths| list(depths.iter().map(ToString::to_string).collect()))),
-        (
-            "channels of stages",
-            spec.widths.as_ref().map(|widths| list(widths.iter().map(ToString::to_string).collect())),
-        ),
+        ("channels of stages", numbers(spec.widths.as_ref())),
         ("channels after stem", number(spec.base_channels)),
         ("width factor", number(spec.width_factor)),
         ("kernel factor", number(spec.kernel_factor)),
@@ -96,6 +95,17 @@ fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         ("classes", number(spec.classes)),
         ("inputs", number(spec.inputs)),
         ("outputs", number(spec.outputs)),
+        ("memory", tokens(spec.memory)),
+        ("vocabulary cutoffs", numbers(spec.cutoffs.as_ref())),
+        ("cluster divisor", number(spec.cluster_divisor)),
+        ("generator hidden", number(spec.generator_hidden)),
+        ("decoder hidden", number(spec.decoder_hidden)),
+        ("layers after stacking", spec.stacked_layers.map(|layers| layers.to_string())),
+        ("stacked frames", number(spec.stack)),
+        ("joint", number(spec.joint)),
+        ("tables", numbers(spec.tables.as_ref())),
+        ("bottom perceptron", numbers(spec.bottom.as_ref())),
+        ("top perceptron", numbers(spec.top.as_ref())),
     ];
     dimensions.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }

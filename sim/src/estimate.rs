@@ -126,7 +126,10 @@ impl Estimator {
         let plain = if machine.stack.compute_precision_gradients.value { element } else { 4.0 };
         Ok(Self {
             passes,
-            parameters: graph.layers().map(|layer| layer.parameters(sharing)).sum::<u64>() as f64,
+            parameters: graph
+                .layers()
+                .map(|layer| layer.parameters(sharing) - layer.table_parameters(sharing))
+                .sum::<u64>() as f64,
             boundary: widest as f64 * element,
             tensor: mesh.tensor() * mesh.context(),
             devices_per_machine: pool.devices_per_instance,

@@ -1,13 +1,25 @@
 //! Encoders as BERT and RoBERTa.
 
-use super::transformer::{FeedForward, Heads, Norm, Stream, classifier, operator, pooler};
+use super::transformer::{Heads, Stream, classifier, operator, pooler};
 use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use crate::spec::{Family, HeadKind, ModelError, ModelSpec};
 
-const FIELDS: [&str; 11] =
-    ["layers", "hidden", "heads", "ffn", "vocab", "type_vocab", "positions", "seq_len", "attention", "head", "classes"];
+const FIELDS: [&str; 12] = [
+    "layers",
+    "hidden",
+    "heads",
+    "ffn",
+    "vocab",
+    "type_vocab",
+    "positions",
+    "seq_len",
+    "attention",
+    "head",
+    "predictions",
+    "classes",
+];
 
 /// An encoder-only transformer: learned positions and segments, post-normalisation, GELU.
 ///
@@ -36,6 +48,8 @@ pub struct Bert {
     pub attention: AttentionKernel,
     /// What the encoder is trained on.
     pub head: HeadKind,
+    /// Tokens of a sample for which the vocabulary is scored; all if nothing is said.
+    pub predictions: Option<u64>,
     /// Classes, for a classifier.
     pub classes: Option<u64>,
 }
@@ -58,6 +72,7 @@ impl Bert {
             seq_len,
             attention: fields.attention(),
             head,
+            predictions: spec.predictions.map(|count| fields.range("predictions", count, seq_len)).transpose()?,
             classes: fields.classes(head)?,
         })
     }
@@ -74,6 +89,7 @@ impl Bert {
             seq_len: Some(self.seq_len),
             attention: Some(self.attention),
             head: Some(self.head),
+            predictions: self.predictions,
             classes: self.classes,
             ..ModelSpec::new(&self.name, Family::Bert)
         }
@@ -90,14 +106,7 @@ impl Bert {
     }
 
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.seq_len,
-            hidden: self.hidden,
-            norm: Norm::Layer,
-            feed_forward: FeedForward::Smooth,
-            dropout: true,
-            bias: true,
-        }
+        Stream::gelu(self.seq_len, self.hidden, true)
     }
 
     fn embedding(&self) -> Layer {
@@ -130,10 +139,10 @@ impl Bert {
         Stream::head(self.seq_len, operators)
     }
 
-    /// The prediction of masked tokens, computed at all positions.
+    /// The prediction of masked tokens.
     fn masked_tokens(&self) -> Vec<Operator> {
-        let stream = self.stream();
-        let activation = OperatorKind::Activation { rows: self.seq_len, width: self.hidden };
+        let stream = Stream { tokens: self.predictions.unwrap_or(self.seq_len), ..self.stream() };
+        let activation = OperatorKind::Activation { rows: stream.tokens, width: self.hidden };
         let mut operators = vec![
             stream.linear(self.hidden, self.hidden, Split::Tokens),
             operator(activation, Split::Tokens),

@@ -1,6 +1,6 @@
 //! Decoder-only transformers as GPT-2, dense or with experts.
 
-use super::transformer::{Experts, FeedForward, Heads, Norm, Stream, operator};
+use super::transformer::{Experts, FeedForward, Heads, Stream, operator};
 use crate::fields::Fields;
 use crate::graph::OperatorGraph;
 use crate::operator::{AttentionKernel, Mask, OperatorKind, Split};
@@ -88,14 +88,7 @@ impl Gpt {
     }
 
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.seq_len,
-            hidden: self.hidden,
-            norm: Norm::Layer,
-            feed_forward: FeedForward::Smooth,
-            dropout: true,
-            bias: true,
-        }
+        Stream::gelu(self.seq_len, self.hidden, true)
     }
 
     fn heads(&self) -> Heads {

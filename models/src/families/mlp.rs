@@ -55,14 +55,6 @@ impl Mlp {
 fn layer(name: &'static str, role: LayerRole, inputs: u64, outputs: u64) -> Layer {
     let linear = OperatorKind::Linear { rows: 1, inputs, outputs, bias: true };
     let activation = OperatorKind::Activation { rows: 1, width: outputs };
-    Layer {
-        name,
-        role,
-        operators: [linear, activation].map(|kind| Operator::new(kind, Split::Replicated)).into(),
-        output_elements: outputs,
-        stream_elements: outputs,
-        tensor_reductions: 0,
-        exchanged_elements: 0,
-        context_elements: 0,
-    }
+    let operators = [linear, activation].map(|kind| Operator::new(kind, Split::Replicated)).into();
+    Layer::undivided(name, role, operators, outputs)
 }

@@ -1,8 +1,9 @@
 //! Encoder-decoders as T5.
 
+use super::encoder_decoder::Stacks;
 use super::transformer::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{Fields, LAYERS_MAX, SEQUENCE_MAX};
-use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::fields::{Fields, SEQUENCE_MAX};
+use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
 
@@ -64,11 +65,10 @@ impl T5 {
         let hidden = fields.hidden()?;
         let (heads, head_width) = fields.heads(hidden)?;
         let (layers, seq_len) = (fields.layers()?, fields.seq_len()?);
-        let decoder_layers = spec.decoder_layers.unwrap_or(layers);
         Ok(Self {
             name: spec.name.clone(),
             layers,
-            decoder_layers: fields.range("decoder_layers", u64::from(decoder_layers), LAYERS_MAX)? as u32,
+            decoder_layers: fields.decoder_layers(layers)?,
             hidden,
             heads,
             head_width,
@@ -100,26 +100,26 @@ impl T5 {
         }
     }
 
-    /// Embedding, encoder blocks, the decoder's first block, its other blocks, head.
     pub(crate) fn graph(&self) -> OperatorGraph {
-        let encoder = self.stream(self.seq_len);
-        let block = encoder.block(self.heads(Mask::Full, true), encoder.feed_forward(self.ffn), 0);
-        let layers = vec![self.embedding(), block, self.decoder_block(true), self.decoder_block(false), self.head()];
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, self.layers as usize));
-        order.push(2);
-        order.extend(std::iter::repeat_n(3, self.decoder_layers as usize - 1));
-        order.push(4);
-        OperatorGraph::new(layers, order, if self.tied_head { self.vocab * self.hidden } else { 0 })
+        let (encoder, decoder) = (self.stream(self.seq_len), self.stream(self.decoder_seq_len));
+        let heads = Heads::equal(self.heads, self.head_width, self.attention, Mask::Full);
+        let lookup = OperatorKind::TiedEmbedding { rows: self.decoder_seq_len, width: self.hidden };
+        let stacks = Stacks {
+            encoder,
+            decoder,
+            layers: self.layers,
+            decoder_layers: self.decoder_layers,
+            heads: Heads { biased: true, ..heads },
+            ffn: self.ffn,
+            seam: vec![encoder.norm(), operator(lookup, Split::Tokens), self.relative_bias(self.decoder_seq_len)],
+        };
+        let shared = if self.tied_head { self.vocab * self.hidden } else { 0 };
+        stacks.graph(self.embedding(), self.head(), shared)
     }
 
     fn stream(&self, tokens: u64) -> Stream {
         let feed_forward = if self.gated { FeedForward::Gated } else { FeedForward::Relu };
         Stream { tokens, hidden: self.hidden, norm: Norm::Rms, feed_forward, dropout: true, bias: false }
-    }
-
-    fn heads(&self, mask: Mask, biased: bool) -> Heads {
-        Heads { biased, ..Heads::equal(self.heads, self.head_width, self.attention, mask) }
     }
 
     fn relative_bias(&self, tokens: u64) -> Operator {
@@ -137,38 +137,6 @@ impl T5 {
             dropout: true,
         };
         self.stream(self.seq_len).input(vec![operator(kind, Split::Width), self.relative_bias(self.seq_len)])
-    }
-
-    /// Self-attention, attention to the encoder's output, feed-forward part. The first block also ends the encoder,
-    /// looks up the decoder's tokens, and keeps what the other blocks attend to.
-    fn decoder_block(&self, first: bool) -> Layer {
-        let (encoder, decoder) = (self.stream(self.seq_len), self.stream(self.decoder_seq_len));
-        let mut operators = Vec::new();
-        if first {
-            let lookup = OperatorKind::TiedEmbedding { rows: self.decoder_seq_len, width: self.hidden };
-            operators.extend([
-                encoder.norm(),
-                operator(lookup, Split::Tokens),
-                self.relative_bias(self.decoder_seq_len),
-            ]);
-        }
-        operators.push(decoder.norm());
-        operators.extend(decoder.attention(self.heads(Mask::Causal, true)));
-        operators.extend([decoder.residual(), decoder.norm()]);
-        operators.extend(decoder.cross_attention(self.heads(Mask::Full, false), encoder, first));
-        operators.extend([decoder.residual(), decoder.norm()]);
-        operators.extend(decoder.feed_forward(self.ffn));
-        operators.push(decoder.residual());
-        Layer {
-            name: "decoder block",
-            role: LayerRole::Block,
-            operators,
-            output_elements: decoder.elements() + encoder.elements(),
-            stream_elements: decoder.elements(),
-            tensor_reductions: 3,
-            exchanged_elements: 0,
-            context_elements: 2 * self.decoder_seq_len * self.heads * self.head_width,
-        }
     }
 
     fn head(&self) -> Layer {

@@ -65,7 +65,7 @@ impl Heads {
     }
 
     /// Features of the keys and values of a token.
-    fn kv_width(self) -> u64 {
+    pub(super) fn kv_width(self) -> u64 {
         2 * self.keys * self.width
     }
 }
@@ -102,6 +102,11 @@ pub(super) fn operator(kind: OperatorKind, split: Split) -> Operator {
 }
 
 impl Stream {
+    /// Layer normalisation, GELU and biases, as in most encoders.
+    pub(super) fn gelu(tokens: u64, hidden: u64, dropout: bool) -> Self {
+        Self { tokens, hidden, norm: Norm::Layer, feed_forward: FeedForward::Smooth, dropout, bias: true }
+    }
+
     pub(super) fn elements(self) -> u64 {
         self.tokens * self.hidden
     }
@@ -124,7 +129,7 @@ impl Stream {
         operator(OperatorKind::Linear { rows: self.tokens, inputs, outputs, bias: self.bias }, split)
     }
 
-    fn core(self, heads: Heads, keys: u64) -> Operator {
+    pub(super) fn core(self, heads: Heads, keys: u64) -> Operator {
         let attention = Attention {
             samples: 1,
             heads: heads.queries,
@@ -211,27 +216,33 @@ impl Stream {
 
     /// A block of self-attention and a feed-forward part, each with its normalisation and residual connection.
     pub(super) fn block(self, heads: Heads, feed_forward: Vec<Operator>, exchanged: u64) -> Layer {
+        let block = self.block_of(self.attention(heads), feed_forward);
+        Layer { exchanged_elements: exchanged, context_elements: self.tokens * heads.kv_width(), ..block }
+    }
+
+    /// The same of an attention part of its own kind.
+    pub(super) fn block_of(self, attention: Vec<Operator>, feed_forward: Vec<Operator>) -> Layer {
         let mut operators = vec![self.norm()];
-        operators.extend(self.attention(heads));
+        operators.extend(attention);
         operators.extend([self.residual(), self.norm()]);
         operators.extend(feed_forward);
         operators.push(self.residual());
         Layer {
-            name: "block",
+            name: "block".into(),
             role: LayerRole::Block,
             operators,
             output_elements: self.elements(),
             stream_elements: self.elements(),
             tensor_reductions: 2,
-            exchanged_elements: exchanged,
-            context_elements: self.tokens * heads.kv_width(),
+            exchanged_elements: 0,
+            context_elements: 0,
         }
     }
 
     /// A layer that makes the stream from tokens.
     pub(super) fn input(self, operators: Vec<Operator>) -> Layer {
         Layer {
-            name: "embedding",
+            name: "embedding".into(),
             role: LayerRole::Input,
             operators,
             output_elements: self.elements(),
@@ -245,7 +256,7 @@ impl Stream {
     /// A layer that ends in a loss over `rows` rows.
     pub(super) fn head(rows: u64, operators: Vec<Operator>) -> Layer {
         Layer {
-            name: "head",
+            name: "head".into(),
             role: LayerRole::Output,
             operators,
             output_elements: rows,

@@ -1,6 +1,6 @@
 //! Vision transformers.
 
-use super::transformer::{FeedForward, Heads, Norm, Stream, classifier, operator, pooler};
+use super::transformer::{Heads, Stream, classifier, operator, pooler};
 use crate::fields::{CHANNELS_MAX, Fields, IMAGE_MAX};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
@@ -95,26 +95,20 @@ impl Vit {
     }
 
     fn stream(&self) -> Stream {
-        Stream {
-            tokens: self.tokens(),
-            hidden: self.hidden,
-            norm: Norm::Layer,
-            feed_forward: FeedForward::Smooth,
-            dropout: false,
-            bias: true,
-        }
+        Stream::gelu(self.tokens(), self.hidden, false)
     }
 
     fn embedding(&self) -> Layer {
         let patches = Convolution {
             samples: 1,
-            size: self.image_size,
+            input: [1, self.image_size, self.image_size],
+            output: [1, self.image_size / self.patch_size, self.image_size / self.patch_size],
             inputs: self.channels,
             outputs: self.hidden,
-            kernel: self.patch_size,
-            stride: self.patch_size,
+            kernel: [1, self.patch_size, self.patch_size],
             groups: 1,
             bias: true,
+            transposed: false,
         };
         let tokens = OperatorKind::ClassToken { rows: self.tokens(), positions: self.tokens(), width: self.hidden };
         let operators = vec![

@@ -12,13 +12,20 @@
 
 mod attention;
 mod image;
+mod recommendation;
+mod recurrent;
+mod relative;
 mod routing;
 mod sharing;
 
 pub use attention::{Attention, AttentionKernel, Mask};
-pub use image::{Convolution, Image};
+pub use image::{Convolution, Extent, Image, Pool};
+pub(crate) use image::{pixels, replicated, squeeze_excite};
+pub use recommendation::Recommendation;
+pub use recurrent::{AdditiveAttention, Cell, Recurrent, Sequential};
+pub use relative::RelativePositions;
 pub use routing::{Places, Routing};
-pub use sharing::{Sharing, Split};
+pub use sharing::{Divisible, Sharing, Split};
 
 use trainyard_units::{Bytes, Flops};
 
@@ -40,6 +47,8 @@ pub struct Operator {
     pub split: Split,
     /// Whether its input is one that another operator keeps anyway, so that it keeps nothing.
     pub kept_elsewhere: bool,
+    /// Whether its weights are those of an operator before it in the layer, so that it has no parameters of its own.
+    pub shares_weights: bool,
 }
 
 /// What is computed and at which shape. `rows` are tokens: samples × sequence.
@@ -184,6 +193,14 @@ pub enum OperatorKind {
     Image(Image),
     /// An operator that brings tokens to experts or back.
     Routing(Routing),
+    /// A recurrent layer.
+    Recurrent(Recurrent),
+    /// Attention by a small network.
+    AdditiveAttention(AdditiveAttention),
+    /// The part of attention scores that depends on distances.
+    RelativePositions(RelativePositions),
+    /// An operator of a recommendation model.
+    Recommendation(Recommendation),
     /// Softmax cross-entropy of (rows, vocab) logits, in single precision.
     CrossEntropy {
         /// Tokens.
@@ -259,7 +276,7 @@ fn tables(positions: u64, segments: u64) -> u64 {
 impl Operator {
     /// An operator that keeps what it needs backward.
     pub fn new(kind: OperatorKind, split: Split) -> Self {
-        Self { kind, split, kept_elsewhere: false }
+        Self { kind, split, kept_elsewhere: false, shares_weights: false }
     }
 
     /// The part of the operator that one of the ranks that share a stage computes for `samples` samples.
@@ -267,6 +284,16 @@ impl Operator {
     /// Widths and tokens that do not divide are rounded up: the slowest rank decides.
     pub fn on_rank(&self, samples: u64, sharing: Sharing) -> OperatorKind {
         self.part(sharing).for_samples(samples)
+    }
+
+    /// Trainable values of its own on one of those ranks.
+    pub fn parameters(&self, sharing: Sharing) -> u64 {
+        if self.shares_weights { 0 } else { self.on_rank(1, sharing).parameters() }
+    }
+
+    /// Trainable tensors of its own.
+    pub fn parameter_tensors(&self) -> u32 {
+        if self.shares_weights { 0 } else { self.kind.parameter_tensors() }
     }
 
     /// What that rank keeps of `samples` samples from forward until backward.
@@ -300,19 +327,25 @@ impl OperatorKind {
             Self::Attention(attention) => attention.samples *= samples,
             Self::Image(image) => *image = image.for_samples(samples),
             Self::Routing(routing) => *routing.places_mut() = routing.places_mut().for_samples(samples),
+            Self::Recurrent(recurrent) => *recurrent = recurrent.for_samples(samples),
+            Self::AdditiveAttention(attention) => *attention = attention.for_samples(samples),
+            Self::RelativePositions(relative) => *relative = relative.for_samples(samples),
+            Self::Recommendation(recommendation) => *recommendation = recommendation.for_samples(samples),
             Self::RelativeBias { .. } => {}
             tokenwise => *tokenwise.rows_mut() *= samples,
         }
         scaled
     }
 
-    /// The same operator over one of `parts` equal parts of the tokens. Images are not divided.
+    /// The same operator over one of `parts` equal parts of the tokens. What has no tokens, or needs them one after
+    /// another, is not divided.
     fn share_tokens(self, parts: u64) -> Self {
         let mut part = self;
         match &mut part {
             Self::Attention(attention) => *attention = attention.share_tokens(parts),
-            Self::Image(_) => {}
+            Self::Image(_) | Self::Recurrent(_) | Self::AdditiveAttention(_) | Self::Recommendation(_) => {}
             Self::Routing(routing) => *routing.places_mut() = routing.places_mut().share_tokens(parts),
+            Self::RelativePositions(relative) => *relative = relative.share_tokens(parts),
             Self::RelativeBias { queries, .. } => *queries = queries.div_ceil(parts),
             tokenwise => *tokenwise.rows_mut() = tokenwise.rows_mut().div_ceil(parts),
         }
@@ -336,19 +369,25 @@ impl OperatorKind {
             | Self::ClassToken { rows, .. }
             | Self::TiedHead { rows, .. }
             | Self::CrossEntropy { rows, .. } => rows,
-            Self::Attention(_) | Self::Image(_) | Self::Routing(_) | Self::RelativeBias { .. } => {
-                unreachable!("operators without rows are handled before")
-            }
+            Self::Attention(_)
+            | Self::Image(_)
+            | Self::Routing(_)
+            | Self::RelativeBias { .. }
+            | Self::Recurrent(_)
+            | Self::AdditiveAttention(_)
+            | Self::RelativePositions(_)
+            | Self::Recommendation(_) => unreachable!("operators without rows are handled before"),
         }
     }
 
-    /// The same operator over one of `parts` equal parts of the experts. Each rank sends as many tokens as it receives,
-    /// so that fewer experts see no fewer of them.
+    /// The same operator over one of `parts` equal parts of the experts, or of the tables. Each rank sends as many tokens
+    /// as it receives, so that fewer experts see no fewer of them.
     fn share_experts(self, parts: u64) -> Self {
         match self {
             Self::ExpertLinear { experts, rows, inputs, outputs, bias } => {
                 Self::ExpertLinear { experts: experts.div_ceil(parts), rows, inputs, outputs, bias }
             }
+            Self::Recommendation(recommendation) => Self::Recommendation(recommendation.share_tables(parts)),
             shared => shared,
         }
     }
@@ -362,6 +401,7 @@ impl OperatorKind {
             Self::Linear { outputs, .. } | Self::ExpertLinear { outputs, .. } => *outputs = outputs.div_ceil(tensor),
             Self::Attention(attention) => *attention = attention.share_heads(tensor),
             Self::RelativeBias { heads, .. } => *heads = heads.div_ceil(tensor),
+            Self::RelativePositions(relative) => *relative = relative.share_heads(tensor),
             Self::LayerNorm { width, .. }
             | Self::RmsNorm { width, .. }
             | Self::Activation { width, .. }
@@ -374,7 +414,11 @@ impl OperatorKind {
             Self::Embedding { vocab, .. } | Self::TiedHead { vocab, .. } | Self::CrossEntropy { vocab, .. } => {
                 *vocab = vocab.div_ceil(tensor);
             }
-            Self::Image(_) | Self::Routing(_) => unreachable!("images and routing are the same on every rank"),
+            Self::Image(_)
+            | Self::Routing(_)
+            | Self::Recurrent(_)
+            | Self::AdditiveAttention(_)
+            | Self::Recommendation(_) => unreachable!("these are the same on every rank of a tensor group"),
         }
         part
     }
@@ -400,12 +444,44 @@ impl OperatorKind {
             Self::CrossEntropy { .. } => "cross-entropy",
             Self::Image(image) => image.name(),
             Self::Routing(routing) => routing.name(),
+            Self::Recurrent(_) => "recurrent layer",
+            Self::AdditiveAttention(_) => "additive attention",
+            Self::RelativePositions(_) => "relative positions",
+            Self::Recommendation(recommendation) => recommendation.name(),
         }
     }
 
-    /// Whether its weights are those of experts.
-    pub(crate) fn is_expert(self) -> bool {
-        matches!(self, Self::ExpertLinear { .. })
+    /// Whether an expert-parallel group divides its weights: those of experts, or tables.
+    pub(crate) fn is_divided(self) -> bool {
+        self.divisible().is_some()
+    }
+
+    /// What an expert-parallel group divides of it.
+    pub(crate) fn divisible(self) -> Option<Divisible> {
+        match self {
+            Self::ExpertLinear { experts, .. } => Some(Divisible::Experts(experts)),
+            Self::Recommendation(Recommendation::Tables { tables, width, .. }) => {
+                Some(Divisible::TableColumns(tables * width))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an all-to-all among an expert-parallel group comes before or after it, in each direction.
+    pub(crate) fn exchanges(self) -> bool {
+        matches!(
+            self,
+            Self::Routing(Routing::Dispatch(_) | Routing::Combine(_))
+                | Self::Recommendation(Recommendation::Tables { .. })
+        )
+    }
+
+    /// Values of the rows of tables that it looks up: only they have gradients.
+    pub(crate) fn looked_up(self) -> u64 {
+        match self {
+            Self::Recommendation(recommendation) => recommendation.looked_up(),
+            _ => 0,
+        }
     }
 
     /// Trainable values.
@@ -429,6 +505,10 @@ impl OperatorKind {
             }
             Self::Image(image) => image.parameters(),
             Self::Routing(routing) => routing.parameters(),
+            Self::Recurrent(recurrent) => recurrent.parameters(),
+            Self::AdditiveAttention(attention) => attention.parameters(),
+            Self::RelativePositions(relative) => relative.parameters(),
+            Self::Recommendation(recommendation) => recommendation.parameters(),
             Self::Attention(_)
             | Self::Activation { .. }
             | Self::Relu { .. }
@@ -442,14 +522,10 @@ impl OperatorKind {
 
     /// Whether its matrix products have a trainable matrix on one side.
     pub fn multiplies_weights(self) -> bool {
-        self.parameters() > 0 || matches!(self, Self::TiedHead { .. })
-    }
-
-    /// Experts that it has the weights of.
-    pub(crate) fn experts(self) -> u64 {
         match self {
-            Self::ExpertLinear { experts, .. } => experts,
-            _ => 0,
+            Self::TiedHead { .. } => true,
+            Self::AdditiveAttention(_) => false,
+            _ => self.parameters() > 0,
         }
     }
 
@@ -461,12 +537,17 @@ impl OperatorKind {
             Self::Embedding { positions, segments, .. } => tables(positions, segments) as u32,
             Self::TiedHead { bias, .. } => u32::from(bias),
             Self::Image(image) => image.parameter_tensors(),
+            Self::Recurrent(recurrent) => recurrent.parameter_tensors(),
+            Self::AdditiveAttention(_) => 3,
+            Self::RelativePositions(relative) => relative.parameter_tensors(),
+            Self::Recommendation(recommendation) => recommendation.parameter_tensors(),
             Self::RmsNorm { .. } | Self::RelativeBias { .. } | Self::Routing(Routing::Router { .. }) => 1,
             _ => 0,
         }
     }
 
-    /// The matrix products of a pass. Backward has two for each of forward's: gradients of inputs and of weights.
+    /// The matrix products of a pass that need not wait for one another. Backward has two for each of forward's:
+    /// gradients of inputs and of weights.
     pub fn gemms(self, pass: Pass) -> Vec<Gemm> {
         let forward = match self {
             Self::Linear { rows, inputs, outputs, .. } => vec![Gemm { batch: 1, m: rows, n: outputs, k: inputs }],
@@ -477,6 +558,9 @@ impl OperatorKind {
             Self::Attention(attention) => attention.gemms(),
             Self::Image(image) => image.gemms(),
             Self::Routing(routing) => routing.gemms(),
+            Self::Recurrent(recurrent) => return recurrent.gemms(pass),
+            Self::AdditiveAttention(attention) => attention.gemms(),
+            Self::RelativePositions(relative) => relative.gemms(),
             _ => Vec::new(),
         };
         match pass {
@@ -488,14 +572,24 @@ impl OperatorKind {
         }
     }
 
+    /// The matrix products of a pass that are done one after another.
+    pub fn sequential(self, pass: Pass) -> Option<Sequential> {
+        match self {
+            Self::Recurrent(recurrent) => Some(recurrent.sequential(pass)),
+            _ => None,
+        }
+    }
+
     /// Arithmetic of a pass that is done in matrix products, the fused attention kernel's included. The causal half of
     /// attention that a kernel may skip is counted, as the field's formulas do.
     pub fn flops(self, pass: Pass) -> Flops {
         let fused = match self {
             Self::Attention(attention) => attention.fused_flops(pass),
+            Self::Recommendation(recommendation) => recommendation.fused_flops(pass),
             _ => Flops(0.0),
         };
-        fused + self.gemms(pass).into_iter().map(Gemm::flops).sum()
+        let sequential = self.sequential(pass).map(|Sequential { steps, product }| product.flops() * steps as f64);
+        fused + sequential.unwrap_or(Flops(0.0)) + self.gemms(pass).into_iter().map(Gemm::flops).sum()
     }
 
     /// Data that the kernels other than matrix products read and write in a pass.
@@ -524,6 +618,10 @@ impl OperatorKind {
             Self::RelativeBias { heads, queries, keys, .. } => elements(heads * queries * keys * 2),
             Self::Image(image) => image.traffic(pass),
             Self::Routing(routing) => routing.traffic(pass),
+            Self::Recurrent(recurrent) => recurrent.traffic(pass),
+            Self::AdditiveAttention(attention) => attention.traffic(pass),
+            Self::RelativePositions(relative) => relative.traffic(pass),
+            Self::Recommendation(recommendation) => recommendation.traffic(pass),
             // Logits are cast to single precision, reduced twice and exponentiated; backward writes their gradient.
             Self::CrossEntropy { rows, vocab } => {
                 Storage { elements: rows * vocab, single: rows * vocab * 4, masks: 0 }
@@ -549,6 +647,14 @@ impl OperatorKind {
                 (2 * tables, tables + 1)
             }
             Self::CrossEntropy { .. } => (8, 6),
+            // One call of the library; backward one for inputs and one for weights. The launches of its steps are
+            // counted with them.
+            Self::Recurrent(_) => (1, 2),
+            // Sum, bias, tangent, product with v, softmax, sum of keys.
+            Self::AdditiveAttention(_) => (6, 9),
+            // Sinusoids projected, two biases, product, shift.
+            Self::RelativePositions(_) => (5, 8),
+            Self::Recommendation(recommendation) => return recommendation.kernels(pass),
         };
         if pass == Pass::Forward { forward } else { backward }
     }
@@ -576,6 +682,10 @@ impl OperatorKind {
             | Self::Rotary { .. } => Storage::default(),
             Self::Image(image) => image.stored(),
             Self::Routing(routing) => routing.stored(),
+            Self::Recurrent(recurrent) => recurrent.stored(),
+            Self::AdditiveAttention(attention) => attention.stored(),
+            Self::RelativePositions(relative) => relative.stored(),
+            Self::Recommendation(recommendation) => recommendation.stored(),
             Self::Attention(attention) => attention.stored(),
             Self::CrossEntropy { rows, vocab } => Storage { single: rows * vocab, ..Storage::default() },
         }

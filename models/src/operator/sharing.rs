@@ -10,7 +10,8 @@ pub struct Sharing {
     pub sequence: bool,
     /// Ranks that split the tokens of a sample; keys and values go round among them (Liu et al., arXiv:2310.01889).
     pub context: u64,
-    /// Ranks that split the experts of a layer (Lepikhin et al., arXiv:2006.16668).
+    /// Ranks that split the experts of a layer (Lepikhin et al., arXiv:2006.16668), or its embedding tables (Naumov et
+    /// al., arXiv:1906.00091, section 4).
     pub expert: u64,
 }
 
@@ -43,4 +44,23 @@ pub enum Split {
     Rows,
     /// Each rank has a part of the heads, elements or vocabulary.
     Width,
+}
+
+/// What the ranks of an expert-parallel group divide among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisible {
+    /// So many experts, of which each rank has equally many.
+    Experts(u64),
+    /// So many columns of embedding tables, of which the fullest rank has no more than one above the others.
+    TableColumns(u64),
+}
+
+impl Divisible {
+    /// Whether so many ranks may divide it.
+    pub fn admits(self, ranks: u64) -> bool {
+        match self {
+            Self::Experts(experts) => experts.is_multiple_of(ranks),
+            Self::TableColumns(columns) => ranks <= columns,
+        }
+    }
 }

@@ -128,7 +128,7 @@ impl Builder<'_> {
             waits.push(self.last_pass(end));
             waits.extend(&self.stages[end.0 as usize].reductions);
         }
-        let held = Held { parameters: self.plan.shared_on_rank(), experts: 0, tensors: 1, matrices: 1 };
+        let held = Held { parameters: self.plan.shared_on_rank(), tensors: 1, matrices: 1, ..Held::default() };
         let stream = self.graph.stream(StreamKind::Reduce(ends[0]));
         let task = self.graph.add(Activity::ReduceShared, Work::ReduceShared { held }, stream, &waits);
         for end in ends {

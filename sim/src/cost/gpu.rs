@@ -1,9 +1,10 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::gemm;
+use super::convolution::Library;
+use super::{gemm, recurrence};
 use crate::machine::Machine;
-use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
+use trainyard_hardware_profiles::{Device, Gpu, MapLayout, Rate, Stack};
+use trainyard_plan::operators::{AttentionKernel, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -53,7 +54,8 @@ impl GpuPricing<'_> {
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
         let tensor = sharing.tensor;
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let device: Seconds = operators().map(|operator| self.operator(operator, pass)).sum();
+        let fused = self.fused(layer);
+        let device: Seconds = operators().map(|operator| self.operator(operator, pass, fused)).sum();
         let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
         let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
         let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + added;
@@ -65,12 +67,12 @@ impl GpuPricing<'_> {
     /// The part of a layer's backward pass that is for gradients of weights.
     pub(crate) fn weights_share(&self, layer: &Layer, samples: u64, sharing: Sharing) -> f64 {
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
-        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward)).sum();
+        let fused = self.fused(layer);
+        let all: Seconds = operators().map(|operator| self.operator(operator, Pass::Backward, fused)).sum();
         // Of the two products that backward has for each weight, the second is its gradient.
         let weights: Seconds = operators()
             .filter(|operator| operator.multiplies_weights())
-            .flat_map(|operator| operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2))
-            .map(|product| self.product(product))
+            .flat_map(|operator| self.products(operator, Pass::Backward).into_iter().skip(1).step_by(2))
             .sum();
         if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
     }
@@ -82,14 +84,24 @@ impl GpuPricing<'_> {
             .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
             .map(|core| {
                 let host = self.stack.launch.value * f64::from(core.kernels(Pass::Forward));
-                soft_maximum(self.operator(core, Pass::Forward) * self.slowest(), host)
+                soft_maximum(self.operator(core, Pass::Forward, self.fused(layer)) * self.slowest(), host)
             })
             .sum()
     }
 
-    fn product(&self, product: Gemm) -> Seconds {
+    /// The matrix products of a pass, one by one.
+    fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
+        if let OperatorKind::Image(Image::Convolution(convolution)) = operator {
+            return self.convolutions().products(convolution, pass);
+        }
         let element = self.precision.element_bytes();
-        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
+        let product = |product| gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value);
+        operator.gemms(pass).into_iter().map(product).collect()
+    }
+
+    fn convolutions(&self) -> Library<'_> {
+        let (element, stack_factor) = (self.precision.element_bytes(), self.stack.gemm.value);
+        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor }
     }
 
     /// How much slower than the mean the slowest of the job's GPUs is.
@@ -97,13 +109,40 @@ impl GpuPricing<'_> {
         1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
     }
 
+    /// Memory traffic of a layer's kernels other than products, relative to what is counted.
+    fn fused(&self, layer: &Layer) -> f64 {
+        let maps = layer.operators.iter().any(|operator| matches!(operator.kind, OperatorKind::Image(_)));
+        if maps { self.stack.map_traffic.value } else { self.stack.traffic.value }
+    }
+
     /// One pass of one operator, on the device alone.
-    fn operator(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+    fn operator(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
-        products + self.traffic(operator, pass) + self.fused_attention(operator, pass)
+        let products: Seconds = precise.products(operator, pass).into_iter().sum();
+        let traffic = self.traffic(operator, pass, fused) + self.transposes(operator, pass);
+        products + self.sequential(operator, pass) + traffic + self.fused_attention(operator, pass)
+    }
+
+    /// What tensor cores read and write of maps is transposed before and after, each a pass over memory, if channels
+    /// come first.
+    fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        match operator {
+            OperatorKind::Image(Image::Convolution(convolution))
+                if self.stack.map_layout == MapLayout::ChannelsFirst =>
+            {
+                Seconds(self.convolutions().transposed(convolution, pass) as f64 / self.memory_rate())
+            }
+            _ => Seconds::ZERO,
+        }
+    }
+
+    /// Products that wait for one another.
+    fn sequential(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let Some(sequence) = operator.sequential(pass) else { return Seconds::ZERO };
+        let element = self.precision.element_bytes();
+        recurrence::duration(sequence, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
     fn rate(&self) -> Rate {
@@ -124,10 +163,10 @@ impl GpuPricing<'_> {
     }
 
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
-    fn traffic(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let counted = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64();
-        let bytes = counted * self.stack.traffic.value * if loss { self.stack.loss_traffic.value } else { 1.0 };
+        let bytes = counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 };
         if bytes == 0.0 {
             return Seconds::ZERO;
         }
@@ -152,9 +191,11 @@ impl GpuPricing<'_> {
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
-    /// The optimizer's update: everything it keeps is read and written once.
-    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64) -> Seconds {
-        Seconds(update_bytes(optimizer, self.precision, parameters).as_f64() / self.memory_rate())
+    /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it; of tables,
+    /// what was looked up.
+    pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, looked_up: u64) -> Seconds {
+        let bytes = update_bytes(optimizer, self.precision, parameters, looked_up).as_f64();
+        Seconds(bytes * self.stack.update_traffic.value / self.memory_rate())
     }
 
     /// Time of kernels that read and write this much.
@@ -171,11 +212,13 @@ pub(crate) fn memory_rate(machine: &Machine) -> f64 {
     }
 }
 
-/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes.
-pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64) -> Bytes {
+/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes, which
+/// rows of tables do not have.
+pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64, looked_up: u64) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
-    // Gradient read, weight read and written.
-    Bytes(parameters * (12 + 2 * optimizer.state_bytes() + copy))
+    // Gradient read, weight read and written, state read and written, and what norms need.
+    let alike = 12 + 2 * optimizer.state_bytes() + optimizer.norm_bytes();
+    Bytes(parameters * (alike + copy) + looked_up * alike)
 }
 
 /// The arithmetic unit that a precision's matrix products run on.

@@ -190,14 +190,15 @@ impl<'a> Inside<'a> {
         Ok(one * f64::from(layer.tensor_reductions))
     }
 
-    /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2).
+    /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows of
+    /// tables to the samples that need them (Naumov et al., arXiv:1906.00091, section 4).
     fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
         if self.sharing.expert == 1 || layer.exchanged_elements == 0 {
             return Ok(Seconds::ZERO);
         }
         let parts = self.sharing.context * if self.sharing.sequence { self.sharing.tensor } else { 1 };
         let bytes = Bytes(layer.exchanged_elements.div_ceil(parts) * self.micro * self.element);
-        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * 2.0)
+        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * f64::from(layer.exchanges()))
     }
 
     /// Context parallelism: each rank's keys and values visit all others, block by block, while attention works on the

@@ -46,6 +46,7 @@ impl MeasuredPricing<'_> {
         let class = match optimizer {
             Optimizer::AdamW => OperatorClass::AdamW,
             Optimizer::Sgd => OperatorClass::Sgd,
+            other => unreachable!("a measured machine admits no plan with {other}"),
         };
         self.price(class, &[held.parameters, u64::from(held.tensors)], |sample| sample.forward_s)
     }

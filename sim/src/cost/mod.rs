@@ -2,6 +2,7 @@
 
 mod collective;
 mod compression;
+mod convolution;
 mod gemm;
 mod gpu;
 mod layer;
@@ -9,6 +10,7 @@ mod measured;
 mod operation;
 mod prices;
 mod protocol;
+mod recurrence;
 mod route;
 
 pub use collective::{Collective, all_reduce_time, collective_time, transfer_time};

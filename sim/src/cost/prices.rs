@@ -118,7 +118,7 @@ impl<'a> Prices<'a> {
     fn add_gradients(&self, held: Held, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
         match self.device(pool) {
             Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
-            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.parameters)),
+            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
             Device::Measured(machine) => {
                 let pricing = self.measured_pricing(machine);
                 if accumulate { pricing.accumulate(held) } else { pricing.flatten(held) }
@@ -155,7 +155,9 @@ impl<'a> Prices<'a> {
     /// Seconds of the optimizer's update on the device.
     pub(crate) fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
         let update = match self.device(pool) {
-            Device::Gpu(gpu) => self.gpu_pricing(gpu).update(self.plan.optimizer(), held.parameters),
+            Device::Gpu(gpu) => {
+                self.gpu_pricing(gpu).update(self.plan.optimizer(), held.updated(), self.plan.touched(held))
+            }
             Device::Measured(machine) => self.measured_pricing(machine).update(self.plan.optimizer(), held)?,
         };
         Ok(update + self.machine.stack.step_overhead.value)
@@ -321,8 +323,8 @@ impl<'a> Prices<'a> {
     /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
     fn host_updates(&self, stage: StageId, store: Store, held: Held) -> Vec<Placed> {
         let (optimizer, precision) = (self.plan.optimizer(), self.plan.precision());
-        let streamed = update_bytes(optimizer, precision, held.parameters).as_f64();
-        let state = (held.parameters * (optimizer.state_bytes() + precision.master_bytes())) as f64;
+        let streamed = update_bytes(optimizer, precision, held.updated(), self.plan.touched(held)).as_f64();
+        let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
         let ranks = self.plan.mesh().stage_ranks(stage.0);
         ranks
             .map(|rank| {

@@ -1,0 +1,270 @@
+//! Decoders with a memory of the segment before, as Transformer-XL.
+
+use super::transformer::{FeedForward, Heads, Norm, Stream, operator};
+use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX};
+use crate::graph::{Layer, OperatorGraph};
+use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, RelativePositions, Split};
+use crate::spec::{Family, ModelError, ModelSpec};
+
+const FIELDS: [&str; 11] = [
+    "layers",
+    "hidden",
+    "heads",
+    "head_width",
+    "ffn",
+    "vocab",
+    "seq_len",
+    "attention",
+    "memory",
+    "cutoffs",
+    "cluster_divisor",
+];
+
+/// A decoder-only transformer whose segments attend to themselves and to what the layer below made of the segment
+/// before: relative positions, post-normalisation, ReLU, an adaptive vocabulary whose tables are those of the head too.
+/// A sample is a segment.
+///
+/// Source: Dai et al., arXiv:1901.02860, sections 3.2 and 3.3; Grave et al., arXiv:1609.04309, and Baevski and Auli,
+/// arXiv:1809.10853, section 3, for the vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransformerXl {
+    /// Catalog id or the user's name.
+    pub name: String,
+    /// Blocks.
+    pub layers: u32,
+    /// Width of the residual stream.
+    pub hidden: u64,
+    /// Attention heads.
+    pub heads: u64,
+    /// Features of a head.
+    pub head_width: u64,
+    /// Width inside the feed-forward part.
+    pub ffn: u64,
+    /// Tokens that are told apart.
+    pub vocab: u64,
+    /// Tokens of a segment.
+    pub seq_len: u64,
+    /// How attention is computed.
+    pub attention: AttentionKernel,
+    /// Tokens kept of the segment before.
+    pub memory: u64,
+    /// Where the clusters of the vocabulary begin, the first apart, which begins at 0.
+    pub cutoffs: Vec<u64>,
+    /// How much narrower the embeddings of each cluster are than those of the one before.
+    pub cluster_divisor: u64,
+}
+
+/// Tokens of similar frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cluster {
+    /// How many there are.
+    vocab: u64,
+    /// Features of their embeddings.
+    width: u64,
+    /// How many of a segment's tokens belong to it.
+    tokens: u64,
+}
+
+impl TransformerXl {
+    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
+        let fields = Fields::new(spec, &[&FIELDS])?;
+        let hidden = fields.hidden()?;
+        let (heads, head_width) = fields.heads(hidden)?;
+        let (vocab, seq_len) = (fields.vocab()?, fields.seq_len()?);
+        let cutoffs = spec.cutoffs.clone().unwrap_or_default();
+        let ends = cutoffs.iter().copied().chain([vocab]);
+        if let Some((cutoff, end)) = cutoffs.iter().copied().zip(ends.skip(1)).find(|(from, to)| from >= to) {
+            return Err(ModelError::UnorderedCutoffs { model: spec.name.clone(), cutoff, end });
+        }
+        for cutoff in &cutoffs {
+            fields.range("cutoffs", *cutoff, VOCABULARY_MAX)?;
+        }
+        Ok(Self {
+            name: spec.name.clone(),
+            layers: fields.layers()?,
+            hidden,
+            heads,
+            head_width,
+            ffn: fields.ffn(hidden)?,
+            vocab,
+            seq_len,
+            attention: fields.attention(),
+            memory: fields.or("memory", spec.memory, seq_len, SEQUENCE_MAX)?,
+            cutoffs,
+            cluster_divisor: fields.or("cluster_divisor", spec.cluster_divisor, 1, WIDTH_MAX)?,
+        })
+    }
+
+    pub(crate) fn spec(&self) -> ModelSpec {
+        ModelSpec {
+            layers: Some(self.layers),
+            hidden: Some(self.hidden),
+            heads: Some(self.heads),
+            head_width: Some(self.head_width),
+            ffn: Some(self.ffn),
+            vocab: Some(self.vocab),
+            seq_len: Some(self.seq_len),
+            attention: Some(self.attention),
+            memory: Some(self.memory),
+            cutoffs: (!self.cutoffs.is_empty()).then(|| self.cutoffs.clone()),
+            cluster_divisor: Some(self.cluster_divisor),
+            ..ModelSpec::new(&self.name, Family::TransformerXl)
+        }
+    }
+
+    pub(crate) fn graph(&self) -> OperatorGraph {
+        let layers = vec![self.embedding(), self.block(true), self.block(false), self.head()];
+        let mut order = vec![0, 1];
+        order.extend(std::iter::repeat_n(2, self.layers as usize - 1));
+        order.push(3);
+        let shared = self.clusters().iter().map(|cluster| cluster.vocab * cluster.width).sum();
+        OperatorGraph::new(layers, order, shared)
+    }
+
+    fn stream(&self) -> Stream {
+        Stream {
+            tokens: self.seq_len,
+            hidden: self.hidden,
+            norm: Norm::Layer,
+            feed_forward: FeedForward::Relu,
+            dropout: true,
+            bias: true,
+        }
+    }
+
+    /// Queries, keys and values are projected of memory and segment together, as the published code does, which then
+    /// drops the queries of the memory. Only feed-forward parts have biases.
+    fn block(&self, owns_biases: bool) -> Layer {
+        let (stream, keys) = (self.stream(), self.memory + self.seq_len);
+        let plain = Stream { bias: false, ..stream };
+        let equal = Heads::equal(self.heads, self.head_width, self.attention, Mask::Causal);
+        let heads = Heads { biased: true, ..equal };
+        let width = self.heads * self.head_width;
+        let relative = RelativePositions {
+            samples: 1,
+            heads: self.heads,
+            queries: self.seq_len,
+            keys,
+            head_width: self.head_width,
+            width: self.hidden,
+            owns_biases,
+        };
+        let part = vec![
+            Stream { tokens: keys, ..plain }.linear(self.hidden, 3 * width, Split::Columns),
+            operator(OperatorKind::RelativePositions(relative), Split::Width),
+            plain.core(heads, keys),
+            plain.linear(width, self.hidden, Split::Rows),
+        ];
+        let block = stream.block_of(part, stream.feed_forward(self.ffn));
+        Layer { context_elements: keys * heads.kv_width(), ..block }
+    }
+
+    /// The vocabulary in parts; how often each is seen follows from Zipf's law.
+    fn clusters(&self) -> Vec<Cluster> {
+        let mut start = 0;
+        let ends = self.cutoffs.iter().copied().chain([self.vocab]);
+        ends.zip(0..)
+            .map(|(end, index)| {
+                let share = zipf_share(start, end, self.vocab);
+                let cluster = Cluster {
+                    vocab: end - start,
+                    width: (self.hidden / self.cluster_divisor.saturating_pow(index)).max(1),
+                    tokens: (self.seq_len as f64 * share).ceil() as u64,
+                };
+                start = end;
+                cluster
+            })
+            .collect()
+    }
+
+    /// Whether embeddings are brought to the width of the stream.
+    fn projects(&self) -> bool {
+        self.cluster_divisor > 1
+    }
+
+    fn embedding(&self) -> Layer {
+        let looked_up = |rows, vocab, width| {
+            let kind = OperatorKind::Embedding { rows, vocab, positions: 0, segments: 0, width, dropout: true };
+            operator(kind, Split::Width)
+        };
+        let mut operators = Vec::new();
+        if self.projects() {
+            for Cluster { vocab, width, tokens } in self.clusters() {
+                operators.extend([looked_up(tokens, vocab, width), self.product(tokens, width, self.hidden, false)]);
+            }
+        } else {
+            operators.push(looked_up(self.seq_len, self.vocab, self.hidden));
+        }
+        self.stream().input(operators)
+    }
+
+    fn product(&self, rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
+        operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Tokens)
+    }
+
+    /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for those
+    /// tokens that belong to it. Projections of the other clusters are those of their embeddings.
+    fn head(&self) -> Layer {
+        let clusters = self.clusters();
+        let others = clusters.len() as u64 - 1;
+        let mut operators = Vec::new();
+        if others > 0 {
+            operators.push(self.product(self.seq_len, self.hidden, others, true));
+        }
+        for (index, cluster) in clusters.into_iter().enumerate() {
+            let rows = if index == 0 { self.seq_len } else { cluster.tokens };
+            let projected = OperatorKind::TiedHead { rows, width: self.hidden, vocab: cluster.width, bias: false };
+            match (self.projects(), index) {
+                (false, _) => {}
+                (true, 0) => operators.push(self.product(rows, self.hidden, cluster.width, false)),
+                (true, _) => operators.push(operator(projected, Split::Tokens)),
+            }
+            let scored = Stream { tokens: rows, hidden: cluster.width, ..self.stream() };
+            operators.extend(scored.logits(cluster.vocab, true, true));
+        }
+        Stream::head(self.seq_len, operators)
+    }
+}
+
+/// The share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often as the
+/// first (Zipf, "Human Behavior and the Principle of Least Effort", 1949).
+fn zipf_share(from: u64, to: u64, vocab: u64) -> f64 {
+    (harmonic(to) - harmonic(from)) / harmonic(vocab)
+}
+
+/// The sum of 1/n up to a number, by Euler's approximation: off by less than 1/(120 n⁴).
+fn harmonic(number: u64) -> f64 {
+    const EULER: f64 = 0.577_215_664_901_532_9;
+    if number == 0 {
+        return 0.0;
+    }
+    let n = number as f64;
+    n.ln() + EULER + 1.0 / (2.0 * n) - 1.0 / (12.0 * n * n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_a_vocabulary_follow_from_the_sum_one_by_one() {
+        let sum = |from: u64, to: u64| (from + 1..=to).map(|rank| 1.0 / rank as f64).sum::<f64>();
+        for (from, to) in [(0, 100), (100, 1_000), (1_000, 5_000)] {
+            let share = zipf_share(from, to, 5_000);
+            assert!((share - sum(from, to) / sum(0, 5_000)).abs() < 1e-3, "{share}");
+        }
+    }
+
+    #[test]
+    fn a_memory_is_attended_to_and_projected_but_makes_no_queries() {
+        let spec = crate::find("transformer-xl-base").expect("in the catalog").model.spec();
+        let flops = |memory| {
+            let spec = ModelSpec { memory: Some(memory), ..spec.clone() };
+            TransformerXl::from_spec(&spec).expect("valid").graph().layer(2).flops(crate::Pass::Forward).0
+        };
+        // For each token of memory three projections of 512 by 512 and that of its distance, and for each of 192
+        // queries two scores and a value of 512 features.
+        let added = 2.0 * 100.0 * (4.0 * 512.0 * 512.0 + 192.0 * 3.0 * 512.0);
+        assert!((flops(292) - flops(192) - added).abs() < 1.0);
+    }
+}
