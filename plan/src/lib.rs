@@ -46,7 +46,6 @@ pub use valid::{Plan, PlanError};
 /// The operators that work is made of, for those who price it.
 pub mod operators {
     pub use trainyard_models::{
-        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass,
-        Sharing, Storage,
+        Attention, AttentionKernel, Gemm, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sharing, Storage,
     };
 }

@@ -2,7 +2,6 @@
 
 mod collective;
 mod compression;
-mod convolution;
 mod gemm;
 mod gpu;
 mod layer;
