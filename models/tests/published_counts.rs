@@ -112,8 +112,12 @@ fn encoder_parameter_counts_equal_the_published_checkpoints() {
     assert_eq!(pooled.expect("a valid model").graph().parameters(), 86_389_248);
 }
 
+/// The forward FLOPs of the auxiliary head of Inception, which torch counts in evaluation, where it does not run: two
+/// convolutions, 768 → 128 over 5 × 5 pixels and 128 → 768 with a kernel of 5 × 5, and the classifier.
+const AUXILIARY_HEAD: f64 = 2.0 * (25.0 * 768.0 * 128.0 + 25.0 * 128.0 * 768.0 + 768.0 * 1000.0);
+
 /// Name, parameters, parameter tensors, forward FLOPs of one image: torchvision modules, FLOPs by torch FlopCounterMode.
-const VISION: [(&str, u64, u32, f64); 10] = [
+const VISION: [(&str, u64, u32, f64); 19] = [
     ("resnet18", 11_689_512, 62, 3_628_146_688.0),
     ("resnet34", 21_797_672, 110, 7_327_522_816.0),
     ("resnet50", 25_557_032, 161, 8_178_368_512.0),
@@ -121,6 +125,15 @@ const VISION: [(&str, u64, u32, f64); 10] = [
     ("resnet152", 60_192_808, 467, 23_027_253_248.0),
     ("wide-resnet50-2", 68_883_240, 161, 22_796_042_240.0),
     ("wide-resnet101-2", 126_886_696, 314, 45_506_101_248.0),
+    ("vgg16", 138_357_544, 32, 30_940_528_640.0),
+    ("alexnet", 61_100_840, 16, 1_428_376_960.0),
+    ("densenet121", 7_978_856, 364, 5_668_323_328.0),
+    ("inception-v3", 27_161_264, 292, 11_426_432_192.0 + AUXILIARY_HEAD),
+    ("mobilenet-v2", 3_504_872, 158, 601_548_544.0),
+    ("mobilenet-v3-large", 5_483_032, 174, 433_179_520.0),
+    ("efficientnet-b0", 5_288_548, 213, 771_629_504.0),
+    ("efficientnet-b4", 19_341_616, 418, 8_787_542_048.0),
+    ("convnext-base", 88_591_464, 344, 30_709_458_944.0),
     ("vit-b-16", 86_567_656, 152, 35_127_656_448.0),
     ("vit-l-16", 304_326_632, 296, 123_109_425_152.0),
     ("vit-h-14", 632_045_800, 392, 334_590_218_240.0),
@@ -135,6 +148,60 @@ fn vision_counts_equal_those_of_torchvision() {
         let counted = graph.flops(Pass::Forward).0;
         assert!((counted - flops).abs() < 0.5, "{name}: {counted}");
     }
+}
+
+#[test]
+fn detectors_have_the_parameters_of_torchvision() {
+    // maskrcnn_resnet50_fpn and retinanet_resnet50_fpn with 91 classes, their batch normalisations trained.
+    for (name, count, tensors) in [("mask-rcnn-r50-fpn", 44_454_513, 201), ("retinanet-resnet50-fpn", 34_068_119, 195)]
+    {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        assert_eq!(graph.parameters(), count, "{name}");
+        assert_eq!(graph.layers().map(trainyard_models::Layer::parameter_tensors).sum::<u32>(), tensors, "{name}");
+    }
+}
+
+#[test]
+fn networks_have_the_published_millions_of_parameters_and_multiplications() {
+    // Millions of parameters and thousand millions of multiplications, as far as they are printed: tables 1 of Xie et
+    // al. (ResNeXt-50) and 2 of Hu et al.; NVIDIA/DeepLearningExamples, README of both; figure 1 of Ronneberger et al.
+    for (name, millions, multiplications) in [
+        ("resnext50-32x4d", 25.0, Some(4.2)),
+        ("resnext101-32x4d", 44.0, Some(8.0)),
+        ("se-resnext101-32x4d", 49.0, Some(8.0)),
+        ("unet", 31.0, None),
+    ] {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        let counted = graph.parameters() as f64 / 1e6;
+        assert!((counted - millions).abs() < 0.5, "{name}: {counted}");
+        let products = graph.flops(Pass::Forward).0 / 2e9;
+        assert!(multiplications.is_none_or(|published| (products - published).abs() < 0.1), "{name}: {products}");
+    }
+}
+
+#[test]
+fn detectors_and_segmenters_answer_in_the_published_places() {
+    // Rows of the losses over this many classes, one for each place of an answer.
+    let rows = |name: &str, classes: u64| -> u64 {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        let operators = graph.layers().flat_map(|layer| &layer.operators);
+        operators
+            .filter_map(|operator| match operator.kind {
+                OperatorKind::CrossEntropy { rows, vocab } if vocab == classes => Some(rows),
+                _ => None,
+            })
+            .sum()
+    };
+    // Liu et al., arXiv:1512.02325, section 3: 8732 default boxes.
+    assert_eq!(rows("ssd300-resnet34", 81), 8732);
+    assert_eq!(rows("ssd300-resnet50", 81), 8732);
+    // Lin et al., arXiv:1708.02002, section 4: nine anchors at each pixel of strides 8 to 128; classes and four offsets.
+    let anchors = 9 * (100 * 100 + 50 * 50 + 25 * 25 + 13 * 13 + 7 * 7);
+    assert_eq!(rows("retinanet-resnext50", 1), anchors * (264 + 4));
+    // Ronneberger et al., arXiv:1505.04597, figure 1: 388 × 388 of 572 × 572 pixels.
+    assert_eq!(rows("unet", 2), 388 * 388);
+    assert_eq!(rows("unet-medical", 2), 388 * 388);
+    assert_eq!(rows("unet3d", 3), 128 * 128 * 128);
 }
 
 #[test]
