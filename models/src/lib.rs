@@ -6,6 +6,7 @@
 //! GPUs, or how a model is split over them beyond what each operator permits.
 
 mod catalog;
+mod convergence;
 mod families;
 mod fields;
 mod graph;
@@ -16,6 +17,9 @@ mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
+pub use convergence::{
+    ConvergenceCurve, ConvergenceError, ConvergencePoint, Fit, convergence_curve, convergence_curves,
+};
 pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
