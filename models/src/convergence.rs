@@ -22,12 +22,11 @@ pub struct ConvergenceCurve {
     pub description: String,
     /// Catalog ids of the models it was measured with.
     pub models: Vec<String>,
-    /// What points and fit count.
-    unit: Unit,
-    /// Samples of an epoch, for curves that count epochs.
+    /// What an epoch is, for curves that count epochs; the others count samples.
     #[serde(default)]
-    samples_per_epoch: Option<Sourced<u64>>,
-    spread: Sourced<f64>,
+    pub epoch: Option<Epoch>,
+    /// How seeds differ.
+    pub seeds: Seeds,
     /// Where the points were published.
     pub source: String,
     /// The law through the points; nothing where they do not follow it.
@@ -38,20 +37,24 @@ pub struct ConvergenceCurve {
     pub points: Vec<ConvergencePoint>,
 }
 
-/// What a curve counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Unit {
-    Epochs,
-    Samples,
-}
-
-/// A number and where it comes from.
+/// A pass over the data set of a target.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sourced<T> {
-    value: T,
-    source: String,
+pub struct Epoch {
+    /// Samples of the data set.
+    pub samples: u64,
+    /// Which data set.
+    pub source: String,
+}
+
+/// How trainings that differ in their seeds only differ.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seeds {
+    /// Standard deviation over the mean.
+    pub deviation: f64,
+    /// On what it was fitted.
+    pub source: String,
 }
 
 /// E(B) = minimum · (1 + B / critical_batch).
@@ -166,7 +169,7 @@ impl ConvergenceCurve {
             Some(fit) => fit.minimum * (1.0 + batch / fit.critical_batch),
             None => self.joined(batch),
         };
-        amount * self.samples_per_epoch.as_ref().map_or(1.0, |samples| samples.value as f64)
+        amount * self.epoch.as_ref().map_or(1.0, |epoch| epoch.samples as f64)
     }
 
     /// Straight lines between the points over the logarithm of the batch. A batch below all of them needs as much as
@@ -192,16 +195,6 @@ impl ConvergenceCurve {
         let batch = |point: Option<&ConvergencePoint>| point.expect("a curve has points").batch;
         batch(self.points.first())..=batch(self.points.last())
     }
-
-    /// Standard deviation between seeds over the mean.
-    pub fn spread(&self) -> f64 {
-        self.spread.value
-    }
-
-    /// Samples of an epoch of the data set; nothing for curves that count samples.
-    pub fn samples_per_epoch(&self) -> Option<u64> {
-        self.samples_per_epoch.as_ref().map(|samples| samples.value)
-    }
 }
 
 #[cfg(test)]
@@ -213,11 +206,10 @@ mod tests {
         for curve in convergence_curves() {
             let at = &curve.target;
             assert!(Files::get(&format!("{at}.toml")).is_some(), "{at} stands in a file of another name");
-            assert!(!curve.source.is_empty() && !curve.spread.source.is_empty() && !curve.description.is_empty());
+            assert!(!curve.source.is_empty() && !curve.seeds.source.is_empty() && !curve.description.is_empty());
             assert!(curve.points.is_sorted_by(|a, b| a.batch < b.batch) && curve.points.len() > 2, "{at}");
             assert!(curve.points.iter().all(|p| p.least <= p.mean && p.mean <= p.most && p.runs > 1), "{at}");
-            assert_eq!(curve.unit == Unit::Epochs, curve.samples_per_epoch.is_some(), "{at}");
-            assert!(curve.samples_per_epoch.as_ref().is_none_or(|samples| !samples.source.is_empty()), "{at}");
+            assert!(curve.epoch.as_ref().is_none_or(|epoch| epoch.samples > 0 && !epoch.source.is_empty()), "{at}");
             for model in &curve.models {
                 assert!(crate::find(model).is_ok(), "{at}: {model}");
             }
@@ -227,7 +219,7 @@ mod tests {
     #[test]
     fn fits_pass_their_points_within_the_stated_error() {
         for curve in convergence_curves() {
-            let epoch = curve.samples_per_epoch().unwrap_or(1) as f64;
+            let epoch = curve.epoch.as_ref().map_or(1.0, |epoch| epoch.samples as f64);
             let error = |point: &ConvergencePoint| (curve.samples(point.batch) / (point.mean * epoch) - 1.0).powi(2);
             let rms = (curve.points.iter().map(error).sum::<f64>() / curve.points.len() as f64).sqrt();
             let stated = curve.fit.as_ref().map_or(0.0, |fit| fit.error);

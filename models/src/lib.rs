@@ -18,7 +18,7 @@ mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
 pub use convergence::{
-    ConvergenceCurve, ConvergenceError, ConvergencePoint, Fit, convergence_curve, convergence_curves,
+    ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
 };
 pub use families::{Bert, Experts, Gpt, GptMoe, Llama, Mlp, ResNet, T5, Vit};
 pub use graph::{Layer, LayerRole, OperatorGraph};
