@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 struct Files;
 
 /// Samples to a target by global batch.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvergenceCurve {
     /// Id of the target, `mlperf-resnet`.
@@ -38,7 +38,7 @@ pub struct ConvergenceCurve {
 }
 
 /// A pass over the data set of a target.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
     /// Samples of the data set.
@@ -48,7 +48,7 @@ pub struct Epoch {
 }
 
 /// How trainings that differ in their seeds only differ.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seeds {
     /// Standard deviation over the mean.
@@ -58,7 +58,7 @@ pub struct Seeds {
 }
 
 /// E(B) = minimum · (1 + B / critical_batch).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
     /// What a very small batch needs, in the curve's unit.
@@ -72,7 +72,7 @@ pub struct Fit {
 }
 
 /// Trainings at one global batch, in the curve's unit.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvergencePoint {
     /// Samples of an optimizer step.

@@ -1,8 +1,9 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
+use crate::campaign::extrapolated;
 use crate::fix::Fixed;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, price_used};
+use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
 use crate::search::{Aim, Evaluated, Found, pareto, search};
 use crate::space::Space;
@@ -261,7 +262,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
             "training.precision {precision} is left out: no machine that may be chosen has units for it"
         ));
     }
-    if problem.global_batches.len() > 1 {
+    if let Training::Target(curve) = problem.training {
+        warnings.extend(extrapolated(curve, chosen.plan.batch().global));
+    } else if problem.global_batches.len() > 1 {
         warnings.push(
             "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),
         );

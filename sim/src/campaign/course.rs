@@ -12,6 +12,8 @@ use trainyard_units::{Seconds, Usd};
 pub struct Course {
     /// Where its time went; together, the time of the campaign.
     pub phases: CoursePhases,
+    /// Time of machines that were held, one after another.
+    pub machine_time: Seconds,
     /// What it cost.
     pub cost: Usd,
     /// Machines that were reclaimed.
@@ -61,7 +63,7 @@ pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Vec<Co
         .map(|number| {
             let mut random = Random::new(seed, number);
             let luck = Luck::draw(campaign, mean, deviation, &mut random);
-            Run { campaign, luck, random, course: Course::default(), paid: 0.0, left: 0.0 }.course()
+            Run { campaign, luck, random, course: Course::default(), left: 0.0 }.course()
         })
         .collect()
 }
@@ -106,8 +108,6 @@ struct Run<'a> {
     luck: Luck,
     random: Random,
     course: Course,
-    /// Seconds of one machine that are paid for.
-    paid: f64,
     /// Seconds until the next interruption.
     left: f64,
 }
@@ -121,7 +121,7 @@ impl Run<'_> {
             if prepared {
                 let reached = self.train(saved);
                 if saved + reached.saved == self.luck.steps {
-                    return self.paid();
+                    return self.billed();
                 }
                 progress = Some(reached);
             }
@@ -153,7 +153,8 @@ impl Run<'_> {
         phases.lost += Seconds(open);
         phases.evaluation += Seconds(progress.evaluating);
         phases.checkpoints += Seconds(progress.writing);
-        self.paid += (trained + open + progress.evaluating + progress.writing) * f64::from(campaign.instances);
+        self.course.machine_time +=
+            Seconds((trained + open + progress.evaluating + progress.writing) * f64::from(campaign.instances));
         progress
     }
 
@@ -169,14 +170,15 @@ impl Run<'_> {
         phases.training += Seconds(rescued);
         phases.lost = Seconds(phases.lost.0 - rescued);
         phases.checkpoints += Seconds(write);
-        self.paid += write * f64::from(self.campaign.instances);
+        self.course.machine_time += Seconds(write * f64::from(self.campaign.instances));
         progress.steps
     }
 
-    fn paid(mut self) -> Course {
+    fn billed(mut self) -> Course {
         if let Some(price) = self.campaign.price {
             let hours = self.course.time().0 / 3600.0;
-            self.course.cost = Usd(self.luck.instance_hour * self.paid / 3600.0 + price.storage_hour.0 * hours);
+            self.course.cost =
+                Usd(self.luck.instance_hour * self.course.machine_time.0 / 3600.0 + price.storage_hour.0 * hours);
         }
         self.course
     }
@@ -187,7 +189,7 @@ impl Run<'_> {
         let waiting = self.random.around(start.machines.0, start.spread);
         let software = self.random.around(start.software.0, start.spread);
         self.course.phases.waiting += Seconds(waiting);
-        self.paid += waiting * f64::from(others);
+        self.course.machine_time += Seconds(waiting * f64::from(others));
         self.left = self.random.until(self.campaign.reclaim_rate() + self.campaign.failure_rate());
         let download = self.campaign.download.0;
         self.spend(software, |phases| &mut phases.start_up)
@@ -222,7 +224,7 @@ impl Run<'_> {
     fn spend(&mut self, seconds: f64, phase: impl Fn(&mut CoursePhases) -> &mut Seconds) -> bool {
         let spent = seconds.min(self.left);
         *phase(&mut self.course.phases) += Seconds(spent);
-        self.paid += spent * f64::from(self.campaign.instances);
+        self.course.machine_time += Seconds(spent * f64::from(self.campaign.instances));
         self.left -= spent;
         spent == seconds
     }
