@@ -151,9 +151,10 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     let place = place(&job.cluster, resources)?;
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
+    let training = training(&job.training, &job.data, &model)?;
     settings(job, &model, place.pricing())?;
     Ok(Problem {
-        training: training(&job.training, &job.data, &model)?,
+        training,
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
         unusable_precisions,

@@ -250,9 +250,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
             warnings.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
         }
         if rental.pricing == Pricing::Spot {
-            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost".into());
+            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
         }
-        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost".into());
+        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
     }
     if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
         warnings.push("less than 8 % of the device memory stays free".into());

@@ -4,7 +4,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind,
 };
-use trainyard_planner::{CampaignError, JobError, Limits, Resources, Training, campaign, problem, recommend};
+use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
 
 const RUNS: u64 = 400;
 
@@ -19,7 +19,8 @@ fn job() -> JobSpec {
 
 fn planned(job: &JobSpec) -> PlanDocument {
     let problem = problem(job, Resources::default()).expect("a solvable job");
-    recommend(&problem, &Limits { top: 1, ..Limits::default() }, job).expect("a plan")
+    let fixed = Fixed::parse(&["instances=2".into()]).expect("a field of the plan");
+    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, job).expect("a plan")
 }
 
 /// The campaign of a plan with this said of it.
@@ -86,7 +87,8 @@ fn phases_make_the_time_and_machines_the_cost() {
 
 #[test]
 fn spot_campaigns_show_three_scenarios() {
-    let document = spot(&planned(&job()));
+    let mut document = spot(&planned(&job()));
+    document.prediction.steps = 1_000_000;
     let reclaimed = with(&document, |_| ()).expect("a campaign");
     assert_eq!(reclaimed.scenarios.iter().map(|scenario| scenario.factor).collect::<Vec<_>>(), [1, 5, 20]);
     assert!(reclaimed.scenarios.is_sorted_by(|a, b| a.interruptions.reclaims < b.interruptions.reclaims));
@@ -136,7 +138,7 @@ fn what_cannot_be_is_refused() {
         with(document, change).expect_err("refused").to_string()
     };
     assert!(refused(&document, |c| c.checkpoint_interval = Some("1 ms".into())).contains("writing a checkpoint"));
-    let hopeless = refused(&document, |c| c.node_mtbf = Some("1 min".into()));
+    let hopeless = refused(&document, |c| c.node_mtbf = Some("10 s".into()));
     assert!(hopeless.contains("hardly gets on"), "{hopeless}");
     let mut elsewhere = spot(&document);
     elsewhere.prediction.price.as_mut().expect("rented").region = "us-gov-west-1".into();

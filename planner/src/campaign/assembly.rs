@@ -43,8 +43,8 @@ impl Assembly<'_> {
                 spread: (high / low).ln() / (2.0 * NORMAL_95),
                 straggler: self.settings.straggler,
             },
-            start: self.start(self.start_kind()),
-            restart: self.start(StartKind::Cold),
+            start: start_up(self.start_kind()),
+            restart: start_up(StartKind::Cold),
             download: self.download()?,
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation: self.evaluation(),
@@ -70,19 +70,6 @@ impl Assembly<'_> {
     fn start_kind(&self) -> StartKind {
         let rented = self.document.prediction.price.is_some();
         self.settings.start.unwrap_or(if rented { StartKind::Cold } else { StartKind::WarmPool })
-    }
-
-    fn start(&self, kind: StartKind) -> StartUp {
-        let operations = catalog().operations();
-        let phases = match kind {
-            StartKind::Cold => &operations.cold,
-            StartKind::WarmPool => &operations.warm_pool,
-        };
-        StartUp {
-            machines: phases.machines.value,
-            software: phases.image.value + phases.framework.value,
-            spread: operations.start_spread.value,
-        }
     }
 
     /// Weights, moments and master weights of the whole model, each once.
@@ -201,7 +188,7 @@ impl Assembly<'_> {
     /// What was assumed where nothing is known, or little.
     pub(super) fn assumptions(&self) -> Result<Vec<String>, JobError> {
         let operations = operations();
-        let start = self.start(self.start_kind());
+        let start = start_up(self.start_kind());
         let mut assumptions = vec![
             format!(
                 "machines are there after {} and ready {} later (medians): {}",
@@ -249,6 +236,20 @@ impl Assembly<'_> {
 
 fn operations() -> &'static Operations {
     catalog().operations()
+}
+
+/// What comes before the first step.
+fn start_up(kind: StartKind) -> StartUp {
+    let operations = operations();
+    let phases = match kind {
+        StartKind::Cold => &operations.cold,
+        StartKind::WarmPool => &operations.warm_pool,
+    };
+    StartUp {
+        machines: phases.machines.value,
+        software: phases.image.value + phases.framework.value,
+        spread: operations.start_spread.value,
+    }
 }
 
 /// A warning if a curve was not measured at this global batch.

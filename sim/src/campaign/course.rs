@@ -222,11 +222,12 @@ impl Run<'_> {
 
     /// Time on all machines. False if an interruption comes before it is over.
     fn spend(&mut self, seconds: f64, phase: impl Fn(&mut CoursePhases) -> &mut Seconds) -> bool {
+        let completes = seconds <= self.left;
         let spent = seconds.min(self.left);
         *phase(&mut self.course.phases) += Seconds(spent);
         self.course.machine_time += Seconds(spent * f64::from(self.campaign.instances));
         self.left -= spent;
-        spent == seconds
+        completes
     }
 }
 
