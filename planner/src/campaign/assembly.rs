@@ -92,18 +92,18 @@ impl Assembly<'_> {
     fn transfer_time(&self) -> Result<Seconds, JobError> {
         let rate = match (self.settings.bandwidth, self.settings.storage) {
             (Some(rate), _) => rate,
-            (None, CheckpointStorage::S3) => self.object_storage_rate("campaign.checkpoint_bandwidth")?,
+            (None, CheckpointStorage::S3) => self.object_storage_rate()?,
             (None, CheckpointStorage::Ebs) => operations().ebs.bandwidth.value,
         };
         Ok(self.checkpoint_bytes() / (rate * f64::from(self.writers())))
     }
 
-    /// What one machine moves from or to object storage.
-    fn object_storage_rate(&self, field: &'static str) -> Result<BytesPerSecond, JobError> {
+    /// What one machine moves from or to object storage; what the job says where nothing else is known.
+    fn object_storage_rate(&self) -> Result<BytesPerSecond, JobError> {
         match &self.machine.cluster.first().fabric {
             Fabric::Wired { network, .. } => Ok(network.baseline.value * operations().s3.share_of_network.value),
-            Fabric::Measured => Err(JobError::Missing {
-                field,
+            Fabric::Measured => self.settings.bandwidth.ok_or(JobError::Missing {
+                field: "campaign.checkpoint_bandwidth",
                 why: "nothing is known of the network of a measured machine; write \"1 GB/s\", say",
             }),
         }
@@ -113,7 +113,7 @@ impl Assembly<'_> {
         if self.settings.download == 0.0 {
             return Ok(Seconds(0.0));
         }
-        Ok(Seconds(self.settings.download / self.object_storage_rate("campaign.download")?.0))
+        Ok(Seconds(self.settings.download / self.object_storage_rate()?.0))
     }
 
     /// A test takes the forward passes of as many samples, the pipeline's idle time included.
