@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Train(TrainArguments),
     /// Recommend instances and a way to split the work
     Plan(PlanArguments),
-    /// Simulate one step of a plan
+    /// Simulate one step of a plan, or its whole training
     Simulate(SimulateArguments),
     /// Run a plan on this machine
     Run(RunArguments),
@@ -244,9 +244,15 @@ pub(crate) struct SimulateArguments {
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
-    /// Which devices are slow
+    /// Which devices are slow, and how the courses of a campaign go
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost
+    #[arg(long, conflicts_with_all = ["trace", "unfold", "spread"])]
+    pub(crate) campaign: bool,
+    /// Possible courses of the campaign
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "campaign", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) runs: u64,
 }
 
 /// A number from 0 to 0.5.

@@ -49,6 +49,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     }
     if arguments.epochs.is_some() || arguments.steps.is_some() {
         (spec.training.epochs, spec.training.steps) = (arguments.epochs, arguments.steps);
+        spec.training.target = None;
     }
     Ok(Job { spec, file })
 }

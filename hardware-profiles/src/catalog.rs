@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Link};
+use crate::operations::{Operations, SpotAdvisor};
 use crate::stack::{Publication, Stack};
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
@@ -21,6 +22,8 @@ pub struct Catalog {
     instances: Vec<Instance>,
     systems: Vec<Instance>,
     stacks: Vec<Stack>,
+    operations: Operations,
+    spot_advisor: SpotAdvisor,
 }
 
 /// Why something is not in a catalog.
@@ -60,6 +63,8 @@ pub fn catalog() -> &'static Catalog {
             instances: read("instances/", wired),
             systems: read("systems/", wired),
             stacks: read("stacks/", Ok),
+            operations: only(read("operations/", Ok)),
+            spot_advisor: only(read("spot/", Ok)),
             links,
         }
     })
@@ -79,6 +84,12 @@ fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Ta
             table.try_into().unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
         })
         .collect()
+}
+
+/// The entry of a folder with one file.
+fn only<T>(mut entries: Vec<T>) -> T {
+    assert_eq!(entries.len(), 1, "a folder of the catalog has one file");
+    entries.remove(0)
 }
 
 /// A machine type whose `interconnect` names a link, with that link in its place.
@@ -144,6 +155,16 @@ impl Catalog {
     /// All software stacks.
     pub fn stacks(&self) -> &[Stack] {
         &self.stacks
+    }
+
+    /// How rented machines start, break and keep what they write.
+    pub fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// How often spare capacity is reclaimed.
+    pub fn spot_advisor(&self) -> &SpotAdvisor {
+        &self.spot_advisor
     }
 
     /// The GPU of this name.

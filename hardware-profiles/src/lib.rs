@@ -9,6 +9,7 @@ mod cluster_file;
 mod gpu;
 mod instance;
 mod measured;
+mod operations;
 mod price;
 mod sourced;
 mod stack;
@@ -24,6 +25,7 @@ pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
+pub use operations::{BlockStorage, ObjectStorage, Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use sourced::Sourced;
 pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};

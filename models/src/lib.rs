@@ -6,6 +6,7 @@
 //! GPUs, or how a model is split over them beyond what each operator permits.
 
 mod catalog;
+mod convergence;
 mod families;
 mod fields;
 mod graph;
@@ -17,6 +18,9 @@ mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
+pub use convergence::{
+    ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
+};
 pub use families::{
     Bart, Bert, Dlrm, Electra, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl,
     Vit,

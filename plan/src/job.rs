@@ -1,5 +1,6 @@
 //! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
 
+use crate::campaign::CampaignSpec;
 use crate::spec::{Optimizer, Precision, Pricing};
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
@@ -26,6 +27,9 @@ pub struct JobSpec {
     /// To what end.
     #[serde(default)]
     pub goal: GoalSpec,
+    /// What happens around the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<CampaignSpec>,
 }
 
 /// The model: a `name` of the catalog, a `file`, a `config` of Hugging Face, or a `family` with dimensions.
@@ -86,6 +90,9 @@ pub struct DataSpec {
     /// Tokens in the data set; written with an exponent if that is easier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
+    /// Bytes of one sample as stored; nothing is read or copied in the simulation if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_sample: Option<f64>,
     /// A text file, or a folder of them, for a run; relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -113,12 +120,15 @@ pub struct TrainingSpec {
     /// Samples of an optimizer step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<GlobalBatch>,
-    /// Passes over the data set; 1 if neither this nor `steps` is given.
+    /// Passes over the data set; 1 if neither this nor `steps` nor `target` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<f64>,
     /// Optimizer steps, instead of `epochs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The optimizer; adamw if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,

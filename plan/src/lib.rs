@@ -4,6 +4,7 @@
 //! [`TaskGraph`] of work (operators, bytes) without a single second in it, so that one graph serves every machine.
 //! [`resident`] counts the bytes each rank holds. A [`Timeline`] is what happened when, predicted or measured.
 
+mod campaign;
 mod check;
 pub mod document;
 mod executable;
@@ -21,11 +22,15 @@ mod task;
 mod timeline;
 mod valid;
 
+pub use campaign::{
+    CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CampaignSpec, CheckpointStorage, CheckpointUse, EvaluationSpec,
+    Interruptions, Quantiles, Scenario, StartKind,
+};
 pub use check::{StepSize, micro_batch_max};
 pub use executable::{NotExecutable, not_executable};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
-pub use memory::{Resident, kept_elsewhere, resident, resident_with};
+pub use memory::{Resident, checkpoint_bytes, kept_elsewhere, resident, resident_with};
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use offload::{Offload, Store};
 pub use parameters::{Chain, Held};

@@ -87,6 +87,12 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     Bytes(bytes)
 }
 
+/// What a checkpoint holds: weights, moments and master weights of the whole model, each once.
+pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
+    let parameter = plan.precision().element_bytes() + plan.precision().master_bytes() + plan.optimizer().state_bytes();
+    Bytes(plan.graph().parameters() * parameter)
+}
+
 fn parameters(plan: &Plan, held: Held) -> Bytes {
     if plan.offload().parameters.is_some() {
         return Bytes(0);

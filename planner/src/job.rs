@@ -1,10 +1,11 @@
 //! Reading a job: from what a person wrote to a question that can be solved.
 
+use crate::campaign::settings;
 use crate::problem::{Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
 use trainyard_hardware_profiles::{
     CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
 };
-use trainyard_models::{Family, Model, ModelError, ModelSpec, find, samples_in};
+use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
     ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, TrainingSpec,
     Volume,
@@ -18,7 +19,7 @@ const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
 pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
-const DEFAULT_REGION: &str = "us-east-1";
+pub(crate) const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const DEFAULT_STACK: &str = "pytorch";
 const MAX_INSTANCES: u32 = 1024;
 const MAX_BATCH: u64 = 1 << 32;
@@ -46,6 +47,9 @@ pub enum JobError {
     /// The model is not one.
     #[error("in `model`: {0}")]
     Model(#[from] ModelError),
+    /// The target is not one, or not one of this model.
+    #[error("in `training.target`: {0}")]
+    Target(#[from] ConvergenceError),
     /// An instance or stack does not exist.
     #[error("in `{field}`: {error}")]
     Catalog {
@@ -90,6 +94,16 @@ pub enum JobError {
         /// What is wrong in it.
         error: ClusterFileError,
     },
+    /// Nobody published how often a spot instance is reclaimed.
+    #[error("how often spot instances {instance} are reclaimed in {region} is not known")]
+    NoSpotBand {
+        /// The instance type.
+        instance: String,
+        /// Where.
+        region: String,
+        /// Where it is known.
+        regions: Vec<String>,
+    },
     /// No instance has a price on these terms.
     #[error("no instance of `cluster.instances` has a {pricing} price of {service} in `cluster.region` {region}")]
     Unpriced {
@@ -109,8 +123,13 @@ impl JobError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Model(error) => error.hint(),
+            Self::Target(error) => Some(error.hint()),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::ClusterFile { error, .. } => error.hint(),
+            Self::NoSpotBand { regions, .. } if regions.is_empty() => Some("write campaign.monthly_reclaims".into()),
+            Self::NoSpotBand { regions, .. } => {
+                Some(format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")))
+            }
             Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
             Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
             Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
@@ -118,7 +137,7 @@ impl JobError {
     }
 }
 
-fn invalid(field: &'static str, value: impl std::fmt::Display, allowed: impl Into<String>) -> JobError {
+pub(crate) fn invalid(field: &'static str, value: impl std::fmt::Display, allowed: impl Into<String>) -> JobError {
     JobError::Invalid { field, value: value.to_string(), allowed: allowed.into() }
 }
 
@@ -132,8 +151,10 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     let place = place(&job.cluster, resources)?;
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
+    let training = training(&job.training, &job.data, &model)?;
+    settings(job, &model, place.pricing())?;
     Ok(Problem {
-        training: training(&job.training, &job.data, &model)?,
+        training,
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
         unusable_precisions,
@@ -239,12 +260,14 @@ fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
 }
 
 fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
-    if let (Some(_), Some(_)) = (spec.epochs, spec.steps) {
-        return Err(JobError::Conflict {
-            first: "training.epochs",
-            second: "training.steps",
-            rule: "write one of them",
-        });
+    let amounts = [
+        ("training.epochs", spec.epochs.is_some()),
+        ("training.steps", spec.steps.is_some()),
+        ("training.target", spec.target.is_some()),
+    ];
+    let mut written = amounts.into_iter().filter(|(_, is_set)| *is_set).map(|(field, _)| field);
+    if let (Some(first), Some(second)) = (written.next(), written.next()) {
+        return Err(JobError::Conflict { first, second, rule: "write one of them" });
     }
     if spec.learning_rate.is_some_and(|rate| !(rate > 0.0 && rate <= 10.0)) {
         return Err(invalid(
@@ -254,6 +277,9 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
         ));
     }
     let samples = samples(data, model)?;
+    if let Some(target) = &spec.target {
+        return Ok(Training::Target(convergence_curve(target, model.name())?));
+    }
     match (spec.steps, samples) {
         (Some(steps), _) if !(1..=MAX_STEPS).contains(&steps) => {
             Err(invalid("training.steps", steps, format!("from 1 to {MAX_STEPS}")))
@@ -261,7 +287,7 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
         (Some(steps), _) => Ok(Training::Steps(steps)),
         (None, None) => Err(JobError::Missing {
             field: "data",
-            why: "write samples or tokens, the size of the data set, or training.steps",
+            why: "write samples or tokens, the size of the data set, or training.steps or training.target",
         }),
         (None, Some(samples)) => {
             let epochs = spec.epochs.unwrap_or(1.0);
@@ -273,7 +299,7 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
     }
 }
 
-fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
+pub(crate) fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
     match (data.samples, data.tokens) {
         (Some(_), Some(_)) => {
             Err(JobError::Conflict { first: "data.samples", second: "data.tokens", rule: "write one of them" })

@@ -5,6 +5,7 @@
 //! predicts a plan document anew.
 
 mod bounds;
+mod campaign;
 mod evaluate;
 mod fix;
 mod job;
@@ -15,6 +16,7 @@ mod recommendation;
 mod search;
 mod space;
 
+pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, predict, resimulate};

@@ -143,7 +143,7 @@ pub enum MachineFile {
 }
 
 /// The machine that a plan document was made for.
-fn machine(document: &PlanDocument, file: Option<MachineFile>) -> Result<Machine, DocumentError> {
+pub(crate) fn machine(document: &PlanDocument, file: Option<MachineFile>) -> Result<Machine, DocumentError> {
     let named = &document.plan.cluster;
     if let Some(path) = &named.profile {
         let Some(MachineFile::Profile(profile)) = file else {

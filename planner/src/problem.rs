@@ -1,7 +1,7 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
 use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
-use trainyard_models::Model;
+use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
 use trainyard_plan::{ClusterSpec, Objective, Optimizer, Precision, Pricing, Volume};
 use trainyard_sim::Machine;
@@ -39,6 +39,8 @@ pub enum Training {
     Steps(u64),
     /// Passes over a data set.
     Passes(Volume),
+    /// Until a target is reached.
+    Target(&'static ConvergenceCurve),
 }
 
 impl Training {
@@ -47,6 +49,7 @@ impl Training {
         match self {
             Self::Steps(steps) => steps,
             Self::Passes(volume) => volume.steps(global_batch),
+            Self::Target(curve) => (curve.samples(global_batch) / global_batch as f64).ceil() as u64,
         }
     }
 }

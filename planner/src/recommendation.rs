@@ -1,8 +1,9 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
+use crate::campaign::extrapolated;
 use crate::fix::Fixed;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, price_used};
+use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
 use crate::search::{Aim, Evaluated, Found, pareto, search};
 use crate::space::Space;
@@ -249,9 +250,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
             warnings.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
         }
         if rental.pricing == Pricing::Spot {
-            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost".into());
+            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
         }
-        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost".into());
+        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
     }
     if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
         warnings.push("less than 8 % of the device memory stays free".into());
@@ -261,7 +262,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
             "training.precision {precision} is left out: no machine that may be chosen has units for it"
         ));
     }
-    if problem.global_batches.len() > 1 {
+    if let Training::Target(curve) = problem.training {
+        warnings.extend(extrapolated(curve, chosen.plan.batch().global));
+    } else if problem.global_batches.len() > 1 {
         warnings.push(
             "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),
         );

@@ -3,6 +3,7 @@
 //! Every function here turns a value into a string. Nothing is written and nothing is computed anew; a number that a
 //! report shows stands in the value that it shows.
 
+mod campaign;
 mod comparison;
 mod format;
 mod plan;
@@ -13,6 +14,7 @@ mod simulation;
 mod trace;
 mod validation;
 
+pub use campaign::campaign;
 pub use comparison::comparison;
 pub use format::Width;
 pub use plan::{front, plan};

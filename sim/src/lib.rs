@@ -5,6 +5,7 @@
 //! search is going on, and nothing reads a clock or a file.
 
 mod bound;
+pub mod campaign;
 mod capacity;
 mod cost;
 pub mod des;

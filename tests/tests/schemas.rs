@@ -6,8 +6,8 @@
 use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 use trainyard_calibration::ValidationDocument;
-use trainyard_plan::JobSpec;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::{CampaignDocument, JobSpec};
 
 fn agrees<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
@@ -33,6 +33,11 @@ fn comparison_document() {
 #[test]
 fn validation_document() {
     agrees::<ValidationDocument>("validation");
+}
+
+#[test]
+fn campaign_document() {
+    agrees::<CampaignDocument>("campaign");
 }
 
 #[test]

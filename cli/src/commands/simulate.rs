@@ -1,4 +1,4 @@
-//! `trainyard simulate`: one step of a plan.
+//! `trainyard simulate`: one step of a plan, or its whole training.
 
 use crate::arguments::SimulateArguments;
 use crate::failure::{Exit, Failure};
@@ -6,7 +6,8 @@ use crate::files;
 use crate::machine;
 use crate::output::Output;
 use trainyard_plan::Plan;
-use trainyard_planner::{DocumentError, resimulate};
+use trainyard_plan::document::PlanDocument;
+use trainyard_planner::{DocumentError, MachineFile, campaign, resimulate};
 use trainyard_reports::{self as reports, Process};
 use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
@@ -15,6 +16,9 @@ use trainyard_units::human_bytes;
 pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let file = files::machine_file_of(&document, &arguments.plan)?;
+    if arguments.campaign {
+        return whole_training(arguments, &document, file, output);
+    }
     let options = options(arguments);
     let refused = |error: DocumentError| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
@@ -39,6 +43,22 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
     if let Some(path) = &arguments.trace {
         output.note(format!("trace written to {}; open it at ui.perfetto.dev", path.display()));
     }
+    Ok(Exit::Done)
+}
+
+/// Draws possible courses of the whole training.
+fn whole_training(
+    arguments: &SimulateArguments,
+    document: &PlanDocument,
+    file: Option<MachineFile>,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let document = campaign(document, file, arguments.runs, arguments.seed).map_err(|error| {
+        Failure::input(format!("cannot simulate the training of plan `{}`", arguments.plan.display()))
+            .because(error.to_string())
+            .maybe_hint(error.hint())
+    })?;
+    output.result(&document, || reports::campaign(&document, output.width()));
     Ok(Exit::Done)
 }
 

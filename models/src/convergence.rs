@@ -1,0 +1,255 @@
+//! How many samples a training needs until it reaches a target, by its global batch: one TOML file for each target.
+//!
+//! Where the points follow it, the law of McCandlish et al. (arXiv:1812.06162, section 2.3),
+//! E(B) = E_min · (1 + B / B_crit), is fitted through them; where they do not, the points are joined.
+
+use rust_embed::RustEmbed;
+use serde::Deserialize;
+use std::ops::RangeInclusive;
+use std::sync::OnceLock;
+
+#[derive(RustEmbed)]
+#[folder = "convergence"]
+struct Files;
+
+/// Samples to a target by global batch.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergenceCurve {
+    /// Id of the target, `mlperf-resnet`.
+    pub target: String,
+    /// What is reached, on which data.
+    pub description: String,
+    /// Catalog ids of the models it was measured with.
+    pub models: Vec<String>,
+    /// What an epoch is, for curves that count epochs; the others count samples.
+    #[serde(default)]
+    pub epoch: Option<Epoch>,
+    /// How seeds differ.
+    pub seeds: Seeds,
+    /// Where the points were published.
+    pub source: String,
+    /// The law through the points; nothing where they do not follow it.
+    #[serde(default)]
+    pub fit: Option<Fit>,
+    /// What was measured, by ascending batch.
+    #[serde(rename = "point")]
+    pub points: Vec<ConvergencePoint>,
+}
+
+/// A pass over the data set of a target.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Epoch {
+    /// Samples of the data set.
+    pub samples: u64,
+    /// Which data set.
+    pub source: String,
+}
+
+/// How trainings that differ in their seeds only differ.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seeds {
+    /// Standard deviation over the mean.
+    pub deviation: f64,
+    /// On what it was fitted.
+    pub source: String,
+}
+
+/// E(B) = minimum · (1 + B / critical_batch).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// What a very small batch needs, in the curve's unit.
+    pub minimum: f64,
+    /// Samples at which a batch needs twice as much.
+    pub critical_batch: f64,
+    /// Root mean square of the relative error at the points.
+    pub error: f64,
+    /// On what it was fitted.
+    pub source: String,
+}
+
+/// Trainings at one global batch, in the curve's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergencePoint {
+    /// Samples of an optimizer step.
+    pub batch: u64,
+    /// Mean over the runs.
+    pub mean: f64,
+    /// The run that needed least.
+    pub least: f64,
+    /// The run that needed most.
+    pub most: f64,
+    /// Runs with different seeds.
+    pub runs: u32,
+}
+
+/// Why there is no curve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConvergenceError {
+    /// No curve leads to this target.
+    #[error("no target is called `{target}`; there are {}", .known.join(", "))]
+    UnknownTarget {
+        /// What was asked for.
+        target: String,
+        /// The targets.
+        known: Vec<String>,
+    },
+    /// The target was not measured with this model.
+    #[error("how many samples `{model}` needs to `{target}` is not known")]
+    NoCurve {
+        /// The model.
+        model: String,
+        /// The target.
+        target: String,
+        /// Models with a target, each with its own.
+        known: Vec<(String, String)>,
+    },
+}
+
+impl ConvergenceError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::UnknownTarget { .. } => "or write steps or epochs instead of a target".into(),
+            Self::NoCurve { known, .. } => {
+                let known: Vec<String> = known.iter().map(|(model, target)| format!("{model} ({target})")).collect();
+                format!("use steps or epochs; models with a target are {}", known.join(", "))
+            }
+        }
+    }
+}
+
+/// All curves, in the order of their targets.
+///
+/// # Panics
+///
+/// When a file does not parse: the build is broken, and a test says so first.
+pub fn convergence_curves() -> &'static [ConvergenceCurve] {
+    static CURVES: OnceLock<Vec<ConvergenceCurve>> = OnceLock::new();
+    CURVES.get_or_init(|| {
+        let mut paths: Vec<_> = Files::iter().collect();
+        paths.sort_unstable();
+        paths.iter().map(|path| read(path)).collect()
+    })
+}
+
+fn read(path: &str) -> ConvergenceCurve {
+    let file = Files::get(path).expect("an embedded file that was listed can be read");
+    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
+    toml::from_str(text).unwrap_or_else(|error| panic!("convergence file {path}: {error}"))
+}
+
+/// The curve of a model to a target.
+///
+/// # Errors
+///
+/// When there is no such target, or none of this model.
+pub fn convergence_curve(target: &str, model: &str) -> Result<&'static ConvergenceCurve, ConvergenceError> {
+    let curves = convergence_curves();
+    let Some(curve) = curves.iter().find(|curve| curve.target == target) else {
+        let known = curves.iter().map(|curve| curve.target.clone()).collect();
+        return Err(ConvergenceError::UnknownTarget { target: target.into(), known });
+    };
+    if curve.models.iter().any(|known| known == model) {
+        return Ok(curve);
+    }
+    let pairs = curves.iter().flat_map(|curve| curve.models.iter().map(|model| (model.clone(), curve.target.clone())));
+    Err(ConvergenceError::NoCurve { model: model.into(), target: target.into(), known: pairs.collect() })
+}
+
+impl ConvergenceCurve {
+    /// Mean samples to the target at a global batch of this many samples.
+    pub fn samples(&self, global_batch: u64) -> f64 {
+        let batch = global_batch as f64;
+        let amount = match &self.fit {
+            Some(fit) => fit.minimum * (1.0 + batch / fit.critical_batch),
+            None => self.joined(batch),
+        };
+        amount * self.epoch.as_ref().map_or(1.0, |epoch| epoch.samples as f64)
+    }
+
+    /// Straight lines between the points over the logarithm of the batch. A batch below all of them needs as much as
+    /// the smallest; one above all of them as many steps as the largest.
+    fn joined(&self, batch: f64) -> f64 {
+        let after = self.points.iter().position(|point| point.batch as f64 > batch);
+        match after {
+            Some(0) => self.points[0].mean,
+            None => {
+                let last = self.points.last().expect("a curve has points");
+                last.mean * batch / last.batch as f64
+            }
+            Some(after) => {
+                let (low, high) = (&self.points[after - 1], &self.points[after]);
+                let share = (batch / low.batch as f64).ln() / (high.batch as f64 / low.batch as f64).ln();
+                low.mean + share * (high.mean - low.mean)
+            }
+        }
+    }
+
+    /// Global batches between which the curve was measured.
+    pub fn measured(&self) -> RangeInclusive<u64> {
+        let batch = |point: Option<&ConvergencePoint>| point.expect("a curve has points").batch;
+        batch(self.points.first())..=batch(self.points.last())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_curve_is_sourced_ascending_and_of_models_of_the_catalog() {
+        for curve in convergence_curves() {
+            let at = &curve.target;
+            assert!(Files::get(&format!("{at}.toml")).is_some(), "{at} stands in a file of another name");
+            assert!(!curve.source.is_empty() && !curve.seeds.source.is_empty() && !curve.description.is_empty());
+            assert!(curve.points.is_sorted_by(|a, b| a.batch < b.batch) && curve.points.len() > 2, "{at}");
+            assert!(curve.points.iter().all(|p| p.least <= p.mean && p.mean <= p.most && p.runs > 1), "{at}");
+            assert!(curve.epoch.as_ref().is_none_or(|epoch| epoch.samples > 0 && !epoch.source.is_empty()), "{at}");
+            for model in &curve.models {
+                assert!(crate::find(model).is_ok(), "{at}: {model}");
+            }
+        }
+    }
+
+    #[test]
+    fn fits_pass_their_points_within_the_stated_error() {
+        for curve in convergence_curves() {
+            let epoch = curve.epoch.as_ref().map_or(1.0, |epoch| epoch.samples as f64);
+            let error = |point: &ConvergencePoint| (curve.samples(point.batch) / (point.mean * epoch) - 1.0).powi(2);
+            let rms = (curve.points.iter().map(error).sum::<f64>() / curve.points.len() as f64).sqrt();
+            let stated = curve.fit.as_ref().map_or(0.0, |fit| fit.error);
+            assert!((rms - stated).abs() < 2e-4, "{}: {rms} instead of {stated}", curve.target);
+        }
+    }
+
+    #[test]
+    fn the_critical_batch_needs_twice_the_least_work() {
+        let curve = convergence_curve("mlperf-resnet", "resnet50").expect("measured");
+        let fit = curve.fit.as_ref().expect("fitted");
+        let twice = curve.samples(fit.critical_batch as u64) / (fit.minimum * 1_281_167.0);
+        assert!((twice - 2.0).abs() < 1e-4, "{twice}");
+    }
+
+    #[test]
+    fn points_without_a_law_are_joined_and_held() {
+        let curve = convergence_curves().iter().find(|curve| curve.target == "mlperf-cosmoflow").expect("there");
+        let epochs = |batch| curve.samples(batch) / 524_288.0;
+        assert!(epochs(768) > epochs(512) && epochs(768) < epochs(1024));
+        assert!((epochs(16) - epochs(32)).abs() < 1e-12);
+        // As many steps as at the largest batch that was measured.
+        assert!((epochs(4096) / 4.0 - epochs(1024)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_model_without_a_curve_is_told_which_have_one() {
+        let error = convergence_curve("mlperf-resnet", "gpt2").expect_err("no curve");
+        assert!(error.hint().contains("resnet50 (mlperf-resnet)") && error.hint().contains("steps or epochs"));
+        let error = convergence_curve("resnet", "resnet50").expect_err("no target");
+        assert!(error.to_string().contains("mlperf-resnet"));
+    }
+}

@@ -1,0 +1,200 @@
+//! Whole trainings: what a job says of them, and the document of what may become of one.
+
+use crate::document::PriceUsed;
+use crate::spec::PlanSpec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The schema of campaign documents that this version writes.
+pub const CAMPAIGN_SCHEMA: &str = "trainyard.campaign/1";
+
+/// What happens around the steps of a training. Everything may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CampaignSpec {
+    /// Whether machines must be found and booted first; cold if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartKind>,
+    /// Training time from one checkpoint to the next, `10 min`; the best one if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_interval: Option<String>,
+    /// Where checkpoints go; s3 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_storage: Option<CheckpointStorage>,
+    /// What one machine writes there, `1 GB/s`; half of its network to s3 and a volume's throughput to ebs if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_bandwidth: Option<String>,
+    /// When the model is tested; never if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationSpec>,
+    /// How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spot_scenario: Option<u32>,
+    /// The share of spot capacity that is reclaimed in a month, 0.1; as published if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monthly_reclaims: Option<f64>,
+    /// Mean time between failures of one machine, `6000 h`; that of a published cluster if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_mtbf: Option<String>,
+    /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
+    /// stand for measured ones, which hold their stragglers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<f64>,
+    /// Whether the data set is copied to every machine before training; false if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub download: Option<bool>,
+}
+
+/// Whether machines are there when a training is submitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartKind {
+    /// They must be found and booted, and the image downloaded.
+    #[default]
+    Cold,
+    /// They were kept from another training, with its image.
+    WarmPool,
+}
+
+/// Where checkpoints go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointStorage {
+    /// Object storage, over the network.
+    #[default]
+    S3,
+    /// A volume at each machine.
+    Ebs,
+}
+
+/// When and on how much a model is tested.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationSpec {
+    /// Passes over the data set from one test to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_epochs: Option<f64>,
+    /// Optimizer steps from one test to the next, instead of `every_epochs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_steps: Option<u64>,
+    /// Samples of a test.
+    pub samples: u64,
+}
+
+/// What may become of a training, over many possible courses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CampaignDocument {
+    /// `trainyard.campaign/1`.
+    pub schema: String,
+    /// What is trained, and how.
+    pub plan: PlanSpec,
+    /// Courses that were drawn.
+    pub runs: u64,
+    /// What they were drawn with.
+    pub seed: u64,
+    /// Mean optimizer steps.
+    pub steps: u64,
+    /// Seconds of one, as simulated.
+    pub step_time_s: f64,
+    /// Seconds from the start to the last checkpoint.
+    pub time_s: Quantiles,
+    /// Price of instances and of what is stored; absent for machines that are not rented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<Quantiles>,
+    /// Training that counts over time in which machines are held.
+    pub goodput: Quantiles,
+    /// Where the time goes: means over the courses.
+    pub phases: CampaignPhases,
+    /// Interruptions of a course.
+    pub interruptions: Interruptions,
+    /// How progress is saved.
+    pub checkpoint: CheckpointUse,
+    /// The same for other frequencies of reclaims; only for spot instances.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scenarios: Vec<Scenario>,
+    /// The price that was used, with its date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
+    /// What was assumed, with its source.
+    pub assumptions: Vec<String>,
+    /// What to be careful about.
+    pub warnings: Vec<String>,
+}
+
+/// A quantity over many courses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quantiles {
+    /// Twentieth part of the courses have less.
+    pub p5: f64,
+    /// Half of them.
+    pub p50: f64,
+    /// All but a twentieth part.
+    pub p95: f64,
+    /// Mean.
+    pub mean: f64,
+}
+
+/// Mean seconds of a course; together, its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CampaignPhases {
+    /// Until machines are there.
+    pub waiting_s: f64,
+    /// Downloading images and starting software.
+    pub start_up_s: f64,
+    /// Copying the data set.
+    pub download_s: f64,
+    /// Steps, each counted once.
+    pub training_s: f64,
+    /// Writing and reading checkpoints.
+    pub checkpoints_s: f64,
+    /// Testing the model.
+    pub evaluation_s: f64,
+    /// Steps that had to be done again.
+    pub lost_s: f64,
+}
+
+/// Mean number of interruptions of a course.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interruptions {
+    /// Spot instances that were reclaimed.
+    pub reclaims: f64,
+    /// Machines that failed.
+    pub failures: f64,
+}
+
+/// How progress is saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointUse {
+    /// Weights and optimizer state.
+    pub bytes: u64,
+    /// Seconds of writing them.
+    pub write_s: f64,
+    /// Training time from one to the next.
+    pub interval_s: f64,
+    /// The one with which the mean time is least.
+    pub best_interval_s: f64,
+}
+
+/// A campaign whose spot instances are reclaimed more or less often.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Reclaims as a multiple of what is published.
+    pub factor: u32,
+    /// Seconds from the start to the last checkpoint.
+    pub time_s: Quantiles,
+    /// Price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<Quantiles>,
+    /// Training that counts over time in which machines are held.
+    pub goodput: Quantiles,
+    /// Interruptions of a course.
+    pub interruptions: Interruptions,
+    /// Training time from one checkpoint to the next.
+    pub checkpoint_interval_s: f64,
+}

@@ -1,0 +1,267 @@
+//! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
+
+use super::settings::{Every, Settings};
+use crate::job::{JobError, invalid};
+use trainyard_hardware_profiles::{Fabric, Operations, SpotBand, catalog};
+use trainyard_models::{ConvergenceCurve, convergence_curve};
+use trainyard_plan::document::{PlanDocument, PriceUsed};
+use trainyard_plan::{CheckpointStorage, Plan, Pricing, StartKind, StateSharding, checkpoint_bytes};
+use trainyard_sim::Machine;
+use trainyard_sim::campaign::{
+    Campaign, CampaignPrice, Checkpoint, Evaluation, Hazards, StartUp, StepTime, Steps, best_interval,
+    reclaims_per_hour,
+};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd, human_count, human_duration};
+
+/// Standard normal quantile of 95 %: half of an interval that holds 90 %.
+const NORMAL_95: f64 = 1.644_853_626_951_472_2;
+/// Checkpoints that are kept: the last one, and the one that is being written.
+const KEPT: f64 = 2.0;
+/// In 730 hours what is stored is paid for once.
+const MONTH_HOURS: f64 = 730.0;
+
+/// Everything that a campaign follows from.
+pub(super) struct Assembly<'a> {
+    /// With its prediction made anew.
+    pub(super) document: &'a PlanDocument,
+    pub(super) plan: &'a Plan,
+    pub(super) machine: &'a Machine,
+    pub(super) settings: Settings,
+}
+
+impl Assembly<'_> {
+    /// The campaign if spot instances are reclaimed `scenario` times as often as published.
+    pub(super) fn campaign(&self, scenario: u32) -> Result<Campaign, JobError> {
+        let prediction = &self.document.prediction;
+        let [low, high] = prediction.interval_s;
+        let write = self.transfer_time()?;
+        let mut campaign = Campaign {
+            instances: self.instances(),
+            steps: Steps { mean: prediction.steps, spread: self.curve()?.map_or(0.0, |curve| curve.seeds.deviation) },
+            step_time: StepTime {
+                median: Seconds(prediction.step_time_s),
+                spread: (high / low).ln() / (2.0 * NORMAL_95),
+                straggler: self.settings.straggler,
+            },
+            start: start_up(self.start_kind()),
+            restart: start_up(StartKind::Cold),
+            download: self.download()?,
+            checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
+            evaluation: self.evaluation(),
+            hazards: self.hazards(scenario)?,
+            price: prediction.price.as_ref().map(|price| self.price(price)),
+        };
+        campaign.checkpoint.interval = match self.settings.interval {
+            None => best_interval(&campaign),
+            Some(interval) if interval < write => {
+                let allowed = format!("at least {}, the time of writing a checkpoint", human_duration(write));
+                return Err(invalid("campaign.checkpoint_interval", human_duration(interval), allowed));
+            }
+            Some(interval) => interval,
+        };
+        Ok(campaign)
+    }
+
+    fn instances(&self) -> u32 {
+        self.machine.cluster.machines()
+    }
+
+    /// Machines of one's own are there unless the job says otherwise.
+    fn start_kind(&self) -> StartKind {
+        let rented = self.document.prediction.price.is_some();
+        self.settings.start.unwrap_or(if rented { StartKind::Cold } else { StartKind::WarmPool })
+    }
+
+    /// Weights, moments and master weights of the whole model, each once.
+    pub(super) fn checkpoint_bytes(&self) -> Bytes {
+        checkpoint_bytes(self.plan)
+    }
+
+    /// Machines that hold a part of a checkpoint that no other holds: those of one replica, or, where replicas share out
+    /// their state, all.
+    fn writers(&self) -> u32 {
+        if self.plan.state_sharding() != StateSharding::None {
+            return self.instances();
+        }
+        let parallel = self.plan.mesh().parallel();
+        let devices = self.machine.cluster.first().devices_per_instance;
+        (parallel.tensor * parallel.pipeline).div_ceil(devices).min(self.instances())
+    }
+
+    /// Writing or reading a checkpoint, all machines with a part of it at once.
+    fn transfer_time(&self) -> Result<Seconds, JobError> {
+        let rate = match (self.settings.bandwidth, self.settings.storage) {
+            (Some(rate), _) => rate,
+            (None, CheckpointStorage::S3) => self.object_storage_rate()?,
+            (None, CheckpointStorage::Ebs) => operations().ebs.bandwidth.value,
+        };
+        Ok(self.checkpoint_bytes() / (rate * f64::from(self.writers())))
+    }
+
+    /// What one machine moves from or to object storage; what the job says where nothing else is known.
+    fn object_storage_rate(&self) -> Result<BytesPerSecond, JobError> {
+        match &self.machine.cluster.first().fabric {
+            Fabric::Wired { network, .. } => Ok(network.baseline.value * operations().s3.share_of_network.value),
+            Fabric::Measured => self.settings.bandwidth.ok_or(JobError::Missing {
+                field: "campaign.checkpoint_bandwidth",
+                why: "nothing is known of the network of a measured machine; write \"1 GB/s\", say",
+            }),
+        }
+    }
+
+    fn download(&self) -> Result<Seconds, JobError> {
+        if self.settings.download == 0.0 {
+            return Ok(Seconds(0.0));
+        }
+        Ok(Seconds(self.settings.download / self.object_storage_rate()?.0))
+    }
+
+    /// A test takes the forward passes of as many samples, the pipeline's idle time included.
+    fn evaluation(&self) -> Option<Evaluation> {
+        let evaluation = self.settings.evaluation?;
+        let (batch, prediction) = (self.plan.batch().global, &self.document.prediction);
+        let every = match evaluation.every {
+            Every::Steps(steps) => steps,
+            Every::Samples(samples) => (samples / batch as f64).ceil().max(1.0) as u64,
+        };
+        let forward = prediction.phases.forward_s * (1.0 + prediction.bubble) / batch as f64;
+        Some(Evaluation { every, time: Seconds(forward * evaluation.samples as f64) })
+    }
+
+    fn hazards(&self, scenario: u32) -> Result<Hazards, JobError> {
+        let operations = operations();
+        let reclaims_per_hour = match self.plan.pricing() {
+            Pricing::OnDemand => 0.0,
+            Pricing::Spot => f64::from(scenario) * reclaims_per_hour(self.monthly_reclaims()?.0),
+        };
+        Ok(Hazards {
+            reclaims_per_hour,
+            notice: operations.spot_notice.value,
+            wait: operations.spot_wait.value,
+            failures_per_hour: 3600.0 / self.node_mtbf().0,
+        })
+    }
+
+    fn node_mtbf(&self) -> Seconds {
+        self.settings.node_mtbf.unwrap_or(operations().node_mtbf.value)
+    }
+
+    /// The share of capacity that is reclaimed in a month: the job's, or that of the published band.
+    fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), JobError> {
+        if let Some(share) = self.settings.monthly_reclaims {
+            return Ok((share, None));
+        }
+        let (instance, region) = (&self.plan.cluster().instance, self.region());
+        let band = catalog().spot_advisor().band(region, instance).ok_or_else(|| JobError::NoSpotBand {
+            instance: instance.clone(),
+            region: region.into(),
+            regions: catalog().spot_advisor().regions(instance).into_iter().map(Into::into).collect(),
+        })?;
+        Ok((band.monthly_share(), Some(band)))
+    }
+
+    fn region(&self) -> &str {
+        self.document.prediction.price.as_ref().map_or(crate::job::DEFAULT_REGION, |price| price.region.as_str())
+    }
+
+    fn price(&self, price: &PriceUsed) -> CampaignPrice {
+        let operations = operations();
+        let gigabyte_month = match self.settings.storage {
+            CheckpointStorage::S3 => operations.s3.price.value,
+            CheckpointStorage::Ebs => operations.ebs.price.value,
+        };
+        let gigabytes = KEPT * self.checkpoint_bytes().as_f64() / 1e9;
+        // What is copied lies on a volume of each machine.
+        let copied = self.settings.download * f64::from(self.instances()) / 1e9;
+        let month = gigabytes * gigabyte_month.0 + copied * operations.ebs.price.value.0;
+        CampaignPrice {
+            instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
+            storage_hour: Usd(month / MONTH_HOURS),
+        }
+    }
+
+    fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, JobError> {
+        let target = self.document.job.training.target.as_deref();
+        Ok(target.map(|target| convergence_curve(target, self.plan.model().name())).transpose()?)
+    }
+
+    /// What was assumed where nothing is known, or little.
+    pub(super) fn assumptions(&self) -> Result<Vec<String>, JobError> {
+        let operations = operations();
+        let start = start_up(self.start_kind());
+        let mut assumptions = vec![
+            format!(
+                "machines are there after {} and ready {} later (medians): {}",
+                human_duration(start.machines),
+                human_duration(start.software),
+                operations.cold.machines.source
+            ),
+            format!(
+                "a machine fails every {}: {}",
+                human_duration(self.node_mtbf()),
+                match self.settings.node_mtbf {
+                    Some(_) => "the job",
+                    None => &operations.node_mtbf.source,
+                }
+            ),
+        ];
+        if self.plan.pricing() == Pricing::Spot {
+            let (share, band) = self.monthly_reclaims()?;
+            let advisor = catalog().spot_advisor();
+            let source = band.map_or("the job".into(), |band| {
+                format!("band {} of {}, {}", band.name(), advisor.source, advisor.date)
+            });
+            assumptions.push(format!("{:.0} % of the capacity is reclaimed in a month: {source}", share * 100.0));
+        }
+        if let Some(curve) = self.curve()? {
+            assumptions.push(format!("steps to {}: {}", curve.description, curve.source));
+        }
+        Ok(assumptions)
+    }
+
+    pub(super) fn warnings(&self) -> Result<Vec<String>, JobError> {
+        let mut warnings = Vec::new();
+        if self.plan.pricing() == Pricing::Spot {
+            warnings.push(
+                "published reclaims are shares of capacity, which for one training is optimistic: see the scenarios"
+                    .into(),
+            );
+        }
+        if let Some(curve) = self.curve()? {
+            warnings.extend(extrapolated(curve, self.plan.batch().global));
+        }
+        Ok(warnings)
+    }
+}
+
+fn operations() -> &'static Operations {
+    catalog().operations()
+}
+
+/// What comes before the first step.
+fn start_up(kind: StartKind) -> StartUp {
+    let operations = operations();
+    let phases = match kind {
+        StartKind::Cold => &operations.cold,
+        StartKind::WarmPool => &operations.warm_pool,
+    };
+    StartUp {
+        machines: phases.machines.value,
+        software: phases.image.value + phases.framework.value,
+        spread: operations.start_spread.value,
+    }
+}
+
+/// A warning if a curve was not measured at this global batch.
+pub(crate) fn extrapolated(curve: &ConvergenceCurve, global_batch: u64) -> Option<String> {
+    let measured = curve.measured();
+    (!measured.contains(&global_batch)).then(|| {
+        format!(
+            "{} was measured with global batches from {} to {}; for {} its samples are extrapolated",
+            curve.target,
+            human_count(*measured.start()),
+            human_count(*measured.end()),
+            human_count(global_batch)
+        )
+    })
+}

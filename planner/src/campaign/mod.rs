@@ -1,0 +1,126 @@
+//! From a plan to what may become of its whole training.
+
+mod assembly;
+mod settings;
+mod summary;
+
+pub(crate) use assembly::extrapolated;
+pub(crate) use settings::settings;
+
+use crate::job::JobError;
+use crate::predict::{DocumentError, MachineFile, machine, resimulate};
+use assembly::Assembly;
+use settings::SCENARIOS;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
+use trainyard_sim::Options;
+use trainyard_sim::campaign::{Campaign, expected_time, simulate_campaign};
+use trainyard_units::{Seconds, human_duration};
+
+/// How many times as long as undisturbed a campaign may be expected to take before it is refused.
+const PATIENCE: f64 = 100.0;
+
+/// Why the campaign of a plan document cannot be simulated.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CampaignError {
+    /// The plan cannot be predicted.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// What the document's job says of the campaign is wrong.
+    #[error("in `job`: {0}")]
+    Job(#[from] JobError),
+    /// Interruptions come so often that training hardly gets on.
+    #[error(
+        "the training hardly gets on: a machine is lost every {}, and starting again takes {}",
+        human_duration(*between), human_duration(*restart)
+    )]
+    NoProgress {
+        /// Mean time between interruptions of any machine.
+        between: Seconds,
+        /// Until training goes on.
+        restart: Seconds,
+    },
+}
+
+impl CampaignError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Document(error) => error.hint(),
+            Self::Job(error) => error.hint(),
+            Self::NoProgress { .. } => Some("use fewer machines, a longer node_mtbf, or on-demand instances".into()),
+        }
+    }
+}
+
+/// What may become of the training of a plan document, over `runs` courses drawn with `seed`. `file` is the content of
+/// the file that describes the plan's machines, if the plan names one.
+///
+/// # Errors
+///
+/// When the document's plan cannot be predicted, what its job says of the campaign is wrong, or interruptions let
+/// nothing get done.
+pub fn campaign(
+    document: &PlanDocument,
+    file: Option<MachineFile>,
+    runs: u64,
+    seed: u64,
+) -> Result<CampaignDocument, CampaignError> {
+    let plan = Plan::try_from(document.plan.clone()).map_err(DocumentError::Plan)?;
+    let machine = machine(document, file.clone())?;
+    let (document, _) = resimulate(document, file, Options::default())?;
+    let settings = settings(&document.job, plan.model(), plan.pricing())?;
+    let scenario = settings.scenario;
+    let assembly = Assembly { document: &document, plan: &plan, machine: &machine, settings };
+    let campaign = assembly.campaign(scenario)?;
+    progresses(&campaign)?;
+    let courses = simulate_campaign(&campaign, runs, seed);
+    let mut warnings = assembly.warnings()?;
+    let mut scenarios = Vec::new();
+    for factor in SCENARIOS.into_iter().filter(|_| plan.pricing() == Pricing::Spot) {
+        let other = assembly.campaign(factor)?;
+        if progresses(&other).is_err() {
+            warnings.push(format!("with {factor} times the published reclaims the training hardly gets on"));
+            continue;
+        }
+        scenarios.push(summary::scenario(factor, &other, &simulate_campaign(&other, runs, seed)));
+    }
+    Ok(CampaignDocument {
+        schema: CAMPAIGN_SCHEMA.into(),
+        plan: document.plan.clone(),
+        runs,
+        seed,
+        steps: campaign.steps.mean,
+        step_time_s: campaign.step_time.median.0,
+        time_s: summary::time(&courses),
+        cost_usd: summary::cost(&campaign, &courses),
+        goodput: summary::goodput(&campaign, &courses),
+        phases: summary::phases(&courses),
+        interruptions: summary::interruptions(&courses),
+        checkpoint: CheckpointUse {
+            bytes: assembly.checkpoint_bytes().0,
+            write_s: campaign.checkpoint.write.0,
+            interval_s: campaign.checkpoint.interval.0,
+            best_interval_s: trainyard_sim::campaign::best_interval(&campaign).0,
+        },
+        scenarios,
+        price: document.prediction.price.clone(),
+        assumptions: assembly.assumptions()?,
+        warnings,
+    })
+}
+
+/// Whether training gets on between interruptions.
+fn progresses(campaign: &Campaign) -> Result<(), CampaignError> {
+    let undisturbed = campaign.steps.mean as f64 * campaign.step_time.median.0 + campaign.checkpoint.write.0;
+    if expected_time(campaign).0 <= PATIENCE * undisturbed {
+        return Ok(());
+    }
+    let hazards = campaign.hazards;
+    let per_hour = (hazards.reclaims_per_hour + hazards.failures_per_hour) * f64::from(campaign.instances);
+    let restart = campaign.restart;
+    Err(CampaignError::NoProgress {
+        between: Seconds(3600.0 / per_hour),
+        restart: restart.machines + restart.software + campaign.download + campaign.checkpoint.read,
+    })
+}

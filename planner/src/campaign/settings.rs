@@ -1,0 +1,234 @@
+//! What a job says of a whole training, checked.
+
+use crate::job::{JobError, invalid, samples};
+use trainyard_models::{Model, convergence_curve};
+use trainyard_plan::{CampaignSpec, CheckpointStorage, EvaluationSpec, JobSpec, Pricing, StartKind};
+use trainyard_units::{BytesPerSecond, Seconds};
+
+/// Multiples of the published reclaims that are shown.
+pub(crate) const SCENARIOS: [u32; 3] = [1, 5, 20];
+
+/// What happens around the steps, where the job says it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) start: Option<StartKind>,
+    pub(crate) interval: Option<Seconds>,
+    pub(crate) storage: CheckpointStorage,
+    pub(crate) bandwidth: Option<BytesPerSecond>,
+    pub(crate) evaluation: Option<EvaluationPlan>,
+    pub(crate) scenario: u32,
+    pub(crate) monthly_reclaims: Option<f64>,
+    pub(crate) node_mtbf: Option<Seconds>,
+    pub(crate) straggler: f64,
+    /// Bytes that are copied to each machine; zero if the data set is not.
+    pub(crate) download: f64,
+}
+
+/// When and on how much the model is tested.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct EvaluationPlan {
+    pub(crate) every: Every,
+    pub(crate) samples: u64,
+}
+
+/// From one test to the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Every {
+    Steps(u64),
+    /// Samples that are trained.
+    Samples(f64),
+}
+
+/// What a job says of a whole training on these terms.
+///
+/// # Errors
+///
+/// When a value is out of range or contradicts another.
+pub(crate) fn settings(job: &JobSpec, model: &Model, pricing: Pricing) -> Result<Settings, JobError> {
+    let default = CampaignSpec::default();
+    let spec = job.campaign.as_ref().unwrap_or(&default);
+    terms(spec, pricing)?;
+    let epoch = epoch(job, model)?;
+    let scenario = spec.spot_scenario.unwrap_or(1);
+    if !SCENARIOS.contains(&scenario) {
+        return Err(invalid("campaign.spot_scenario", scenario, "1, 5 or 20"));
+    }
+    if let Some(share) = spec.monthly_reclaims.filter(|share| !(0.0..1.0).contains(share)) {
+        return Err(invalid("campaign.monthly_reclaims", share, "from 0 to below 1"));
+    }
+    let straggler = spec.straggler.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&straggler) {
+        return Err(invalid("campaign.straggler", straggler, "from 0 to 1"));
+    }
+    Ok(Settings {
+        start: spec.start,
+        interval: duration("campaign.checkpoint_interval", spec.checkpoint_interval.as_deref())?,
+        storage: spec.checkpoint_storage.unwrap_or_default(),
+        bandwidth: bandwidth(spec.checkpoint_bandwidth.as_deref())?,
+        evaluation: spec.evaluation.as_ref().map(|spec| evaluation(spec, epoch)).transpose()?,
+        scenario,
+        monthly_reclaims: spec.monthly_reclaims,
+        node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
+        straggler,
+        download: download(job, spec, epoch)?,
+    })
+}
+
+/// What does not go together with how machines are paid.
+fn terms(spec: &CampaignSpec, pricing: Pricing) -> Result<(), JobError> {
+    let conflict = |first, rule| Err(JobError::Conflict { first, second: "cluster.pricing", rule });
+    if pricing == Pricing::Spot {
+        return match spec.start {
+            Some(StartKind::WarmPool) => conflict(
+                "campaign.start",
+                "no warm pool of spot instances is kept; write on-demand, or start = \"cold\"",
+            ),
+            _ => Ok(()),
+        };
+    }
+    let rule = "only spot instances are reclaimed; write pricing = \"spot\", or leave it out";
+    match (spec.spot_scenario, spec.monthly_reclaims) {
+        (Some(_), _) => conflict("campaign.spot_scenario", rule),
+        (None, Some(_)) => conflict("campaign.monthly_reclaims", rule),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Samples of a pass over the data set, where the job or its target says so.
+fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobError> {
+    let of_target = match &job.training.target {
+        Some(target) => convergence_curve(target, model.name())?.epoch.as_ref().map(|epoch| epoch.samples),
+        None => None,
+    };
+    Ok(samples(&job.data, model)?.or(of_target))
+}
+
+fn duration(field: &'static str, text: Option<&str>) -> Result<Option<Seconds>, JobError> {
+    let Some(text) = text else { return Ok(None) };
+    match text.parse::<Seconds>() {
+        Ok(time) if time.0 > 0.0 => Ok(Some(time)),
+        Ok(_) => Err(invalid(field, format!("`{text}`"), "longer than nothing")),
+        Err(error) => Err(invalid(field, format!("`{text}`"), format!("a duration such as 10 min: {error}"))),
+    }
+}
+
+fn bandwidth(text: Option<&str>) -> Result<Option<BytesPerSecond>, JobError> {
+    const FIELD: &str = "campaign.checkpoint_bandwidth";
+    let Some(text) = text else { return Ok(None) };
+    match text.parse::<BytesPerSecond>() {
+        Ok(rate) if rate.0 > 0.0 => Ok(Some(rate)),
+        Ok(_) => Err(invalid(FIELD, format!("`{text}`"), "above zero")),
+        Err(error) => Err(invalid(FIELD, format!("`{text}`"), format!("a rate such as 1 GB/s: {error}"))),
+    }
+}
+
+fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPlan, JobError> {
+    if spec.samples == 0 {
+        return Err(invalid("campaign.evaluation.samples", 0, "at least 1"));
+    }
+    let every = match (spec.every_epochs, spec.every_steps) {
+        (Some(_), Some(_)) => {
+            return Err(JobError::Conflict {
+                first: "campaign.evaluation.every_epochs",
+                second: "campaign.evaluation.every_steps",
+                rule: "write one of them",
+            });
+        }
+        (None, None) => {
+            return Err(JobError::Missing {
+                field: "campaign.evaluation.every_epochs",
+                why: "write every_epochs or every_steps",
+            });
+        }
+        (None, Some(0)) => return Err(invalid("campaign.evaluation.every_steps", 0, "at least 1")),
+        (None, Some(steps)) => Every::Steps(steps),
+        (Some(epochs), None) if !(epochs > 0.0 && epochs <= 1e6) => {
+            return Err(invalid("campaign.evaluation.every_epochs", epochs, "above 0 and at most 1000000"));
+        }
+        (Some(epochs), None) => {
+            let why = "write samples or tokens, the size of the data set, so that an epoch is known";
+            Every::Samples(epochs * epoch.ok_or(JobError::Missing { field: "data", why })? as f64)
+        }
+    };
+    Ok(EvaluationPlan { every, samples: spec.samples })
+}
+
+fn download(job: &JobSpec, spec: &CampaignSpec, epoch: Option<u64>) -> Result<f64, JobError> {
+    if let Some(bytes) = job.data.bytes_per_sample.filter(|bytes| !(*bytes > 0.0 && bytes.is_finite())) {
+        return Err(invalid("data.bytes_per_sample", bytes, "above 0"));
+    }
+    if !spec.download.unwrap_or(false) {
+        return Ok(0.0);
+    }
+    let missing = |field, why| JobError::Missing { field, why };
+    let bytes = job.data.bytes_per_sample;
+    let bytes = bytes.ok_or(missing("data.bytes_per_sample", "it says how much campaign.download copies"))?;
+    Ok(bytes * epoch.ok_or(missing("data", "write samples or tokens, which campaign.download copies"))? as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> JobSpec {
+        let mut job = JobSpec::default();
+        let mut campaign = CampaignSpec::default();
+        (job.data.samples, job.data.bytes_per_sample) = (Some(1000), Some(100.0));
+        change(&mut job, &mut campaign);
+        JobSpec { campaign: Some(campaign), ..job }
+    }
+
+    fn checked(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> Result<Settings, JobError> {
+        settings(&job(change), &trainyard_models::find("gpt2").expect("in the catalog").model, pricing)
+    }
+
+    fn refused(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> String {
+        checked(pricing, change).expect_err("refused").to_string()
+    }
+
+    fn evaluated(epochs: Option<f64>, steps: Option<u64>, samples: u64) -> Option<EvaluationSpec> {
+        Some(EvaluationSpec { every_epochs: epochs, every_steps: steps, samples })
+    }
+
+    #[test]
+    fn every_field_is_checked() {
+        use Pricing::{OnDemand, Spot};
+        let wrong = [
+            refused(OnDemand, |_, c| c.checkpoint_interval = Some("10".into())),
+            refused(OnDemand, |_, c| c.checkpoint_interval = Some("0 s".into())),
+            refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("fast".into())),
+            refused(OnDemand, |_, c| c.checkpoint_bandwidth = Some("0 B/s".into())),
+            refused(OnDemand, |_, c| c.node_mtbf = Some("-1 h".into())),
+            refused(OnDemand, |_, c| c.straggler = Some(f64::NAN)),
+            refused(OnDemand, |_, c| c.spot_scenario = Some(5)),
+            refused(OnDemand, |_, c| c.monthly_reclaims = Some(0.1)),
+            refused(Spot, |_, c| c.spot_scenario = Some(2)),
+            refused(Spot, |_, c| c.monthly_reclaims = Some(1.0)),
+            refused(Spot, |_, c| c.start = Some(StartKind::WarmPool)),
+            refused(OnDemand, |_, c| c.evaluation = evaluated(None, None, 1)),
+            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), Some(1), 1)),
+            refused(OnDemand, |_, c| c.evaluation = evaluated(None, Some(0), 1)),
+            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(0.0), None, 1)),
+            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), None, 0)),
+            refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, evaluated(Some(1.0), None, 1))),
+            refused(OnDemand, |j, c| (j.data.bytes_per_sample, c.download) = (None, Some(true))),
+            refused(OnDemand, |j, c| (j.data.samples, c.download) = (None, Some(true))),
+            refused(OnDemand, |j, _| j.data.bytes_per_sample = Some(0.0)),
+        ];
+        assert!(wrong.iter().all(|message| message.contains("campaign") || message.contains("data")), "{wrong:#?}");
+    }
+
+    #[test]
+    fn what_is_written_is_kept() {
+        let settings = checked(Pricing::Spot, |_, c| {
+            c.evaluation = evaluated(Some(2.0), None, 50);
+            c.checkpoint_interval = Some("10 min".into());
+            c.download = Some(true);
+            c.spot_scenario = Some(20);
+        });
+        let settings = settings.expect("valid");
+        assert_eq!(settings.evaluation, Some(EvaluationPlan { every: Every::Samples(2000.0), samples: 50 }));
+        assert_eq!((settings.interval, settings.download), (Some(Seconds(600.0)), 100_000.0));
+        assert_eq!(settings.scenario, 20);
+    }
+}

@@ -1,0 +1,73 @@
+//! Many courses in a few numbers.
+
+use trainyard_plan::{CampaignPhases, Interruptions, Quantiles, Scenario};
+use trainyard_sim::campaign::{Campaign, Course, CoursePhases};
+use trainyard_units::Seconds;
+
+pub(super) fn time(courses: &[Course]) -> Quantiles {
+    quantiles(courses.iter().map(|course| course.time().0))
+}
+
+/// Nothing on machines that are not rented.
+pub(super) fn cost(campaign: &Campaign, courses: &[Course]) -> Option<Quantiles> {
+    campaign.price.map(|_| quantiles(courses.iter().map(|course| course.cost.0)))
+}
+
+/// Training over the time in which machines are held.
+pub(super) fn goodput(campaign: &Campaign, courses: &[Course]) -> Quantiles {
+    let share = |course: &Course| course.phases.training.0 * f64::from(campaign.instances) / course.machine_time.0;
+    quantiles(courses.iter().map(share))
+}
+
+pub(super) fn phases(courses: &[Course]) -> CampaignPhases {
+    let mean = |phase: fn(&CoursePhases) -> Seconds| {
+        courses.iter().map(|course| phase(&course.phases).0).sum::<f64>() / courses.len() as f64
+    };
+    CampaignPhases {
+        waiting_s: mean(|phases| phases.waiting),
+        start_up_s: mean(|phases| phases.start_up),
+        download_s: mean(|phases| phases.download),
+        training_s: mean(|phases| phases.training),
+        checkpoints_s: mean(|phases| phases.checkpoints),
+        evaluation_s: mean(|phases| phases.evaluation),
+        lost_s: mean(|phases| phases.lost),
+    }
+}
+
+pub(super) fn interruptions(courses: &[Course]) -> Interruptions {
+    let mean = |count: fn(&Course) -> u64| courses.iter().map(count).sum::<u64>() as f64 / courses.len() as f64;
+    Interruptions { reclaims: mean(|course| course.reclaims), failures: mean(|course| course.failures) }
+}
+
+pub(super) fn scenario(factor: u32, campaign: &Campaign, courses: &[Course]) -> Scenario {
+    Scenario {
+        factor,
+        time_s: time(courses),
+        cost_usd: cost(campaign, courses),
+        goodput: goodput(campaign, courses),
+        interruptions: interruptions(courses),
+        checkpoint_interval_s: campaign.checkpoint.interval.0,
+    }
+}
+
+/// The smallest values that no less than 5, 50 and 95 % of all stay below or at, and the mean.
+fn quantiles(values: impl Iterator<Item = f64>) -> Quantiles {
+    let mut values: Vec<f64> = values.collect();
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
+    Quantiles { p5: at(5), p50: at(50), p95: at(95), mean }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        let of = |count: u32| quantiles((1..=count).rev().map(f64::from));
+        assert_eq!(of(100), Quantiles { p5: 5.0, p50: 50.0, p95: 95.0, mean: 50.5 });
+        assert_eq!(of(1), Quantiles { p5: 1.0, p50: 1.0, p95: 1.0, mean: 1.0 });
+        assert_eq!(of(3), Quantiles { p5: 1.0, p50: 2.0, p95: 3.0, mean: 2.0 });
+    }
+}

@@ -1,0 +1,156 @@
+//! Whole trainings of recommended plans: every field of the job changes something, and what is wrong is refused.
+
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{
+    CampaignDocument, CampaignSpec, CheckpointStorage, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind,
+};
+use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
+
+const RUNS: u64 = 400;
+
+fn job() -> JobSpec {
+    let mut job = JobSpec::default();
+    job.model.name = Some("resnet50".into());
+    (job.data.samples, job.data.bytes_per_sample) = (Some(1_281_167), Some(114_660.0));
+    (job.training.global_batch, job.training.epochs) = (Some(GlobalBatch::Exactly(2048)), Some(20.0));
+    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p3.16xlarge".into()]), Some(2));
+    job
+}
+
+fn planned(job: &JobSpec) -> PlanDocument {
+    let problem = problem(job, Resources::default()).expect("a solvable job");
+    let fixed = Fixed::parse(&["instances=2".into()]).expect("a field of the plan");
+    recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, job).expect("a plan")
+}
+
+/// The campaign of a plan with this said of it.
+fn with(document: &PlanDocument, change: impl FnOnce(&mut CampaignSpec)) -> Result<CampaignDocument, CampaignError> {
+    let mut document = document.clone();
+    let mut spec = CampaignSpec::default();
+    change(&mut spec);
+    document.job.campaign = Some(spec);
+    campaign(&document, None, RUNS, 1)
+}
+
+fn spot(document: &PlanDocument) -> PlanDocument {
+    let mut document = document.clone();
+    (document.plan.pricing, document.job.cluster.pricing) = (Pricing::Spot, Some(Pricing::Spot));
+    document
+}
+
+#[test]
+fn every_field_of_a_campaign_changes_it() {
+    let document = planned(&job());
+    let plain = with(&document, |_| ()).expect("a campaign");
+    let changed = |change: fn(&mut CampaignSpec)| with(&document, change).expect("a campaign");
+    assert!(changed(|c| c.start = Some(StartKind::WarmPool)).phases.waiting_s < plain.phases.waiting_s);
+    assert!((changed(|c| c.checkpoint_interval = Some("5 min".into())).checkpoint.interval_s - 300.0).abs() < 1e-9);
+    assert!(
+        changed(|c| c.checkpoint_storage = Some(CheckpointStorage::Ebs)).checkpoint.write_s > plain.checkpoint.write_s
+    );
+    assert!(changed(|c| c.checkpoint_bandwidth = Some("1 MB/s".into())).checkpoint.write_s > 100.0);
+    assert!(
+        changed(|c| c.node_mtbf = Some("20 h".into())).interruptions.failures > 10.0 * plain.interruptions.failures
+    );
+    assert!(changed(|c| c.straggler = Some(0.2)).phases.training_s > 1.05 * plain.phases.training_s);
+    assert!(changed(|c| c.download = Some(true)).phases.download_s > 10.0);
+    let tested = changed(|c| {
+        c.evaluation = Some(EvaluationSpec { every_epochs: Some(1.0), every_steps: None, samples: 50_000 });
+    });
+    assert!(tested.phases.evaluation_s > 1.0);
+    let twice = changed(|c| {
+        c.evaluation = Some(EvaluationSpec { every_epochs: None, every_steps: Some(313), samples: 50_000 });
+    });
+    assert!((twice.phases.evaluation_s / tested.phases.evaluation_s - 2.0).abs() < 0.02);
+}
+
+#[test]
+fn phases_make_the_time_and_machines_the_cost() {
+    let document = with(&planned(&job()), |_| ()).expect("a campaign");
+    let phases = document.phases;
+    let total = phases.waiting_s
+        + phases.start_up_s
+        + phases.download_s
+        + phases.training_s
+        + phases.checkpoints_s
+        + phases.evaluation_s
+        + phases.lost_s;
+    assert!((total / document.time_s.mean - 1.0).abs() < 1e-9);
+    let (cost, price) = (document.cost_usd.expect("rented"), document.price.expect("rented"));
+    let hourly = price.usd_per_hour * f64::from(document.plan.cluster.instances);
+    assert!(cost.mean < hourly * document.time_s.mean / 3600.0 * 1.001);
+    assert!(cost.mean > hourly * phases.training_s / 3600.0);
+    assert!(cost.p5 < cost.p50 && cost.p50 < cost.p95);
+    assert!(document.goodput.p5 > 0.0 && document.goodput.p95 < 1.0);
+    assert!(document.scenarios.is_empty());
+}
+
+#[test]
+fn spot_campaigns_show_three_scenarios() {
+    let mut document = spot(&planned(&job()));
+    document.prediction.steps = 1_000_000;
+    let reclaimed = with(&document, |_| ()).expect("a campaign");
+    assert_eq!(reclaimed.scenarios.iter().map(|scenario| scenario.factor).collect::<Vec<_>>(), [1, 5, 20]);
+    assert!(reclaimed.scenarios.is_sorted_by(|a, b| a.interruptions.reclaims < b.interruptions.reclaims));
+    let twenty = with(&document, |c| c.spot_scenario = Some(20)).expect("a campaign");
+    assert_eq!(twenty.time_s, reclaimed.scenarios[2].time_s);
+    let none = with(&document, |c| c.monthly_reclaims = Some(0.0)).expect("a campaign");
+    assert_eq!(none.interruptions.reclaims, 0.0);
+}
+
+#[test]
+fn a_target_sets_the_steps_and_their_spread() {
+    let mut job = job();
+    (job.training.epochs, job.training.target) = (None, Some("mlperf-resnet".into()));
+    let Training::Target(curve) = problem(&job, Resources::default()).expect("solvable").training else {
+        panic!("a target")
+    };
+    let document = planned(&job);
+    let steps = (curve.samples(2048) / 2048.0).ceil() as u64;
+    assert_eq!(document.prediction.steps, steps);
+    // 36.5 epochs by the fit, 38.4 measured.
+    assert!((steps as f64 * 2048.0 / 1_281_167.0 - 36.5).abs() < 0.1);
+    let mut fixed = document.clone();
+    (fixed.job.training.target, fixed.job.training.steps) = (None, Some(steps));
+    let spread = |document: &PlanDocument| {
+        let time = with(document, |_| ()).expect("a campaign").time_s;
+        time.p95 / time.p5
+    };
+    assert!(spread(&document) > spread(&fixed));
+    job.training.global_batch = Some(GlobalBatch::Exactly(256));
+    assert!(planned(&job).warnings.iter().any(|warning| warning.contains("extrapolated")));
+}
+
+#[test]
+fn a_target_of_another_model_is_refused_with_those_that_have_one() {
+    let mut job = job();
+    (job.training.epochs, job.training.target) = (None, Some("mlperf-bert".into()));
+    let error = problem(&job, Resources::default()).expect_err("no curve");
+    assert!(matches!(error, JobError::Target(_)) && error.hint().is_some_and(|hint| hint.contains("bert-large")));
+    job.training.steps = Some(10);
+    assert!(matches!(problem(&job, Resources::default()), Err(JobError::Conflict { .. })));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let document = planned(&job());
+    let refused = |document: &PlanDocument, change: fn(&mut CampaignSpec)| {
+        with(document, change).expect_err("refused").to_string()
+    };
+    assert!(refused(&document, |c| c.checkpoint_interval = Some("1 ms".into())).contains("writing a checkpoint"));
+    let hopeless = refused(&document, |c| c.node_mtbf = Some("10 s".into()));
+    assert!(hopeless.contains("hardly gets on"), "{hopeless}");
+    let mut elsewhere = spot(&document);
+    elsewhere.prediction.price.as_mut().expect("rented").region = "us-gov-west-1".into();
+    let error = with(&elsewhere, |_| ()).expect_err("no band");
+    assert!(matches!(error, CampaignError::Job(JobError::NoSpotBand { .. })), "{error}");
+    assert!(with(&elsewhere, |c| c.monthly_reclaims = Some(0.1)).is_ok());
+}
+
+#[test]
+fn the_same_seed_makes_the_same_document() {
+    let document = planned(&job());
+    let drawn = |seed| campaign(&document, None, 50, seed).expect("a campaign");
+    assert_eq!(drawn(4), drawn(4));
+    assert_ne!(drawn(4).time_s, drawn(5).time_s);
+}

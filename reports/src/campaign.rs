@@ -1,0 +1,117 @@
+//! What may become of a whole training, as a page.
+
+use crate::format::{Width, bullets, bytes, facts, percent, seconds, table, usd};
+use crate::plan::{cluster, strategy};
+use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles};
+use trainyard_units::human_count;
+
+/// A campaign document for a reader: time, cost and goodput with their spread, where the time goes, and how often
+/// machines are lost.
+pub fn campaign(document: &CampaignDocument, width: Width) -> String {
+    let plan = &document.plan;
+    let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), strategy(plan));
+    text += &quantities(document, width);
+    text.push('\n');
+    text += &facts(&headline(document));
+    text.push('\n');
+    text += &phases(&document.phases, document.time_s.mean, width);
+    text += &scenarios(document, width);
+    text += &bullets(width, "Assumed", &document.assumptions);
+    text += &bullets(width, "Mind", &document.warnings);
+    text
+}
+
+fn quantities(document: &CampaignDocument, width: Width) -> String {
+    let row = |name: &str, quantiles: &Quantiles, show: fn(f64) -> String| {
+        let Quantiles { p5, p50, p95, mean } = *quantiles;
+        [name.into(), show(p5), show(p50), show(p95), show(mean)]
+    };
+    let mut rows = vec![row("time", &document.time_s, seconds)];
+    rows.extend(document.cost_usd.as_ref().map(|cost| row("cost", cost, usd)));
+    rows.push(row("goodput", &document.goodput, percent));
+    let title = format!("{} courses", human_count(document.runs));
+    table(width, [&title, ">5 %", ">median", ">95 %", ">mean"], rows)
+}
+
+fn headline(document: &CampaignDocument) -> Vec<(&'static str, String)> {
+    let checkpoint = document.checkpoint;
+    let mut rows = vec![
+        ("steps", format!("{} of {}", human_count(document.steps), seconds(document.step_time_s))),
+        (
+            "checkpoint",
+            format!(
+                "every {} (best: {}), {} in {}",
+                seconds(checkpoint.interval_s),
+                seconds(checkpoint.best_interval_s),
+                bytes(checkpoint.bytes),
+                seconds(checkpoint.write_s)
+            ),
+        ),
+        ("interruptions", interruptions(document.interruptions)),
+    ];
+    if let Some(price) = &document.price {
+        let price = format!(
+            "{:.2} USD/h each, {} {}, in {}, as of {}",
+            price.usd_per_hour, price.service, document.plan.pricing, price.region, price.date
+        );
+        rows.push(("price", price));
+    }
+    rows
+}
+
+fn interruptions(interruptions: Interruptions) -> String {
+    format!("{} reclaimed, {} failed", count(interruptions.reclaims), count(interruptions.failures))
+}
+
+/// A mean count: `0.0021`, `3.4`.
+fn count(mean: f64) -> String {
+    if mean == 0.0 || mean >= 0.095 { format!("{mean:.1}") } else { format!("{mean:.4}") }
+}
+
+fn phases(phases: &CampaignPhases, total: f64, width: Width) -> String {
+    let rows = [
+        ("waiting for machines", phases.waiting_s),
+        ("start-up", phases.start_up_s),
+        ("data download", phases.download_s),
+        ("training", phases.training_s),
+        ("checkpoints", phases.checkpoints_s),
+        ("evaluation", phases.evaluation_s),
+        ("lost and done again", phases.lost_s),
+    ];
+    let shown = rows.into_iter().filter(|(_, time)| *time > 0.0);
+    let rows = shown.map(|(name, time)| [name.into(), seconds(time), percent(time / total)]);
+    table(width, ["where the time goes", ">mean", ">share"], rows)
+}
+
+fn scenarios(document: &CampaignDocument, width: Width) -> String {
+    if document.scenarios.is_empty() {
+        return String::new();
+    }
+    let range = |quantiles: &Quantiles, show: fn(f64) -> String| {
+        format!("{} ({} to {})", show(quantiles.p50), show(quantiles.p5), show(quantiles.p95))
+    };
+    let rows = document.scenarios.iter().map(|scenario| {
+        [
+            format!("× {}", scenario.factor),
+            range(&scenario.time_s, seconds),
+            scenario.cost_usd.as_ref().map_or_else(|| "–".into(), |cost| range(cost, usd)),
+            percent(scenario.goodput.p50),
+            count(scenario.interruptions.reclaims),
+            seconds(scenario.checkpoint_interval_s),
+        ]
+    });
+    let header = ["reclaims", ">time (5 to 95 %)", ">cost (5 to 95 %)", ">goodput", ">reclaimed", ">checkpoint every"];
+    format!("\n{}", table(width, header, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_events_keep_their_digits() {
+        assert_eq!(count(0.0), "0.0");
+        assert_eq!(count(0.00213), "0.0021");
+        assert_eq!(count(3.44), "3.4");
+    }
+}

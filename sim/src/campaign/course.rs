@@ -1,0 +1,395 @@
+//! One possible course of a campaign, and many of them.
+
+use super::random::Random;
+use super::straggler::slowest;
+use super::stretch::{Progress, Stretch};
+use super::{Campaign, StartUp};
+use rayon::prelude::*;
+use trainyard_units::{Seconds, Usd};
+
+/// How a campaign went once.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Course {
+    /// Where its time went; together, the time of the campaign.
+    pub phases: CoursePhases,
+    /// Time of machines that were held, one after another.
+    pub machine_time: Seconds,
+    /// What it cost.
+    pub cost: Usd,
+    /// Machines that were reclaimed.
+    pub reclaims: u64,
+    /// Machines that failed.
+    pub failures: u64,
+}
+
+/// Where the time of a campaign goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoursePhases {
+    /// Until machines are there.
+    pub waiting: Seconds,
+    /// Until their software is ready.
+    pub start_up: Seconds,
+    /// Copying the data set.
+    pub download: Seconds,
+    /// Steps, each counted once.
+    pub training: Seconds,
+    /// Writing and reading checkpoints.
+    pub checkpoints: Seconds,
+    /// Testing the model.
+    pub evaluation: Seconds,
+    /// Steps, whole ones and parts, that had to be done again.
+    pub lost: Seconds,
+}
+
+impl CoursePhases {
+    /// All of it.
+    pub fn total(&self) -> Seconds {
+        self.waiting + self.start_up + self.download + self.training + self.checkpoints + self.evaluation + self.lost
+    }
+}
+
+impl Course {
+    /// From the start to the last checkpoint.
+    pub fn time(&self) -> Seconds {
+        self.phases.total()
+    }
+}
+
+/// `courses` possible courses of a campaign, in the order of their numbers.
+pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Vec<Course> {
+    let (mean, deviation) = slowest(campaign.instances, campaign.step_time.straggler);
+    (0..courses)
+        .into_par_iter()
+        .map(|number| {
+            let mut random = Random::new(seed, number);
+            let luck = Luck::draw(campaign, mean, deviation, &mut random);
+            Run { campaign, luck, random, course: Course::default(), left: 0.0 }.course()
+        })
+        .collect()
+}
+
+/// What is the same from the beginning of a course to its end.
+#[derive(Clone, Copy)]
+struct Luck {
+    /// Steps to the target.
+    steps: u64,
+    /// Seconds of a step, the slowest machine of each included.
+    step: f64,
+    /// USD of one machine for an hour.
+    instance_hour: f64,
+}
+
+impl Luck {
+    /// `mean` and `deviation` are those of the slowest machine of one step, relative to the mean machine. Over many steps
+    /// their mean is normal, with a deviation that falls with the root of their number.
+    fn draw(campaign: &Campaign, mean: f64, deviation: f64, random: &mut Random) -> Self {
+        let steps = (campaign.steps.mean as f64 * random.about_one(campaign.steps.spread)).round().max(1.0);
+        let slow = mean + deviation / steps.sqrt() * random.normal();
+        let step = random.around(campaign.step_time.median.0, campaign.step_time.spread) * slow.max(f64::MIN_POSITIVE);
+        let share = random.uniform();
+        let instance_hour = campaign.price.map_or(0.0, |price| {
+            let [low, high] = price.instance_hour;
+            low.0 + share * (high.0 - low.0)
+        });
+        Self { steps: steps as u64, step, instance_hour }
+    }
+}
+
+/// Why a machine was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Reclaim,
+    Failure,
+}
+
+/// A course under way.
+struct Run<'a> {
+    campaign: &'a Campaign,
+    luck: Luck,
+    random: Random,
+    course: Course,
+    /// Seconds until the next interruption.
+    left: f64,
+}
+
+impl Run<'_> {
+    fn course(mut self) -> Course {
+        let mut saved = 0;
+        let mut prepared = self.prepare(self.campaign.start, 0, 0.0);
+        loop {
+            let mut progress = None;
+            if prepared {
+                let reached = self.train(saved);
+                if saved + reached.saved == self.luck.steps {
+                    return self.billed();
+                }
+                progress = Some(reached);
+            }
+            let cause = self.cause();
+            if let Some(progress) = progress {
+                saved += self.keep(cause, &progress);
+            }
+            prepared = self.replace(cause);
+        }
+    }
+
+    /// Trains from so many steps until the end or an interruption.
+    fn train(&mut self, from: u64) -> Progress {
+        let (campaign, step) = (self.campaign, self.luck.step);
+        let stretch = Stretch {
+            from,
+            steps: self.luck.steps - from,
+            step,
+            between: campaign.steps_between_checkpoints(),
+            write: campaign.checkpoint.write.0,
+            evaluate_every: campaign.evaluation.map_or(u64::MAX, |evaluation| evaluation.every),
+            evaluate: campaign.evaluation.map_or(0.0, |evaluation| evaluation.time.0),
+        };
+        let progress = stretch.after(self.left);
+        let phases = &mut self.course.phases;
+        let trained = progress.saved as f64 * step;
+        let open = (progress.steps - progress.saved) as f64 * step + progress.partial;
+        phases.training += Seconds(trained);
+        phases.lost += Seconds(open);
+        phases.evaluation += Seconds(progress.evaluating);
+        phases.checkpoints += Seconds(progress.writing);
+        self.course.machine_time +=
+            Seconds((trained + open + progress.evaluating + progress.writing) * f64::from(campaign.instances));
+        progress
+    }
+
+    /// Steps that an interruption leaves: those before the last checkpoint, or, if it was announced in time for another
+    /// one, all whole ones.
+    fn keep(&mut self, cause: Cause, progress: &Progress) -> u64 {
+        let open = progress.steps - progress.saved;
+        if cause == Cause::Failure || !self.campaign.saves_on_notice() || open == 0 {
+            return progress.saved;
+        }
+        let (write, rescued) = (self.campaign.checkpoint.write.0, open as f64 * self.luck.step);
+        let phases = &mut self.course.phases;
+        phases.training += Seconds(rescued);
+        phases.lost = Seconds(phases.lost.0 - rescued);
+        phases.checkpoints += Seconds(write);
+        self.course.machine_time += Seconds(write * f64::from(self.campaign.instances));
+        progress.steps
+    }
+
+    fn billed(mut self) -> Course {
+        if let Some(price) = self.campaign.price {
+            let hours = self.course.time().0 / 3600.0;
+            self.course.cost =
+                Usd(self.luck.instance_hour * self.course.machine_time.0 / 3600.0 + price.storage_hour.0 * hours);
+        }
+        self.course
+    }
+
+    /// Waits for machines while `others` are paid for, makes them ready and reads a checkpoint. False if another
+    /// interruption comes first.
+    fn prepare(&mut self, start: StartUp, others: u32, read: f64) -> bool {
+        let waiting = self.random.around(start.machines.0, start.spread);
+        let software = self.random.around(start.software.0, start.spread);
+        self.course.phases.waiting += Seconds(waiting);
+        self.course.machine_time += Seconds(waiting * f64::from(others));
+        self.left = self.random.until(self.campaign.reclaim_rate() + self.campaign.failure_rate());
+        let download = self.campaign.download.0;
+        self.spend(software, |phases| &mut phases.start_up)
+            && self.spend(download, |phases| &mut phases.download)
+            && self.spend(read, |phases| &mut phases.checkpoints)
+    }
+
+    /// Replaces the machine that was lost.
+    fn replace(&mut self, cause: Cause) -> bool {
+        let campaign = self.campaign;
+        let start = match cause {
+            Cause::Reclaim => {
+                self.course.reclaims += 1;
+                StartUp { machines: campaign.hazards.wait, ..campaign.restart }
+            }
+            Cause::Failure => {
+                self.course.failures += 1;
+                campaign.restart
+            }
+        };
+        self.prepare(start, campaign.instances - 1, campaign.checkpoint.read.0)
+    }
+
+    /// Which of the two processes interrupted: the first event of both together is one of each in proportion to their
+    /// rates.
+    fn cause(&mut self) -> Cause {
+        let (reclaims, failures) = (self.campaign.reclaim_rate(), self.campaign.failure_rate());
+        if self.random.uniform() * (reclaims + failures) < reclaims { Cause::Reclaim } else { Cause::Failure }
+    }
+
+    /// Time on all machines. False if an interruption comes before it is over.
+    fn spend(&mut self, seconds: f64, phase: impl Fn(&mut CoursePhases) -> &mut Seconds) -> bool {
+        let completes = seconds <= self.left;
+        let spent = seconds.min(self.left);
+        *phase(&mut self.course.phases) += Seconds(spent);
+        self.course.machine_time += Seconds(spent * f64::from(self.campaign.instances));
+        self.left -= spent;
+        completes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::tests::calm;
+    use crate::campaign::{CampaignPrice, Evaluation, best_interval, expected_time};
+
+    fn only(campaign: &Campaign) -> Course {
+        simulate_campaign(campaign, 1, 5)[0]
+    }
+
+    fn mean(campaign: &Campaign, courses: u64, value: impl Fn(&Course) -> f64) -> f64 {
+        simulate_campaign(campaign, courses, 5).iter().map(value).sum::<f64>() / courses as f64
+    }
+
+    /// Hard failures of any machine every so many seconds.
+    fn failing(mean_time: f64) -> Campaign {
+        let mut campaign = calm();
+        campaign.hazards.failures_per_hour = 3600.0 / mean_time / f64::from(campaign.instances);
+        campaign
+    }
+
+    #[test]
+    fn without_interruptions_a_campaign_takes_the_sum_of_its_parts() {
+        let mut campaign = calm();
+        campaign.download = Seconds(30.0);
+        campaign.evaluation = Some(Evaluation { every: 1000, time: Seconds(7.0) });
+        let phases = only(&campaign).phases;
+        let expected = CoursePhases {
+            waiting: Seconds(100.0),
+            start_up: Seconds(50.0),
+            download: Seconds(30.0),
+            training: Seconds(10_000.0),
+            checkpoints: Seconds(170.0),
+            evaluation: Seconds(70.0),
+            lost: Seconds(0.0),
+        };
+        assert_eq!(phases, expected);
+    }
+
+    #[test]
+    fn machines_are_paid_for_from_when_they_are_there() {
+        let mut campaign = calm();
+        campaign.price = Some(CampaignPrice { instance_hour: [Usd(3.6), Usd(3.6)], storage_hour: Usd(0.0) });
+        let course = only(&campaign);
+        assert!((course.cost.0 - 8.0 * 3.6 / 3600.0 * (course.time().0 - 100.0)).abs() < 1e-9);
+        campaign.price = Some(CampaignPrice { instance_hour: [Usd(0.0), Usd(0.0)], storage_hour: Usd(3.6) });
+        assert!((only(&campaign).cost.0 - 3.6 / 3600.0 * course.time().0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn with_failures_the_mean_time_is_that_of_dalys_closed_form() {
+        let mut campaign = failing(3_000.0);
+        campaign.restart.software = Seconds(200.0);
+        campaign.checkpoint.read = Seconds(20.0);
+        campaign.restart.machines = Seconds(60.0);
+        campaign.steps.mean = 12_000;
+        let trained = |course: &Course| course.time().0 - 150.0;
+        let courses = simulate_campaign(&campaign, 20_000, 9);
+        // Failures during the first start-up begin it again; Daly's form starts after it.
+        let calm: Vec<f64> = courses.iter().map(trained).collect();
+        let mean = calm.iter().sum::<f64>() / calm.len() as f64;
+        let first = (1.0 / 3_000.0f64 * 50.0).exp_m1() * (3_000.0 + 60.0) * (220.0f64 / 3_000.0).exp() - 50.0;
+        let expected = expected_time(&campaign).0 + first;
+        assert!((mean / expected - 1.0).abs() < 0.01, "{mean} {expected}");
+        // (M + w) e^(R/M) (e^((τ + δ)/M) − 1) T/τ with τ = 600, δ = 10, R = 220, w = 60.
+        let daly = 3_060.0 * (220.0f64 / 3_000.0).exp() * (610.0f64 / 3_000.0).exp_m1() * 20.0;
+        assert!((expected_time(&campaign).0 / daly - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn announced_reclaims_lose_less_than_a_step_each() {
+        let mut campaign = calm();
+        campaign.hazards.reclaims_per_hour = 0.2;
+        campaign.restart.software = Seconds(30.0);
+        let all = simulate_campaign(&campaign, 500, 1);
+        assert!(all.iter().all(|course| course.phases.lost.0 <= course.reclaims as f64));
+        assert!(all.iter().map(|course| course.reclaims).sum::<u64>() > 1000);
+        assert!(all.iter().all(|course| (course.phases.training.0 - 10_000.0).abs() < 1e-6));
+        let mean = all.iter().map(|course| course.time().0).sum::<f64>() / 500.0 - 150.0;
+        let expected = expected_time(&campaign).0;
+        assert!((mean / expected - 1.0).abs() < 0.02, "{mean} {expected}");
+        // A checkpoint that takes longer than the notice saves nothing.
+        campaign.checkpoint.write = Seconds(121.0);
+        assert!(simulate_campaign(&campaign, 500, 1).iter().map(|course| course.phases.lost.0).sum::<f64>() > 100.0);
+    }
+
+    #[test]
+    fn no_other_interval_is_faster_on_average() {
+        let mut campaign = failing(4_000.0);
+        campaign.checkpoint.write = Seconds(30.0);
+        campaign.steps.mean = 20_000;
+        let best = best_interval(&campaign).0;
+        let mut at = |interval: f64| {
+            campaign.checkpoint.interval = Seconds(interval);
+            mean(&campaign, 4000, |course| course.time().0)
+        };
+        assert!(at(best) < at(best * 0.5) && at(best) < at(best * 2.0));
+    }
+
+    #[test]
+    fn more_machines_are_interrupted_more_often() {
+        let of = |instances| {
+            let mut campaign = calm();
+            campaign.hazards.failures_per_hour = 0.02;
+            campaign.instances = instances;
+            mean(&campaign, 5000, |course| course.failures as f64)
+        };
+        let (few, many) = (of(4), of(16));
+        assert!((many / few - 4.0).abs() < 0.4, "{few} {many}");
+    }
+
+    #[test]
+    fn every_spread_widens_what_it_spreads() {
+        let deviation = |change: &dyn Fn(&mut Campaign)| {
+            let mut campaign = calm();
+            change(&mut campaign);
+            let times: Vec<f64> = simulate_campaign(&campaign, 2000, 3).iter().map(|course| course.time().0).collect();
+            let mean = times.iter().sum::<f64>() / 2000.0;
+            (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / 2000.0).sqrt() / mean
+        };
+        assert_eq!(deviation(&|_| ()), 0.0);
+        assert!((deviation(&|campaign| campaign.steps.spread = 0.05) - 0.05).abs() < 0.005);
+        assert!((deviation(&|campaign| campaign.step_time.spread = 0.1) - 0.1).abs() < 0.01);
+        assert!(deviation(&|campaign| campaign.start.spread = 0.5) > 0.001);
+        // Of ten thousand steps a hundredth of one step's spread is left.
+        let straggling = deviation(&|campaign| campaign.step_time.straggler = 0.5);
+        assert!(straggling > 0.001 && straggling < 0.01, "{straggling}");
+    }
+
+    #[test]
+    fn stragglers_slow_every_step_by_the_slowest_machine() {
+        let mut campaign = calm();
+        campaign.step_time.straggler = 0.1;
+        let slow = mean(&campaign, 200, |course| course.phases.training.0) / 10_000.0;
+        assert!((slow / slowest(8, 0.1).0 - 1.0).abs() < 1e-3, "{slow}");
+        campaign.instances = 1;
+        assert!((mean(&campaign, 200, |course| course.phases.training.0) / 10_000.0 - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_price_is_drawn_from_its_range() {
+        let mut campaign = calm();
+        campaign.price = Some(CampaignPrice { instance_hour: [Usd(1.0), Usd(3.0)], storage_hour: Usd(0.0) });
+        let costs: Vec<f64> = simulate_campaign(&campaign, 1000, 3).iter().map(|course| course.cost.0).collect();
+        let at_one = 8.0 * (10_000.0 + 170.0 + 50.0) / 3600.0;
+        assert!(costs.iter().all(|cost| (at_one..=3.0 * at_one).contains(cost)));
+        assert!((costs.iter().sum::<f64>() / 1000.0 / at_one - 2.0).abs() < 0.06);
+    }
+
+    #[test]
+    fn the_same_courses_come_out_on_any_number_of_threads() {
+        let mut campaign = failing(2_000.0);
+        campaign.step_time = crate::campaign::StepTime { spread: 0.1, straggler: 0.05, ..campaign.step_time };
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            pool.install(|| simulate_campaign(&campaign, 300, 11))
+        };
+        assert_eq!(on(1), on(2));
+        assert_eq!(on(1), on(3));
+        assert_ne!(on(1), simulate_campaign(&campaign, 300, 12));
+    }
+}

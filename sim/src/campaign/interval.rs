@@ -1,0 +1,121 @@
+//! How long a campaign takes on average, and the checkpoint interval with which that is least.
+
+use super::Campaign;
+use trainyard_units::Seconds;
+
+/// Mean time of a campaign from when its first step begins, to first order in what varies between courses.
+///
+/// Between interruptions after which work is lost the time is Daly's (2006, doi:10.1016/j.future.2004.11.016, section 3;
+/// M mean time to interruption, R restart, τ training and δ writing of a segment), with waiting w, in which nothing can
+/// fail, besides: (M + w) exp(R/M) (exp((τ+δ)/M) − 1) for each segment. Interruptions that are announced in time lose no
+/// work: with their rate μ the time grows by (1 + μ (w + δ)) exp(μR).
+pub fn expected_time(campaign: &Campaign) -> Seconds {
+    let step = campaign.step_time.median.0;
+    let (steps, between) = (campaign.steps.mean, campaign.steps_between_checkpoints());
+    let evaluation = campaign.evaluation.map_or(0.0, |evaluation| evaluation.time.0 / evaluation.every as f64);
+    let restart = campaign.restart.software.0 + campaign.download.0 + campaign.checkpoint.read.0;
+    let segment = |steps: u64| steps as f64 * (step + evaluation) + campaign.checkpoint.write.0;
+    let time = |length: f64| {
+        let losing = campaign.losing_rate();
+        if losing == 0.0 {
+            return length;
+        }
+        let wait = (campaign.failure_rate() * campaign.restart.machines.0
+            + (losing - campaign.failure_rate()) * campaign.hazards.wait.0)
+            / losing;
+        (1.0 / losing + wait) * (losing * restart).exp() * (losing * length).exp_m1()
+    };
+    let whole = (steps / between) as f64 * time(segment(between));
+    let rest = steps % between;
+    let last = if rest > 0 { time(segment(rest)) } else { 0.0 };
+    let saving = campaign.saving_rate();
+    let announced = 1.0 + saving * (campaign.hazards.wait.0 + campaign.checkpoint.write.0);
+    Seconds((whole + last) * announced * (saving * restart).exp())
+}
+
+/// The checkpoint interval with which [`expected_time`] is least: the τ at which the derivative of
+/// (exp((τ+δ)/M) − 1) / τ vanishes, 1 − τ/M = exp(−(τ+δ)/M). Without interruptions that lose work it is the training.
+///
+/// Young (1974, doi:10.1145/361147.361115) has √(2δM) for δ ≪ M.
+pub fn best_interval(campaign: &Campaign) -> Seconds {
+    let training = campaign.steps.mean as f64 * campaign.step_time.median.0;
+    let losing = campaign.losing_rate();
+    if losing == 0.0 {
+        return Seconds(training);
+    }
+    let write = campaign.checkpoint.write.0 * losing;
+    // In units of M: falls from above zero at 0 to below zero at 1.
+    let slope = |interval: f64| -(-(interval + write)).exp_m1() - interval;
+    let (mut low, mut high) = (0.0, 1.0);
+    while high - low > 1e-12 * high {
+        let middle = f64::midpoint(low, high);
+        if slope(middle) > 0.0 { low = middle } else { high = middle }
+    }
+    Seconds((low / losing).clamp(campaign.step_time.median.0.min(training), training))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::tests::calm;
+
+    fn failing(mean_time: f64, write: f64) -> Campaign {
+        let mut campaign = calm();
+        campaign.hazards.failures_per_hour = 3600.0 / mean_time / f64::from(campaign.instances);
+        campaign.checkpoint.write = Seconds(write);
+        campaign.steps.mean = 10_000_000;
+        campaign
+    }
+
+    /// Young 1974.
+    fn young(mean_time: f64, write: f64) -> f64 {
+        (2.0 * write * mean_time).sqrt()
+    }
+
+    /// Daly 2006, equation 37, for δ < 2M.
+    fn daly(mean_time: f64, write: f64) -> f64 {
+        let share = write / (2.0 * mean_time);
+        young(mean_time, write) * (1.0 + share.sqrt() / 3.0 + share / 9.0) - write
+    }
+
+    #[test]
+    fn the_best_interval_is_that_of_young_and_daly_where_theirs_hold() {
+        for (mean_time, write) in [(86_400.0, 10.0), (86_400.0, 120.0), (20_000.0, 60.0), (604_800.0, 5.0)] {
+            let best = best_interval(&failing(mean_time, write)).0;
+            assert!((best / daly(mean_time, write) - 1.0).abs() < 0.002, "{best} {}", daly(mean_time, write));
+            assert!((best / young(mean_time, write) - 1.0).abs() < 0.05, "{best} {}", young(mean_time, write));
+        }
+    }
+
+    #[test]
+    fn no_other_interval_is_expected_to_be_faster() {
+        let mut campaign = failing(5_000.0, 30.0);
+        let best = best_interval(&campaign).0;
+        let mut at = |interval: f64| {
+            campaign.checkpoint.interval = Seconds(interval);
+            expected_time(&campaign).0
+        };
+        let least = at(best);
+        for factor in [0.5, 0.8, 0.9, 1.1, 1.25, 2.0] {
+            assert!(at(best * factor) > least, "{factor}");
+        }
+    }
+
+    #[test]
+    fn what_loses_no_work_needs_no_checkpoint() {
+        let mut campaign = calm();
+        campaign.hazards.reclaims_per_hour = 1.0;
+        assert_eq!(best_interval(&campaign), Seconds(10_000.0));
+        campaign.checkpoint.write = Seconds(121.0);
+        assert!(best_interval(&campaign).0 < 1_000.0);
+    }
+
+    #[test]
+    fn without_interruptions_the_time_is_a_sum() {
+        let mut campaign = calm();
+        // 16 full segments and one of 400 steps.
+        assert_eq!(expected_time(&campaign), Seconds(10_000.0 + 17.0 * 10.0));
+        campaign.checkpoint.interval = Seconds(1000.0);
+        assert_eq!(expected_time(&campaign), Seconds(10_000.0 + 10.0 * 10.0));
+    }
+}
