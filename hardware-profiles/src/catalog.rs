@@ -3,7 +3,9 @@
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Link};
+use crate::processor::{Loader, Processor};
 use crate::stack::Stack;
+use crate::storage::Storage;
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
@@ -21,6 +23,9 @@ pub struct Catalog {
     instances: Vec<Instance>,
     systems: Vec<Instance>,
     stacks: Vec<Stack>,
+    processors: Vec<Processor>,
+    loader: Loader,
+    storage: Storage,
 }
 
 /// Why something is not in a catalog.
@@ -54,12 +59,16 @@ pub fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
     CATALOG.get_or_init(|| {
         let links: Vec<Link> = read("links/", Ok);
-        let wired = |table| with_link(table, &links);
+        let processors: Vec<Processor> = read("processors/", Ok);
+        let wired = |table| with_processor(with_link(table, &links)?, &processors);
         Catalog {
             gpus: read("gpus/", Ok),
             instances: read("instances/", wired),
             systems: read("systems/", wired),
             stacks: read("stacks/", Ok),
+            loader: read("loaders/", Ok).pop().expect("there is one loader"),
+            storage: read("storage/", Ok).pop().expect("there is one file of storage"),
+            processors,
             links,
         }
     })
@@ -87,6 +96,16 @@ fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
         let link = look_up("link", links, name, |link| &link.name)?;
         let wiring = Value::try_from(&link.interconnect).expect("what was read from TOML can be written as TOML");
         table.insert("interconnect".into(), wiring);
+    }
+    Ok(table)
+}
+
+/// A machine type whose `processor` is a name, with what it names in its place.
+fn with_processor(mut table: Table, processors: &[Processor]) -> Result<Table, CatalogError> {
+    if let Some(Value::String(name)) = table.get("processor") {
+        let processor = look_up("processor", processors, name, |processor| &processor.name)?;
+        let processor = Value::try_from(processor).expect("what was read from TOML can be written as TOML");
+        table.insert("processor".into(), processor);
     }
     Ok(table)
 }
@@ -144,6 +163,30 @@ impl Catalog {
     /// All software stacks.
     pub fn stacks(&self) -> &[Stack] {
         &self.stacks
+    }
+
+    /// The software that loads data.
+    pub fn loader(&self) -> &Loader {
+        &self.loader
+    }
+
+    /// What keeps data sets.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// All processors.
+    pub fn processors(&self) -> &[Processor] {
+        &self.processors
+    }
+
+    /// The processor of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn processor(&self, name: &str) -> Result<&Processor, CatalogError> {
+        look_up("processor", &self.processors, name, |processor| &processor.name)
     }
 
     /// The GPU of this name.
@@ -243,6 +286,9 @@ mod tests {
             assert!(machine.gpus.is_multiple_of(host.gpus_per_pcie_switch.value), "{}", machine.name);
             assert!(host.pcie_uplink.value.0 > 0.0 && host.memory_bandwidth.value.0 > 0.0, "{}", machine.name);
             assert_eq!(machine.disk.value.0 > 0, host.disk_bandwidth.value.0 > 0.0, "{}", machine.name);
+            let rented = !machine.prices.is_empty();
+            assert_eq!(rented || machine.name == "p5e.48xlarge", machine.storage.is_some(), "{}", machine.name);
+            assert_eq!(machine.processor.is_some(), machine.storage.is_some(), "{}", machine.name);
             let network = &machine.network;
             assert!(network.interfaces > 0 && network.burst.value.0 >= network.baseline.value.0, "{}", machine.name);
         }

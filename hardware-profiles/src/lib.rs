@@ -10,11 +10,13 @@ mod gpu;
 mod instance;
 mod measured;
 mod price;
+mod processor;
 mod sourced;
 mod stack;
+mod storage;
 
 pub use catalog::{Catalog, CatalogError, catalog};
-pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, SwitchLevel};
+pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, Processors, Remote, SwitchLevel};
 pub use cluster_file::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
     SwitchSpec,
@@ -25,5 +27,7 @@ pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
 pub use price::{Price, PriceQuery, Purchase, Service};
+pub use processor::{Loader, Processor};
 pub use sourced::Sourced;
 pub use stack::{PublishedAs, Stack, StageCut};
+pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};
