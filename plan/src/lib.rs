@@ -7,6 +7,7 @@
 mod check;
 pub mod document;
 mod executable;
+mod input;
 mod job;
 mod lower;
 mod memory;
@@ -23,6 +24,7 @@ mod valid;
 
 pub use check::StepSize;
 pub use executable::{NotExecutable, not_executable};
+pub use input::{Bottleneck, Cache, DecodePlace, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, kept_elsewhere, resident, resident_with};
