@@ -101,6 +101,13 @@ impl FileSystem {
         Bytes(bytes.0.div_ceil(self.increment.value.0).saturating_mul(self.increment.value.0))
     }
 
+    /// Whether there are file systems of this size, which may be rounded.
+    pub fn is_sold(&self, size: Bytes) -> bool {
+        let near = |other: f64| (size.as_f64() / other - 1.0).abs() < 1e-6;
+        let steps = (size.as_f64() / self.increment.value.as_f64()).round();
+        near(self.smallest.value.as_f64()) || (steps >= 1.0 && near(steps * self.increment.value.as_f64()))
+    }
+
     /// The tier of this throughput for each TiB.
     pub fn tier(&self, throughput: BytesPerSecond) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.throughput.value == throughput)
@@ -130,6 +137,8 @@ mod tests {
         assert_eq!(fsx.size_for(Bytes(1)), fsx.smallest.value);
         assert_eq!(fsx.size_for(tib(1.3)), fsx.increment.value);
         assert_eq!(fsx.size_for(tib(2.5)).0, 2 * fsx.increment.value.0);
+        assert!([1.2, 2.4, 4.8, 24.0].into_iter().all(|size| fsx.is_sold(tib(size))));
+        assert!(![0.0, 1.0, 1.3, 3.6, 5.0].into_iter().any(|size| fsx.is_sold(tib(size))));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use crate::bounds::Bounds;
 use crate::evaluate::{Looked, look};
+use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::space::{Candidate, Space};
@@ -30,7 +31,7 @@ pub(crate) struct Evaluated {
     pub plan: Plan,
     /// Which type of machine of the place.
     pub(crate) choice: usize,
-    /// Seconds of a step.
+    /// Seconds of a step, with what it waits for its samples.
     pub step_time_s: f64,
     /// Seconds of the training.
     pub time_s: f64,
@@ -72,12 +73,14 @@ pub(crate) struct Aim {
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     let space = Space::new(problem, fixed);
-    let mut searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
+    let mut searcher =
+        Searcher { problem, aim, feeding: Feeding::default(), best: BTreeMap::new(), simulated: Vec::new() };
     let mut all = space.candidates();
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found =
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
     let bounds = Bounds::new(problem, fixed, &all);
+    searcher.feeding = Feeding::new(&space, &bounds, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
     while let Some((next, _)) = order.peek() {
         let capped = aim.max_simulations.is_some_and(|most| found.simulated >= most);
@@ -125,6 +128,7 @@ impl Found {
 struct Searcher<'a> {
     problem: &'a Problem,
     aim: Aim,
+    feeding: Feeding,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
     simulated: Vec<Evaluated>,
@@ -146,6 +150,7 @@ impl Searcher<'_> {
     fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
         let mut order: Vec<(f64, Candidate)> = candidates
             .into_iter()
+            .filter(|candidate| self.feeding.reaches(candidate))
             .filter_map(|candidate| {
                 let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
                 Some((value, candidate))
@@ -172,7 +177,9 @@ impl Searcher<'_> {
     }
 
     fn totals(&self, candidate: &Candidate, step_time_s: f64) -> (f64, Option<f64>) {
-        let time = step_time_s * self.problem.training.steps(candidate.batch.global) as f64;
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let feed = self.feeding.feed(candidate, step_time_s, steps);
+        let time = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
         let price = self.problem.place.price(candidate.choice);
         (time, price.map(|price| price.middle().0 * f64::from(candidate.instances) * time / 3600.0))
     }
@@ -205,7 +212,14 @@ impl Searcher<'_> {
 
     fn keep(&mut self, candidate: &Candidate, plan: Plan, step_time_s: f64, memory_peak: Bytes) {
         let choice = candidate.choice;
+        let plan = match self.feeding.input(candidate) {
+            Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
+            None => plan,
+        };
         let (time_s, cost_usd) = self.totals(candidate, step_time_s);
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let fed = self.feeding.feed(candidate, step_time_s, steps);
+        let step_time_s = fed.map_or(step_time_s, |feed| feed.step_time.0);
         let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
         self.simulated.push(evaluated.clone());
         if !self.within_goal(time_s, cost_usd) {
@@ -271,9 +285,10 @@ mod tests {
     /// count where no other of their schedule fits.
     fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
         let space = Space::new(problem, fixed);
-        let searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
         let all = space.candidates();
         let bounds = Bounds::new(problem, fixed, &all);
+        let feeding = Feeding::new(&space, &bounds, &all);
+        let searcher = Searcher { problem, aim, feeding, best: BTreeMap::new(), simulated: Vec::new() };
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);

@@ -57,7 +57,7 @@ impl StageTimes {
         self.stages().into_iter().sum()
     }
 
-    fn slowest(self) -> Seconds {
+    pub(super) fn slowest(self) -> Seconds {
         self.stages().into_iter().fold(Seconds::ZERO, Seconds::max)
     }
 }
