@@ -52,7 +52,8 @@ impl Feeding {
     }
 
     fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, Supply)> {
-        Some(&self.supplies[&site(candidate)][*self.chosen.get(&key(candidate))?])
+        let way = *self.chosen.get(&key(candidate))?;
+        Some(&self.supplies[&site(candidate)][way])
     }
 
     /// How a candidate's samples are brought in; nothing if they are taken to be there.

@@ -8,7 +8,7 @@ use trainyard_plan::{
     BatchSpec, Cache, DataSpec, DecodePlace, InputSpec, Mesh, ParallelSpec, Placement, SampleFormat, StorageMode,
 };
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_units::{Bytes, Seconds};
 
 /// Batches ahead where nobody says. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;

@@ -270,10 +270,12 @@ mod tests {
     use trainyard_plan::{GlobalBatch, JobSpec, Stages};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
-    fn small(objective: Objective) -> Problem {
+    /// Samples are there, or are so large that some machines wait for them.
+    fn small(objective: Objective, bytes_per_sample: Option<f64>) -> Problem {
         let mut job = JobSpec::default();
         job.model.name = Some("gpt2-large".into());
         job.data.samples = Some(10_000);
+        job.data.bytes_per_sample = bytes_per_sample;
         job.training.global_batch = Some(GlobalBatch::Exactly(8));
         job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
         job.cluster.max_instances = Some(2);
@@ -321,14 +323,15 @@ mod tests {
 
     #[test]
     fn the_search_finds_what_trying_everything_finds() {
-        for fixed in [
-            &["instances=1"][..],
-            &["instances=2", "parallel.pipeline=4"],
-            &["parallel.tensor=2", "parallel.context=2"],
+        for (fixed, bytes) in [
+            (&["instances=1"][..], None),
+            (&["instances=2", "parallel.pipeline=4"], None),
+            (&["parallel.tensor=2", "parallel.context=2"], None),
+            (&["instances=1", "parallel.pipeline=2"], Some(5e7)),
         ] {
             let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
             for objective in [Objective::Cost, Objective::Time] {
-                let problem = small(objective);
+                let problem = small(objective, bytes);
                 let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
                 let found = search(&problem, &fixed, aim);
                 let best = match objective {
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
-        let problem = small(Objective::Cost);
+        let problem = small(Objective::Cost, None);
         let aim =
             Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
         let cut = search(&problem, &Fixed::default(), aim);
