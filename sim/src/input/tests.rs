@@ -248,8 +248,8 @@ fn room_ahead_evens_out_samples_of_different_size() {
     };
     let pace = |prefetch, data| {
         let input = InputSpec { storage: StorageMode::Nvme, workers: 12, prefetch, ..STREAMED };
-        let supply = supply(replicas(8, 16), &machine, data, input).expect("a supply");
-        let step = supply.kinds[0].first.slowest() * 1.05;
+        let supply = supply(replicas(8, 8), &machine, data, input).expect("a supply");
+        let step = supply.kinds[0].first.slowest();
         (supply.feed(step, 100).step_time, step)
     };
     let paces: Vec<Seconds> = [0, 1, 2, 4, 16].map(|prefetch| pace(prefetch, scans).0).into();
