@@ -4,7 +4,9 @@ use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Link};
 use crate::operations::{Operations, SpotAdvisor};
+use crate::processor::{Loader, Processor};
 use crate::stack::{Publication, Stack};
+use crate::storage::Storage;
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
@@ -24,6 +26,9 @@ pub struct Catalog {
     stacks: Vec<Stack>,
     operations: Operations,
     spot_advisor: SpotAdvisor,
+    processors: Vec<Processor>,
+    loader: Loader,
+    storage: Storage,
 }
 
 /// Why something is not in a catalog.
@@ -57,7 +62,8 @@ pub fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
     CATALOG.get_or_init(|| {
         let links: Vec<Link> = read("links/", Ok);
-        let wired = |table| with_link(table, &links);
+        let processors: Vec<Processor> = read("processors/", Ok);
+        let wired = |table| with_processor(with_link(table, &links)?, &processors);
         Catalog {
             gpus: read("gpus/", Ok),
             instances: read("instances/", wired),
@@ -65,6 +71,9 @@ pub fn catalog() -> &'static Catalog {
             stacks: read("stacks/", Ok),
             operations: only(read("operations/", Ok)),
             spot_advisor: only(read("spot/", Ok)),
+            loader: only(read("loaders/", Ok)),
+            storage: only(read("storage/", Ok)),
+            processors,
             links,
         }
     })
@@ -98,6 +107,16 @@ fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
         let link = look_up("link", links, name, |link| &link.name)?;
         let wiring = Value::try_from(&link.interconnect).expect("what was read from TOML can be written as TOML");
         table.insert("interconnect".into(), wiring);
+    }
+    Ok(table)
+}
+
+/// A machine type whose `processor` is a name, with what it names in its place.
+fn with_processor(mut table: Table, processors: &[Processor]) -> Result<Table, CatalogError> {
+    if let Some(Value::String(name)) = table.get("processor") {
+        let processor = look_up("processor", processors, name, |processor| &processor.name)?;
+        let processor = Value::try_from(processor).expect("what was read from TOML can be written as TOML");
+        table.insert("processor".into(), processor);
     }
     Ok(table)
 }
@@ -157,7 +176,7 @@ impl Catalog {
         &self.stacks
     }
 
-    /// How rented machines start, break and keep what they write.
+    /// How rented machines start and break.
     pub fn operations(&self) -> &Operations {
         &self.operations
     }
@@ -165,6 +184,30 @@ impl Catalog {
     /// How often spare capacity is reclaimed.
     pub fn spot_advisor(&self) -> &SpotAdvisor {
         &self.spot_advisor
+    }
+
+    /// The software that loads data.
+    pub fn loader(&self) -> &Loader {
+        &self.loader
+    }
+
+    /// What keeps data sets.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// All processors.
+    pub fn processors(&self) -> &[Processor] {
+        &self.processors
+    }
+
+    /// The processor of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn processor(&self, name: &str) -> Result<&Processor, CatalogError> {
+        look_up("processor", &self.processors, name, |processor| &processor.name)
     }
 
     /// The GPU of this name.
@@ -264,6 +307,9 @@ mod tests {
             assert!(machine.gpus.is_multiple_of(host.gpus_per_pcie_switch.value), "{}", machine.name);
             assert!(host.pcie_uplink.value.0 > 0.0 && host.memory_bandwidth.value.0 > 0.0, "{}", machine.name);
             assert_eq!(machine.disk.value.0 > 0, host.disk_bandwidth.value.0 > 0.0, "{}", machine.name);
+            let rented = !machine.prices.is_empty();
+            assert_eq!(rented || machine.name == "p5e.48xlarge", machine.storage.is_some(), "{}", machine.name);
+            assert_eq!(machine.processor.is_some(), machine.storage.is_some(), "{}", machine.name);
             let network = &machine.network;
             assert!(network.interfaces > 0 && network.burst.value.0 >= network.baseline.value.0, "{}", machine.name);
         }

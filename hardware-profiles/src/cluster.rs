@@ -43,6 +43,32 @@ pub struct Host {
     pub disk_bandwidth: BytesPerSecond,
     /// How devices reach the processor.
     pub pcie: PcieTree,
+    /// What decodes samples, where it is known.
+    pub processors: Option<Processors>,
+    /// Storage outside, where there is some.
+    pub remote: Option<Remote>,
+}
+
+/// The processors of a machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Processors {
+    /// Virtual processors.
+    pub vcpus: u32,
+    /// Virtual processors of a core.
+    pub threads_per_core: u32,
+    /// CoreMark iterations a second and virtual processor.
+    pub coremark: f64,
+}
+
+/// What a machine reaches of storage that is not its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remote {
+    /// Objects.
+    pub s3: BytesPerSecond,
+    /// Volumes.
+    pub ebs: BytesPerSecond,
+    /// Whatever comes over the network.
+    pub network: BytesPerSecond,
 }
 
 impl Host {
@@ -55,6 +81,16 @@ impl Host {
             disk: instance.disk.value,
             disk_bandwidth: links.disk_bandwidth.value,
             pcie: PcieTree { devices_per_switch: links.gpus_per_pcie_switch.value, uplink: links.pcie_uplink.value },
+            processors: instance.processor.as_ref().map(|processor| Processors {
+                vcpus: instance.vcpus,
+                threads_per_core: processor.threads_per_core.value,
+                coremark: processor.coremark.value,
+            }),
+            remote: instance.storage.as_ref().map(|storage| Remote {
+                s3: storage.s3.value,
+                ebs: storage.ebs.value,
+                network: instance.network.baseline.value,
+            }),
         }
     }
 }

@@ -157,6 +157,12 @@ pub struct HostSpec {
     pub gpus_per_pcie_switch: u32,
     /// That uplink, one direction.
     pub pcie: BytesPerSecond,
+    /// Virtual processors; needed where samples are to be decoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcpus: Option<u32>,
+    /// Catalog id of the processor; the one for which the rates of the loader hold if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
 }
 
 /// One level of switches between machines.

@@ -48,6 +48,9 @@ pub struct Gpu {
     pub peak_int8: Option<Sourced<FlopsPerSecond>>,
     /// Host link, one direction, as the cloud wires it.
     pub host_bandwidth: Sourced<BytesPerSecond>,
+    /// What its JPEG engines decode, in bytes as stored; nothing if it has none that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jpeg_decode: Option<Sourced<BytesPerSecond>>,
     /// What kernels reach of the peaks.
     pub achieved: Achieved,
 }

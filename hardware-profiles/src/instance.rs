@@ -1,7 +1,9 @@
 //! Machine types: how many GPUs, how they are wired, what network they share, and what stands behind them.
 
 use crate::price::Price;
+use crate::processor::Processor;
 use crate::sourced::Sourced;
+use crate::storage::RemoteStorage;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -17,6 +19,9 @@ pub struct Instance {
     pub gpus: u32,
     /// Virtual processors.
     pub vcpus: u32,
+    /// What they are; nothing where no data was loaded for a publication.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Processor>,
     /// Main memory.
     pub memory: Sourced<Bytes>,
     /// Local disk, zero if none.
@@ -27,6 +32,9 @@ pub struct Instance {
     pub network: Network,
     /// What the GPUs share inside.
     pub host: HostLinks,
+    /// What it reaches of storage outside; nothing where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<RemoteStorage>,
     /// What it costs; nothing if it cannot be rented or its price is not known.
     #[serde(default, rename = "price")]
     pub prices: Vec<Price>,

@@ -11,11 +11,13 @@ mod instance;
 mod measured;
 mod operations;
 mod price;
+mod processor;
 mod sourced;
 mod stack;
+mod storage;
 
 pub use catalog::{Catalog, CatalogError, catalog};
-pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, SwitchLevel};
+pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, Processors, Remote, SwitchLevel};
 pub use cluster_file::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
     SwitchSpec,
@@ -25,7 +27,9 @@ pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
-pub use operations::{BlockStorage, ObjectStorage, Operations, SpotAdvisor, SpotBand, StartUp};
+pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
+pub use processor::{Loader, Processor};
 pub use sourced::Sourced;
 pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};
+pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};

@@ -1,9 +1,9 @@
-//! What happens to machines around training: how they start, break, are reclaimed, and where they keep what they write.
+//! What happens to machines around training: how they start, break and are reclaimed.
 
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trainyard_units::{BytesPerSecond, Seconds, Usd};
+use trainyard_units::Seconds;
 
 /// Facts and stated defaults of a cloud's operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,10 +21,6 @@ pub struct Operations {
     pub cold: StartUp,
     /// Starting on machines that were kept.
     pub warm_pool: StartUp,
-    /// Object storage.
-    pub s3: ObjectStorage,
-    /// Volumes of blocks, one at each machine.
-    pub ebs: BlockStorage,
 }
 
 /// Median times of what happens before the first step, one after another.
@@ -37,26 +33,6 @@ pub struct StartUp {
     pub image: Sourced<Seconds>,
     /// Starting the framework.
     pub framework: Sourced<Seconds>,
-}
-
-/// Storage that is reached over the network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ObjectStorage {
-    /// What of the network of a machine it fills.
-    pub share_of_network: Sourced<f64>,
-    /// Price of 10⁹ bytes for a month.
-    pub price: Sourced<Usd>,
-}
-
-/// A volume of its own for each machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BlockStorage {
-    /// Throughput.
-    pub bandwidth: Sourced<BytesPerSecond>,
-    /// Price of 10⁹ bytes for a month.
-    pub price: Sourced<Usd>,
 }
 
 /// How often spare capacity was reclaimed, as it was published on a day.

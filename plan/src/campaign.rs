@@ -40,9 +40,6 @@ pub struct CampaignSpec {
     /// stand for measured ones, which hold their stragglers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub straggler: Option<f64>,
-    /// Whether the data set is copied to every machine before training; false if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub download: Option<bool>,
 }
 
 /// Whether machines are there when a training is submitted.

@@ -1,6 +1,7 @@
 //! Documents that are written to files and to standard output. Durations are seconds, sizes bytes, money USD; the
 //! suffix of a field says so.
 
+use crate::input::Bottleneck;
 use crate::job::JobSpec;
 use crate::spec::PlanSpec;
 use schemars::JsonSchema;
@@ -58,6 +59,9 @@ pub struct Prediction {
     /// Model FLOPs over peak FLOPs; absent where no peak is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mfu: Option<f64>,
+    /// What becomes of the samples on their way to the step; absent if they are taken to be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputPrediction>,
     /// Idle time of the pipeline over its ideal time.
     pub bubble: f64,
     /// What communication adds to the step.
@@ -81,6 +85,30 @@ pub struct Prediction {
     /// The price that was used, with its date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceUsed>,
+}
+
+/// What becomes of samples on their way to the step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputPrediction {
+    /// What a step waits for its samples, of its whole time.
+    pub input_stall_s: f64,
+    /// Time in which devices work on steps over all time, as MLPerf Storage defines it.
+    pub accelerator_utilisation: f64,
+    /// What limits the training.
+    pub bottleneck: Bottleneck,
+    /// Samples a second that storage gives, all machines together.
+    pub read_samples_per_s: f64,
+    /// Samples a second that are decoded.
+    pub decode_samples_per_s: f64,
+    /// Samples a second that are copied to the devices.
+    pub copy_samples_per_s: f64,
+    /// Samples a second that steps would take if they never waited.
+    pub step_samples_per_s: f64,
+    /// Seconds of a step during the first pass over the data set.
+    pub first_pass_step_time_s: f64,
+    /// Seconds of downloading or listing before the first step, which are not part of the training's time.
+    pub download_s: f64,
 }
 
 /// A price and where it comes from.

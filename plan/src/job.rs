@@ -1,12 +1,14 @@
 //! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
 
 use crate::campaign::CampaignSpec;
+use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::spec::{Optimizer, Precision, Pricing};
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use trainyard_models::{AttentionKernel, Family};
+use trainyard_units::{Bytes, BytesPerSecond};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,12 +92,52 @@ pub struct DataSpec {
     /// Tokens in the data set; written with an exponent if that is easier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// Bytes of one sample as stored; nothing is read or copied in the simulation if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_sample: Option<f64>,
     /// A text file, or a folder of them, for a run; relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Bytes of one sample as stored; without it samples are taken to be there when a step wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_sample: Option<f64>,
+    /// Standard deviation of these bytes from sample to sample; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_deviation: Option<f64>,
+    /// What is to be decoded; tokens for models that read them, else jpeg, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<SampleFormat>,
+    /// Files that hold the data set; one for each 128 MiB if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Where samples are read from; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageMode>,
+    /// What decodes; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<DecodePlace>,
+    /// Processes that load for one replica; its share of the machine's virtual processors if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// Batches that each stage of loading may be ahead of the next; 2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u32>,
+    /// Where samples are kept after the first pass over them; chosen if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
+    /// Throughput of a shared file system for each TiB, `250 MB/s`; the least that is sold if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fsx_throughput: Option<BytesPerSecond>,
+    /// Its size, `4.8 TiB`; the least that holds the data set if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fsx_size: Option<Bytes>,
+    /// Throughput of each machine's volume, `500 MiB/s`; what a volume has without being paid for more if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub ebs_throughput: Option<BytesPerSecond>,
+    /// Size of each machine's volume, `500 GB`; as large as the data set if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub volume: Option<Bytes>,
 }
 
 /// Samples of an optimizer step: one number, or a range that convergence allows.

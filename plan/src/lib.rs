@@ -8,6 +8,7 @@ mod campaign;
 mod check;
 pub mod document;
 mod executable;
+mod input;
 mod job;
 mod lower;
 mod memory;
@@ -28,6 +29,7 @@ pub use campaign::{
 };
 pub use check::{StepSize, micro_batch_max};
 pub use executable::{NotExecutable, not_executable};
+pub use input::{Bottleneck, Cache, DecodePlace, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, checkpoint_bytes, kept_elsewhere, resident, resident_with};

@@ -1,5 +1,6 @@
 //! Plans as written: the `plan` of a plan document, before anything is checked.
 
+use crate::input::InputSpec;
 use crate::offload::Offload;
 use crate::placement::Placement;
 use schemars::JsonSchema;
@@ -51,6 +52,9 @@ pub struct PlanSpec {
     pub collectives: Collectives,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// How samples reach the devices; if left out they are there when a step wants them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSpec>,
     /// How the machines are paid.
     pub pricing: Pricing,
 }
@@ -134,6 +138,7 @@ pub struct StageSpec {
     pub layers: usize,
 }
 
+/// An enumeration whose values are words, read and printed as they are written in documents.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -156,9 +161,9 @@ macro_rules! named {
             }
         }
         impl std::str::FromStr for $name {
-            type Err = UnknownName;
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                Self::ALL.iter().copied().find(|value| value.name() == text).ok_or_else(|| UnknownName {
+            type Err = $crate::UnknownName;
+            fn from_str(text: &str) -> Result<Self, $crate::UnknownName> {
+                Self::ALL.iter().copied().find(|value| value.name() == text).ok_or_else(|| $crate::UnknownName {
                     text: text.into(),
                     allowed: Self::ALL.iter().map(|value| value.name()).collect(),
                 })
@@ -166,6 +171,8 @@ macro_rules! named {
         }
     };
 }
+
+pub(crate) use named;
 
 /// A word that is not one of a closed list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -390,6 +397,7 @@ impl PlanSpec {
             placement: Placement::Cluster,
             collectives: Collectives::Nccl,
             optimizer: Optimizer::AdamW,
+            input: None,
             pricing: Pricing::OnDemand,
         }
     }

@@ -1,6 +1,7 @@
 //! Valid plans. A [`Plan`] that exists can be lowered; nothing downstream checks its degrees again.
 
 use crate::check;
+use crate::input::InputSpec;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
 use crate::parameters::{Held, held_of};
@@ -38,6 +39,7 @@ pub struct Plan {
     offload: Offload,
     collectives: Collectives,
     optimizer: Optimizer,
+    input: Option<InputSpec>,
     pricing: Pricing,
 }
 
@@ -253,6 +255,21 @@ impl Plan {
         self.optimizer
     }
 
+    /// How samples reach the devices; nothing if they are there when a step wants them.
+    pub fn input(&self) -> Option<InputSpec> {
+        self.input
+    }
+
+    /// The same plan with its samples brought in another way.
+    ///
+    /// # Errors
+    ///
+    /// When a count of the input is out of range.
+    pub fn with_input(self, input: InputSpec) -> Result<Self, PlanError> {
+        input.check()?;
+        Ok(Self { input: Some(input), ..self })
+    }
+
     /// How the machines are paid.
     pub fn pricing(&self) -> Pricing {
         self.pricing
@@ -288,6 +305,7 @@ impl Plan {
             placement: self.mesh.placement(),
             collectives: self.collectives,
             optimizer: self.optimizer,
+            input: self.input,
             pricing: self.pricing,
         }
     }
@@ -307,6 +325,7 @@ impl TryFrom<PlanSpec> for Plan {
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;
+        spec.input.map_or(Ok(()), InputSpec::check)?;
         let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
@@ -332,6 +351,7 @@ impl TryFrom<PlanSpec> for Plan {
             offload: spec.offload,
             collectives: spec.collectives,
             optimizer: spec.optimizer,
+            input: spec.input,
             pricing: spec.pricing,
         })
     }

@@ -4,8 +4,8 @@ use crate::space::{Candidate, Variant};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 use trainyard_plan::{
-    Collectives, GradientCompression, GradientReduction, Offload, Placement, Precision, Recompute, ScheduleName,
-    StateSharding,
+    Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, Offload, Placement, Precision, Recompute,
+    ScheduleName, StateSharding, StorageMode,
 };
 
 /// The fields that can be held, each with its path under `plan` of the plan document and how its value is read.
@@ -86,6 +86,16 @@ fields! {
     placement: Placement = "placement" by set,
     /// How gradients are summed over replicas.
     collectives: Collectives = "collectives" by set,
+    /// Where samples are read from.
+    input_storage: StorageMode = "input.storage" by set,
+    /// What decodes them.
+    input_decode: DecodePlace = "input.decode" by set,
+    /// Processes that load for one replica.
+    input_workers: u32 = "input.workers" by set_count,
+    /// Batches ahead.
+    input_prefetch: u32 = "input.prefetch" by set,
+    /// Where samples are kept after the first pass.
+    input_cache: Cache = "input.cache" by set,
 }
 
 /// Why a `KEY=VALUE` cannot be held.
@@ -258,6 +268,11 @@ mod tests {
             "gradient_compression=fp16",
             "offload=optimizer+parameters@nvme",
             "placement=PTD",
+            "input.storage=fsx-lustre",
+            "input.decode=gpu",
+            "input.workers=12",
+            "input.prefetch=0",
+            "input.cache=memory",
         ];
         let fixed = Fixed::parse(&pairs.map(String::from)).expect("fields of a plan");
         assert_eq!(fixed.each().len(), pairs.len());

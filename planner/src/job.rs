@@ -1,6 +1,8 @@
 //! Reading a job: from what a person wrote to a question that can be solved.
 
 use crate::campaign::settings;
+use crate::fix::Fixed;
+use crate::input::{Data, data, field_of_input};
 use crate::problem::{Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
 use trainyard_hardware_profiles::{
     CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
@@ -10,7 +12,7 @@ use trainyard_plan::{
     ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, TrainingSpec,
     Volume,
 };
-use trainyard_sim::Machine;
+use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
 
 /// The four families that a job may choose from unless it says otherwise.
@@ -104,6 +106,9 @@ pub enum JobError {
         /// Where it is known.
         regions: Vec<String>,
     },
+    /// Samples cannot be brought in as the job says, on any of its machines.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// No instance has a price on these terms.
     #[error("no instance of `cluster.instances` has a {pricing} price of {service} in `cluster.region` {region}")]
     Unpriced {
@@ -130,6 +135,7 @@ impl JobError {
             Self::NoSpotBand { regions, .. } => {
                 Some(format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")))
             }
+            Self::Input(error) => error.hint(),
             Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
             Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
             Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
@@ -155,6 +161,7 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     settings(job, &model, place.pricing())?;
     Ok(Problem {
         training,
+        data: data_on(&job.data, &model, &place)?,
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
         unusable_precisions,
@@ -165,6 +172,26 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
         deadline,
         budget,
     })
+}
+
+/// The data set, where some of the machines can bring in its samples.
+fn data_on(spec: &DataSpec, model: &Model, place: &Place) -> Result<Option<Data>, JobError> {
+    if let (true, Some(first)) = (place.is_measured(), field_of_input(spec)) {
+        let rule = "the steps of a measured machine were measured with their input";
+        return Err(JobError::Conflict { first, second: "cluster.profile", rule });
+    }
+    let Some(data) = data_set(spec, model)? else { return Ok(None) };
+    let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
+    let refusals: Option<Vec<InputError>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
+    match refusals.and_then(|all| all.into_iter().next()) {
+        Some(error) => Err(JobError::Input(error)),
+        None => Ok(Some(data)),
+    }
+}
+
+/// The data set that a job describes, with how it is to be brought in; nothing if it does not say how large a sample is.
+pub(crate) fn data_set(spec: &DataSpec, model: &Model) -> Result<Option<Data>, JobError> {
+    data(spec, model, samples(spec, model)?)
 }
 
 fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {

@@ -4,10 +4,13 @@
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
 //! predicts a plan document anew.
 
+mod advice;
 mod bounds;
 mod campaign;
 mod evaluate;
+mod feeding;
 mod fix;
+mod input;
 mod job;
 mod predict;
 mod problem;
@@ -18,7 +21,8 @@ mod space;
 
 pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};
+pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
-pub use predict::{DocumentError, MachineFile, predict, resimulate};
+pub use predict::{DocumentError, MachineFile, PredictionError, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

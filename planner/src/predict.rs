@@ -1,13 +1,22 @@
 //! Predictions: a simulated step carried over to a whole training.
 
+use crate::job::{JobError, data_set};
 use crate::problem::{executor_stack, price_of, price_used, purchase, service_of};
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, catalog,
 };
-use trainyard_plan::document::{Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
+use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, Store};
-use trainyard_sim::{Footprint, Machine, MachineError, Options, Outcome, simulate_with};
+use trainyard_sim::{
+    DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
+    simulate_with,
+};
+use trainyard_units::Seconds;
+
+/// How far off the rates of loading may be, either way, in nine of ten cases. A stated default: the rule of thumb for
+/// decoding spans as much, and of the DataLoader rates that the law of workers was fitted on none is further off.
+const INPUT_SPREAD: f64 = 1.4;
 
 /// Why a plan document cannot be predicted anew.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -15,9 +24,15 @@ pub enum DocumentError {
     /// The plan is not one.
     #[error("in `plan`: {0}")]
     Plan(#[from] PlanError),
-    /// The plan does not go onto its machines.
+    /// The plan does not go onto its machines, or its samples do not get there.
     #[error("in `plan`: {0}")]
-    Machine(#[from] MachineError),
+    Prediction(#[from] PredictionError),
+    /// The data of the job does not fit together.
+    #[error("in `job`: {0}")]
+    Job(#[from] JobError),
+    /// The plan says how samples are brought in, but the job does not say how large they are.
+    #[error("`plan.input` says how samples are brought in, but `job.data.bytes_per_sample` is missing")]
+    NoData,
     /// A name of the document is in no catalog.
     #[error("in `{field}`: {error}")]
     Catalog {
@@ -53,7 +68,9 @@ impl DocumentError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
-            Self::Machine(error) => error.hint(),
+            Self::Prediction(error) => error.hint(),
+            Self::Job(error) => error.hint(),
+            Self::NoData => Some("without `plan.input` samples are taken to be there".into()),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
             Self::ClusterFile { error, .. } => error.hint(),
@@ -62,18 +79,41 @@ impl DocumentError {
     }
 }
 
-/// What is expected of `plan` on `machine` over `steps` optimizer steps.
+/// Why nothing can be said of a plan on its machines.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PredictionError {
+    /// The plan does not go onto them.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// Its samples do not get there.
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+impl PredictionError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Machine(error) => error.hint(),
+            Self::Input(error) => error.hint(),
+        }
+    }
+}
+
+/// What is expected of `plan` on `machine` over `steps` optimizer steps. Where the plan says how samples are brought in,
+/// `data` is what is brought in.
 ///
 /// # Errors
 ///
-/// When the machine does not admit the plan or was not measured for it.
+/// When the machine does not admit the plan, was not measured for it, or cannot bring in its samples.
 pub fn predict(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
     price: Option<PriceUsed>,
-) -> Result<(Prediction, Outcome), MachineError> {
-    predict_with(plan, machine, steps, price, Options::default())
+    data: Option<&DataSet>,
+) -> Result<(Prediction, Outcome), PredictionError> {
+    predict_with(plan, machine, steps, price, data, Options::default())
 }
 
 /// The same, with a say in how the step is simulated.
@@ -82,20 +122,25 @@ fn predict_with(
     machine: &Machine,
     steps: u64,
     price: Option<PriceUsed>,
+    data: Option<&DataSet>,
     options: Options,
-) -> Result<(Prediction, Outcome), MachineError> {
+) -> Result<(Prediction, Outcome), PredictionError> {
     let outcome = simulate_with(plan, machine, options)?;
-    let step = outcome.step_time.0;
-    let interval_s = interval(plan, machine, &outcome);
-    let time_s = step * steps as f64;
-    let hours = |step: f64| step * steps as f64 / 3600.0 * f64::from(plan.cluster().instances);
+    let fed = fed(plan, machine, data, outcome.step_time, steps)?;
+    let step = fed.map_or(outcome.step_time, |feed| feed.step_time).0;
+    let interval_s = fed_interval(plan, interval(plan, machine, &outcome), outcome.step_time, fed.as_ref());
+    let time_s = fed.map_or(step * steps as f64, |feed| feed.time.0);
+    // Of a training whose steps take so long, what is not the same for all of them stays what it is.
+    let uneven_s = time_s - step * steps as f64;
+    let hours = |step: f64| (step * steps as f64 + uneven_s) / 3600.0 * f64::from(plan.cluster().instances);
     let samples_per_s = plan.batch().global as f64 / step;
     let prediction = Prediction {
         step_time_s: step,
         interval_s,
         samples_per_s,
         tokens_per_s: plan.model().tokens_per_sample().map(|tokens| tokens as f64 * samples_per_s),
-        mfu: outcome.mfu,
+        mfu: outcome.mfu.map(|mfu| mfu * fed.map_or(1.0, |feed| feed.utilisation)),
+        input: fed.map(|feed| input(plan, machine, &outcome, &feed)),
         bubble: outcome.bubble,
         exposed_communication_s: outcome.exposed_communication.0,
         phases: outcome.phases,
@@ -110,6 +155,46 @@ fn predict_with(
         price,
     };
     Ok((prediction, outcome))
+}
+
+/// What becomes of the steps if their samples are brought in; nothing if they are taken to be there.
+fn fed(
+    plan: &Plan,
+    machine: &Machine,
+    data: Option<&DataSet>,
+    step: Seconds,
+    steps: u64,
+) -> Result<Option<Feed>, InputError> {
+    let (Some(input), Some(data)) = (plan.input(), data) else { return Ok(None) };
+    let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
+    Ok(Some(Supply::new(intake, machine, data, input)?.feed(step, steps)))
+}
+
+/// The interval of a step that may have to wait: with nothing loaded ahead the two add up, else the longer decides.
+fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&Feed>) -> [f64; 2] {
+    let (Some(feed), Some(input)) = (fed, plan.input()) else { return [low, high] };
+    if input.prefetch == 0 {
+        return [low + feed.stall.0 / INPUT_SPREAD, high + feed.stall.0 * INPUT_SPREAD];
+    }
+    let slowest = feed.rates.into_iter().map(|rate| plan.batch().global as f64 / rate).fold(0.0, f64::max);
+    // Samples of different size make steps wait that would not if all were alike.
+    let uneven = feed.step_time.0 - slowest.max(step.0);
+    [low.max(slowest / INPUT_SPREAD) + uneven, high.max(slowest * INPUT_SPREAD) + uneven]
+}
+
+fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &Feed) -> InputPrediction {
+    let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
+    InputPrediction {
+        input_stall_s: feed.stall.0,
+        accelerator_utilisation: feed.utilisation,
+        bottleneck: feed.slowest.unwrap_or_else(|| bottleneck(plan, machine, outcome)),
+        read_samples_per_s,
+        decode_samples_per_s,
+        copy_samples_per_s,
+        step_samples_per_s: plan.batch().global as f64 / outcome.step_time.0,
+        first_pass_step_time_s: feed.first_step_time.0,
+        download_s: feed.download.0,
+    }
 }
 
 fn memory(footprint: &Footprint) -> Memory {
@@ -189,7 +274,12 @@ pub fn resimulate(
     let plan = Plan::try_from(document.plan.clone())?;
     let machine = machine(document, file)?;
     let price = price(document);
-    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, price, options)?;
+    let data = data_set(&document.job.data, plan.model())?;
+    if plan.input().is_some() && data.is_none() {
+        return Err(DocumentError::NoData);
+    }
+    let data = data.as_ref().map(|data| &data.set);
+    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, price, data, options)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

@@ -1,5 +1,6 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
+use crate::input::Data;
 use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
@@ -14,6 +15,8 @@ pub struct Problem {
     pub model: Model,
     /// How much.
     pub training: Training,
+    /// The data set, if the job says how large a sample is.
+    pub data: Option<Data>,
     /// Global batch sizes that may be chosen, ascending.
     pub global_batches: Vec<u64>,
     /// Number formats that may be chosen.

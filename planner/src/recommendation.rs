@@ -1,5 +1,6 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
+use crate::advice::{Advice, is_paid_for};
 use crate::campaign::extrapolated;
 use crate::fix::Fixed;
 use crate::predict::predict;
@@ -90,18 +91,22 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
-    let reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
+    let mut reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
+    let advice = Advice::new(problem, &chosen, &prediction);
+    reasons.extend(advice.as_ref().map(Advice::reason));
+    let warnings: Vec<String> =
+        advice.and_then(|advice| advice.warning()).into_iter().chain(warnings(problem, &prediction, &chosen)).collect();
     let front = front(problem, limits, &mut found);
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
-        warnings: warnings(problem, &prediction, &chosen),
+        warnings,
         plan: chosen.plan.spec(),
         prediction,
         reasons,
         alternatives: found.best.iter().skip(1).map(alternative).collect(),
         pareto: front.iter().map(alternative).collect(),
-        rejected: rejected(problem, &found),
+        rejected: rejected(problem, &limits.fixed, &found),
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
 }
@@ -172,7 +177,8 @@ fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trai
     let cluster = chosen.plan.cluster();
     let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
-    predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used)).ok()
+    let data = problem.data.as_ref().map(|data| &data.set);
+    predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used), data).ok()
 }
 
 /// Plans that none beats in both time and cost, from this search and from one for the other objective.
@@ -200,7 +206,7 @@ fn alternative(evaluated: &Evaluated) -> Alternative {
     }
 }
 
-fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
+fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
     let choices = problem.place.choices();
     let mut all: Vec<Rejected> = found
         .too_large
@@ -215,6 +221,12 @@ fn rejected(problem: &Problem, found: &Found) -> Vec<Rejected> {
             count: *count,
         })
         .collect();
+    if let Some(data) = &problem.data {
+        all.extend(choices.iter().enumerate().filter_map(|(choice, (name, _))| {
+            let error = data.refusal(fixed, &problem.place.machine(choice, 1, None))?;
+            Some(Rejected { what: name.clone(), why: format!("cannot bring in samples: {error}"), count: 0 })
+        }));
+    }
     if let Place::Rented(rental) = &problem.place {
         all.extend(rental.unpriced.iter().map(|name| Rejected {
             what: name.clone(),
@@ -251,6 +263,9 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
         }
         if rental.pricing == Pricing::Spot {
             warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
+        }
+        if chosen.plan.input().is_some_and(|input| is_paid_for(input.storage)) {
+            warnings.push("what storage costs is not in the cost".into());
         }
         warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
     }

@@ -11,6 +11,7 @@
 
 use crate::bounds::Bounds;
 use crate::evaluate::{Looked, look};
+use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::space::{Candidate, Space};
@@ -31,7 +32,7 @@ pub(crate) struct Evaluated {
     pub plan: Plan,
     /// Which type of machine of the place.
     pub(crate) choice: usize,
-    /// Seconds of a step.
+    /// Seconds of a step, with what it waits for its samples.
     pub step_time_s: f64,
     /// Seconds of the training.
     pub time_s: f64,
@@ -73,12 +74,14 @@ pub(crate) struct Aim {
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     let space = Space::new(problem, fixed);
-    let mut searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
+    let mut searcher =
+        Searcher { problem, aim, feeding: Feeding::default(), best: BTreeMap::new(), simulated: Vec::new() };
     let mut all = space.candidates();
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found =
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
     let bounds = Bounds::new(problem, fixed, &all);
+    searcher.feeding = Feeding::new(&space, &bounds, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
     let mut batch = *BATCHES.start();
     while let Some((next, _)) = order.peek() {
@@ -128,6 +131,7 @@ impl Found {
 struct Searcher<'a> {
     problem: &'a Problem,
     aim: Aim,
+    feeding: Feeding,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
     simulated: Vec<Evaluated>,
@@ -149,6 +153,7 @@ impl Searcher<'_> {
     fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
         let mut order: Vec<(f64, Candidate)> = candidates
             .into_iter()
+            .filter(|candidate| self.feeding.reaches(candidate))
             .filter_map(|candidate| {
                 let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
                 Some((value, candidate))
@@ -175,7 +180,9 @@ impl Searcher<'_> {
     }
 
     fn totals(&self, candidate: &Candidate, step_time_s: f64) -> (f64, Option<f64>) {
-        let time = step_time_s * self.problem.training.steps(candidate.batch.global) as f64;
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let feed = self.feeding.feed(candidate, step_time_s, steps);
+        let time = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
         let price = self.problem.place.price(candidate.choice);
         (time, price.map(|price| price.middle().0 * f64::from(candidate.instances) * time / 3600.0))
     }
@@ -208,7 +215,14 @@ impl Searcher<'_> {
 
     fn keep(&mut self, candidate: &Candidate, plan: Plan, step_time_s: f64, memory_peak: Bytes) {
         let choice = candidate.choice;
+        let plan = match self.feeding.input(candidate) {
+            Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
+            None => plan,
+        };
         let (time_s, cost_usd) = self.totals(candidate, step_time_s);
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let fed = self.feeding.feed(candidate, step_time_s, steps);
+        let step_time_s = fed.map_or(step_time_s, |feed| feed.step_time.0);
         let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
         self.simulated.push(evaluated.clone());
         if !self.within_goal(time_s, cost_usd) {
@@ -259,10 +273,12 @@ mod tests {
     use trainyard_plan::{GlobalBatch, JobSpec, Stages};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
-    fn small(objective: Objective) -> Problem {
+    /// Samples are there, or are so large that some machines wait for them.
+    fn small(objective: Objective, bytes_per_sample: Option<f64>) -> Problem {
         let mut job = JobSpec::default();
         job.model.name = Some("gpt2-large".into());
         job.data.samples = Some(10_000);
+        job.data.bytes_per_sample = bytes_per_sample;
         job.training.global_batch = Some(GlobalBatch::Exactly(8));
         job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
         job.cluster.max_instances = Some(2);
@@ -274,9 +290,10 @@ mod tests {
     /// count where no other of their schedule fits.
     fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
         let space = Space::new(problem, fixed);
-        let searcher = Searcher { problem, aim, best: BTreeMap::new(), simulated: Vec::new() };
         let all = space.candidates();
         let bounds = Bounds::new(problem, fixed, &all);
+        let feeding = Feeding::new(&space, &bounds, &all);
+        let searcher = Searcher { problem, aim, feeding, best: BTreeMap::new(), simulated: Vec::new() };
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
@@ -309,14 +326,15 @@ mod tests {
 
     #[test]
     fn the_search_finds_what_trying_everything_finds() {
-        for fixed in [
-            &["instances=1"][..],
-            &["instances=2", "parallel.pipeline=4"],
-            &["parallel.tensor=2", "parallel.context=2"],
+        for (fixed, bytes) in [
+            (&["instances=1"][..], None),
+            (&["instances=2", "parallel.pipeline=4"], None),
+            (&["parallel.tensor=2", "parallel.context=2"], None),
+            (&["instances=1", "parallel.pipeline=2"], Some(5e7)),
         ] {
             let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
             for objective in [Objective::Cost, Objective::Time] {
-                let problem = small(objective);
+                let problem = small(objective, bytes);
                 let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
                 let found = search(&problem, &fixed, aim);
                 let best = match objective {
@@ -334,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
-        let problem = small(Objective::Cost);
+        let problem = small(Objective::Cost, None);
         let aim =
             Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
         let cut = search(&problem, &Fixed::default(), aim);

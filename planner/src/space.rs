@@ -101,7 +101,19 @@ impl<'a> Space<'a> {
         let plan = Plan::try_from(spec).map_err(|error| error.to_string());
         let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
         let precision = self.fixed.precision.map_or(Ok(()), |held| machine.has_units(held));
-        admitted.and(precision.map_err(|error| error.to_string())).err()
+        let input = self.problem.data.as_ref().and_then(|data| data.refusal(self.fixed, &machine));
+        admitted
+            .and(precision.map_err(|error| error.to_string()))
+            .and(input.map_or(Ok(()), |error| Err(error.to_string())))
+            .err()
+    }
+
+    pub(crate) fn problem(&self) -> &Problem {
+        self.problem
+    }
+
+    pub(crate) fn fixed(&self) -> &Fixed {
+        self.fixed
     }
 
     pub(crate) fn offload(&self) -> Offload {
@@ -148,6 +160,7 @@ impl<'a> Space<'a> {
             placement: self.placement(),
             collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
             optimizer: self.problem.optimizer,
+            input: None,
             pricing: self.problem.place.pricing(),
         }
     }

@@ -3,6 +3,7 @@
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind,
+    StorageMode,
 };
 use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
 
@@ -53,7 +54,6 @@ fn every_field_of_a_campaign_changes_it() {
         changed(|c| c.node_mtbf = Some("20 h".into())).interruptions.failures > 10.0 * plain.interruptions.failures
     );
     assert!(changed(|c| c.straggler = Some(0.2)).phases.training_s > 1.05 * plain.phases.training_s);
-    assert!(changed(|c| c.download = Some(true)).phases.download_s > 10.0);
     let tested = changed(|c| {
         c.evaluation = Some(EvaluationSpec { every_epochs: Some(1.0), every_steps: None, samples: 50_000 });
     });
@@ -62,6 +62,22 @@ fn every_field_of_a_campaign_changes_it() {
         c.evaluation = Some(EvaluationSpec { every_epochs: None, every_steps: Some(313), samples: 50_000 });
     });
     assert!((twice.phases.evaluation_s / tested.phases.evaluation_s - 2.0).abs() < 0.02);
+}
+
+#[test]
+fn a_data_set_that_is_downloaded_is_downloaded_again_after_each_interruption() {
+    let stored = |storage| {
+        let mut job = job();
+        (job.data.storage, job.data.workers) = (Some(storage), Some(8));
+        let document = planned(&job);
+        let often = with(&document, |c| c.node_mtbf = Some("4 h".into())).expect("a campaign");
+        (document.prediction.input.expect("sizes are known").download_s, often)
+    };
+    let (once, often) = stored(StorageMode::S3File);
+    let expected = once * (1.0 + often.interruptions.failures);
+    assert!(once > 10.0 && often.interruptions.failures > 0.5, "{once} {}", often.interruptions.failures);
+    assert!((often.phases.download_s / expected - 1.0).abs() < 0.05, "{} {expected}", often.phases.download_s);
+    assert!(stored(StorageMode::S3FastFile).1.phases.download_s < 0.1 * expected);
 }
 
 #[test]

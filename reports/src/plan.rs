@@ -2,7 +2,9 @@
 
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
-use trainyard_plan::{GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding};
+use trainyard_plan::{
+    Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
+};
 use trainyard_units::human_count;
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
@@ -95,6 +97,7 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     if let Some(states) = states(plan) {
         rows.insert(1, ("states", states));
     }
+    rows.extend(input(plan, prediction));
     rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps))));
     if let (Some(cost), Some([low, high]), Some(price)) =
         (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
@@ -107,6 +110,41 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
                 price.usd_per_hour, price.service, plan.pricing, plan.cluster.instance, price.region, price.date
             ),
         ));
+    }
+    rows
+}
+
+/// How samples are brought in, how fast each stage of it is, and what limits the training.
+pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static str, String)> {
+    let (Some(input), Some(predicted)) = (plan.input, &prediction.input) else { return Vec::new() };
+    let workers = if input.workers == 1 { "1 worker".into() } else { format!("{} workers", input.workers) };
+    let cache = if input.cache == Cache::None { String::new() } else { format!(", kept in {}", input.cache) };
+    let way = format!(
+        "{}{cache}, decoded by {} with {workers} a replica, {} ahead",
+        input.storage, input.decode, input.prefetch
+    );
+    let rates = [
+        ("read", predicted.read_samples_per_s),
+        ("decoded", predicted.decode_samples_per_s),
+        ("copied", predicted.copy_samples_per_s),
+        ("used", predicted.step_samples_per_s),
+    ];
+    let rates: Vec<String> = rates.into_iter().map(|(stage, samples)| format!("{stage} {}", rate(samples))).collect();
+    let waiting = format!("{} of each step waits for samples", seconds(predicted.input_stall_s));
+    let mut rows = vec![
+        ("input", way),
+        ("samples/s", rates.join(", ")),
+        (
+            "limited by",
+            format!(
+                "{}; {waiting}, accelerator utilisation {}",
+                predicted.bottleneck,
+                percent(predicted.accelerator_utilisation)
+            ),
+        ),
+    ];
+    if predicted.download_s > 0.0 {
+        rows.push(("before", format!("{} of downloading or listing, not in the time", seconds(predicted.download_s))));
     }
     rows
 }

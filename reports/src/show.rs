@@ -228,7 +228,17 @@ pub fn instance(instance: &Instance, width: Width) -> String {
     let mut rows =
         vec![("gpus", format!("{} × {}", instance.gpus, instance.gpu)), ("vcpus", instance.vcpus.to_string())];
     rows.extend(host(instance));
+    if let Some(processor) = &instance.processor {
+        rows.insert(2, ("processor", processor.description.clone()));
+        rows.insert(3, sourced("CoreMark a vCPU", &processor.coremark));
+    }
     rows.extend(network(&instance.network));
+    if let Some(storage) = &instance.storage {
+        rows.extend([
+            sourced_as("from S3", &storage.s3, bandwidth),
+            sourced_as("from EBS, sustained", &storage.ebs, bandwidth),
+        ]);
+    }
     rows.extend(wiring(&instance.interconnect));
     let facts = facts(&rows);
     if instance.prices.is_empty() {

@@ -1,7 +1,7 @@
 //! A simulated step as a page.
 
 use crate::format::{Width, facts, percent, seconds, table};
-use crate::plan::{cluster, memory, strategy};
+use crate::plan::{cluster, input, memory, strategy};
 use trainyard_plan::document::PlanDocument;
 
 /// What a simulation found of a plan.
@@ -21,6 +21,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     if let Some(mfu) = prediction.mfu {
         rows.push(("MFU", percent(mfu)));
     }
+    rows.extend(input(&document.plan, prediction));
     let mut text =
         format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), strategy(&document.plan));
     text += &facts(&rows);

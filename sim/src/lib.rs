@@ -4,6 +4,7 @@
 //! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
 //! search is going on, and nothing reads a clock or a file.
 
+mod bottleneck;
 mod bound;
 pub mod campaign;
 mod capacity;
@@ -13,6 +14,7 @@ mod engine;
 mod ensemble;
 mod estimate;
 mod fold;
+mod input;
 mod layout;
 mod machine;
 pub mod network;
@@ -20,6 +22,7 @@ mod simulate;
 mod variation;
 mod wiring;
 
+pub use bottleneck::bottleneck;
 pub use bound::{step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
 pub use cost::{
@@ -27,6 +30,7 @@ pub use cost::{
     layer_prices, transfer_time,
 };
 pub use estimate::{Estimator, Shape};
+pub use input::{DataSet, Feed, InputError, Intake, StageTimes, Supply};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
 pub use simulate::{

@@ -390,6 +390,8 @@ mod tests {
             disk: Bytes(1 << 40),
             disk_bandwidth: BytesPerSecond(4e9),
             pcie: PcieTree { devices_per_switch: 3, uplink: BytesPerSecond(2e10) },
+            processors: None,
+            remote: None,
         });
         let wiring = Wiring::new(&mixed);
         let mut links = Vec::new();

@@ -25,6 +25,8 @@ fn host() -> Host {
         disk: Bytes(1 << 42),
         disk_bandwidth: BytesPerSecond(4e9),
         pcie: PcieTree { devices_per_switch: 2, uplink: BytesPerSecond(12e9) },
+        processors: None,
+        remote: None,
     }
 }
 

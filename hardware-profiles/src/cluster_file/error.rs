@@ -1,6 +1,6 @@
 //! Why a cluster file does not describe a cluster.
 
-use crate::catalog::CatalogError;
+use crate::catalog::{CatalogError, catalog};
 
 /// What is wrong with a cluster file. `field` is a path in it, kinds of machines and switches counted from 0:
 /// `machines[0].network.bandwidth`.
@@ -9,6 +9,14 @@ pub enum ClusterFileError {
     /// No GPU of the catalog has this name.
     #[error("in `{field}`: {error}")]
     UnknownGpu {
+        /// The field.
+        field: String,
+        /// What is not there.
+        error: CatalogError,
+    },
+    /// No processor of the catalog has this name.
+    #[error("in `{field}`: {error}")]
+    UnknownProcessor {
         /// The field.
         field: String,
         /// What is not there.
@@ -80,8 +88,13 @@ impl ClusterFileError {
     /// What the user may do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::UnknownGpu { error: CatalogError { similar: Some(similar), .. }, .. } => {
+            Self::UnknownGpu { error: CatalogError { similar: Some(similar), .. }, .. }
+            | Self::UnknownProcessor { error: CatalogError { similar: Some(similar), .. }, .. } => {
                 Some(format!("did you mean `{similar}`?"))
+            }
+            Self::UnknownProcessor { .. } => {
+                let known: Vec<&str> = catalog().processors().iter().map(|own| own.name.as_str()).collect();
+                Some(format!("known are {}", known.join(", ")))
             }
             Self::UnknownGpu { .. } => Some(
                 "`trainyard show gpus` lists the catalog; gpu = { name = …, memory = …, … } describes another".into(),

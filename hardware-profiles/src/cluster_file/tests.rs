@@ -1,4 +1,5 @@
 use super::*;
+use crate::catalog::catalog;
 use crate::cluster::{Cluster, Device, Fabric};
 use crate::instance::Interconnect;
 use proptest::prelude::*;
@@ -132,7 +133,7 @@ prop_compose! {
     ) -> HostSpec {
         let disk_bandwidth = if disk == 0 { BytesPerSecond(0.0) } else { disk_bandwidth };
         let (memory, disk) = (Bytes(memory), Bytes(disk));
-        HostSpec { memory, memory_bandwidth, disk, disk_bandwidth, gpus_per_pcie_switch, pcie }
+        HostSpec { memory, memory_bandwidth, disk, disk_bandwidth, gpus_per_pcie_switch, pcie, vcpus: None, processor: None }
     }
 }
 
@@ -221,4 +222,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn processors_are_known_where_they_are_counted() {
+    let host = |rest: &str| {
+        let text = format!(
+            "name = \"own\"\n[[machines]]\nname = \"box\"\ncount = 1\ngpus = 1\ngpu = \"t4\"\n[machines.host]\nmemory = \"64 GiB\"\nmemory_bandwidth = \"80 GB/s\"\npcie = \"16 GB/s\"\n{rest}"
+        );
+        Cluster::try_from(toml::from_str::<ClusterFile>(&text).expect("a cluster file"))
+    };
+    let processors =
+        |rest: &str| host(rest).map(|cluster| cluster.first().host.as_ref().and_then(|own| own.processors));
+    assert_eq!(processors(""), Ok(None));
+    let plain = processors("vcpus = 16").expect("a cluster").expect("processors");
+    assert_eq!((plain.vcpus, plain.coremark), (16, catalog().loader().coremark.value));
+    let named = processors("vcpus = 16\nprocessor = \"epyc-7r13\"").expect("a cluster").expect("processors");
+    assert!(named.coremark > plain.coremark);
+    assert!(matches!(processors("processor = \"epyc-7r13\""), Err(ClusterFileError::Missing { .. })));
+    assert!(matches!(processors("vcpus = 0"), Err(ClusterFileError::Invalid { .. })));
+    let slip = processors("vcpus = 4\nprocessor = \"epic-7r13\"").expect_err("no such processor");
+    assert_eq!(slip.hint().as_deref(), Some("did you mean `epyc-7r13`?"));
 }

@@ -4,7 +4,7 @@ use super::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
 };
 use crate::catalog::catalog;
-use crate::cluster::{Cluster, Device, Fabric, Host, PcieTree, Pool, SwitchLevel};
+use crate::cluster::{Cluster, Device, Fabric, Host, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::{Interconnect, Network, Transport, unreached};
 use crate::sourced::Sourced;
@@ -192,7 +192,29 @@ fn host(field: &str, spec: &HostSpec, gpus: u32) -> Result<Host, ClusterFileErro
             devices_per_switch: counted(format!("{field}.gpus_per_pcie_switch"), spec.gpus_per_pcie_switch, gpus)?,
             uplink: bandwidth(format!("{field}.pcie"), spec.pcie)?,
         },
+        processors: processors(field, spec)?,
+        remote: None,
     })
+}
+
+/// Without a name the processor is the one for which the rates of the loader hold.
+fn processors(field: &str, spec: &HostSpec) -> Result<Option<Processors>, ClusterFileError> {
+    let Some(vcpus) = spec.vcpus else {
+        return match &spec.processor {
+            Some(_) => Err(ClusterFileError::Missing { field: format!("{field}.vcpus"), why: "a processor is named" }),
+            None => Ok(None),
+        };
+    };
+    let named = |name: &String| {
+        let field = format!("{field}.processor");
+        catalog().processor(name).map_err(|error| ClusterFileError::UnknownProcessor { field, error })
+    };
+    let processor = spec.processor.as_ref().map(named).transpose()?;
+    Ok(Some(Processors {
+        vcpus: counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?,
+        threads_per_core: processor.map_or(2, |processor| processor.threads_per_core.value),
+        coremark: processor.map_or(catalog().loader().coremark.value, |processor| processor.coremark.value),
+    }))
 }
 
 fn network(field: &str, spec: &NetworkSpec) -> Result<Network, ClusterFileError> {

@@ -2,10 +2,10 @@
 
 use super::settings::{Every, Settings};
 use crate::job::{JobError, invalid};
-use trainyard_hardware_profiles::{Fabric, Operations, SpotBand, catalog};
+use trainyard_hardware_profiles::{Operations, SpotBand, Storage, catalog};
 use trainyard_models::{ConvergenceCurve, convergence_curve};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
-use trainyard_plan::{CheckpointStorage, Plan, Pricing, StartKind, StateSharding, checkpoint_bytes};
+use trainyard_plan::{CheckpointStorage, Plan, Pricing, StartKind, StateSharding, StorageMode, checkpoint_bytes};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{
     Campaign, CampaignPrice, Checkpoint, Evaluation, Hazards, StartUp, StepTime, Steps, best_interval,
@@ -39,13 +39,14 @@ impl Assembly<'_> {
             instances: self.instances(),
             steps: Steps { mean: prediction.steps, spread: self.curve()?.map_or(0.0, |curve| curve.seeds.deviation) },
             step_time: StepTime {
-                median: Seconds(prediction.step_time_s),
+                // Steps of the first pass over the data may wait for it, and later ones not.
+                median: Seconds(prediction.time_s / prediction.steps as f64),
                 spread: (high / low).ln() / (2.0 * NORMAL_95),
                 straggler: self.settings.straggler,
             },
             start: start_up(self.start_kind()),
             restart: start_up(StartKind::Cold),
-            download: self.download()?,
+            download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation: self.evaluation(),
             hazards: self.hazards(scenario)?,
@@ -93,27 +94,18 @@ impl Assembly<'_> {
         let rate = match (self.settings.bandwidth, self.settings.storage) {
             (Some(rate), _) => rate,
             (None, CheckpointStorage::S3) => self.object_storage_rate()?,
-            (None, CheckpointStorage::Ebs) => operations().ebs.bandwidth.value,
+            (None, CheckpointStorage::Ebs) => storage().ebs.throughput.value,
         };
         Ok(self.checkpoint_bytes() / (rate * f64::from(self.writers())))
     }
 
     /// What one machine moves from or to object storage; what the job says where nothing else is known.
     fn object_storage_rate(&self) -> Result<BytesPerSecond, JobError> {
-        match &self.machine.cluster.first().fabric {
-            Fabric::Wired { network, .. } => Ok(network.baseline.value * operations().s3.share_of_network.value),
-            Fabric::Measured => self.settings.bandwidth.ok_or(JobError::Missing {
-                field: "campaign.checkpoint_bandwidth",
-                why: "nothing is known of the network of a measured machine; write \"1 GB/s\", say",
-            }),
-        }
-    }
-
-    fn download(&self) -> Result<Seconds, JobError> {
-        if self.settings.download == 0.0 {
-            return Ok(Seconds(0.0));
-        }
-        Ok(Seconds(self.settings.download / self.object_storage_rate()?.0))
+        let remote = self.machine.cluster.first().host.as_ref().and_then(|host| host.remote).map(|remote| remote.s3);
+        remote.or(self.settings.bandwidth).ok_or(JobError::Missing {
+            field: "campaign.checkpoint_bandwidth",
+            why: "nothing is known of the storage of this machine; write \"1 GB/s\", say",
+        })
     }
 
     /// A test takes the forward passes of as many samples, the pipeline's idle time included.
@@ -165,19 +157,23 @@ impl Assembly<'_> {
     }
 
     fn price(&self, price: &PriceUsed) -> CampaignPrice {
-        let operations = operations();
+        let storage = storage();
         let gigabyte_month = match self.settings.storage {
-            CheckpointStorage::S3 => operations.s3.price.value,
-            CheckpointStorage::Ebs => operations.ebs.price.value,
+            CheckpointStorage::S3 => storage.s3.price.value,
+            CheckpointStorage::Ebs => storage.ebs.price.value,
         };
         let gigabytes = KEPT * self.checkpoint_bytes().as_f64() / 1e9;
-        // What is copied lies on a volume of each machine.
-        let copied = self.settings.download * f64::from(self.instances()) / 1e9;
-        let month = gigabytes * gigabyte_month.0 + copied * operations.ebs.price.value.0;
+        let month = gigabytes * gigabyte_month.0 + self.copied_gigabytes() * storage.ebs.price.value.0;
         CampaignPrice {
             instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
             storage_hour: Usd(month / MONTH_HOURS),
         }
+    }
+
+    /// What is downloaded before training lies on a volume of each machine.
+    fn copied_gigabytes(&self) -> f64 {
+        let copied = self.plan.input().is_some_and(|input| input.storage == StorageMode::S3File);
+        if copied { self.settings.data_bytes * f64::from(self.instances()) / 1e9 } else { 0.0 }
     }
 
     fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, JobError> {
@@ -236,6 +232,10 @@ impl Assembly<'_> {
 
 fn operations() -> &'static Operations {
     catalog().operations()
+}
+
+fn storage() -> &'static Storage {
+    catalog().storage()
 }
 
 /// What comes before the first step.

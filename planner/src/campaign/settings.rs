@@ -20,8 +20,8 @@ pub(crate) struct Settings {
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) straggler: f64,
-    /// Bytes that are copied to each machine; zero if the data set is not.
-    pub(crate) download: f64,
+    /// Bytes of the data set; zero where the job does not say.
+    pub(crate) data_bytes: f64,
 }
 
 /// When and on how much the model is tested.
@@ -70,7 +70,7 @@ pub(crate) fn settings(job: &JobSpec, model: &Model, pricing: Pricing) -> Result
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         straggler,
-        download: download(job, spec, epoch)?,
+        data_bytes: job.data.bytes_per_sample.unwrap_or(0.0) * epoch.unwrap_or(0) as f64,
     })
 }
 
@@ -153,19 +153,6 @@ fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPla
     Ok(EvaluationPlan { every, samples: spec.samples })
 }
 
-fn download(job: &JobSpec, spec: &CampaignSpec, epoch: Option<u64>) -> Result<f64, JobError> {
-    if let Some(bytes) = job.data.bytes_per_sample.filter(|bytes| !(*bytes > 0.0 && bytes.is_finite())) {
-        return Err(invalid("data.bytes_per_sample", bytes, "above 0"));
-    }
-    if !spec.download.unwrap_or(false) {
-        return Ok(0.0);
-    }
-    let missing = |field, why| JobError::Missing { field, why };
-    let bytes = job.data.bytes_per_sample;
-    let bytes = bytes.ok_or(missing("data.bytes_per_sample", "it says how much campaign.download copies"))?;
-    Ok(bytes * epoch.ok_or(missing("data", "write samples or tokens, which campaign.download copies"))? as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,9 +198,6 @@ mod tests {
             refused(OnDemand, |_, c| c.evaluation = evaluated(Some(0.0), None, 1)),
             refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), None, 0)),
             refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, evaluated(Some(1.0), None, 1))),
-            refused(OnDemand, |j, c| (j.data.bytes_per_sample, c.download) = (None, Some(true))),
-            refused(OnDemand, |j, c| (j.data.samples, c.download) = (None, Some(true))),
-            refused(OnDemand, |j, _| j.data.bytes_per_sample = Some(0.0)),
         ];
         assert!(wrong.iter().all(|message| message.contains("campaign") || message.contains("data")), "{wrong:#?}");
     }
@@ -223,12 +207,11 @@ mod tests {
         let settings = checked(Pricing::Spot, |_, c| {
             c.evaluation = evaluated(Some(2.0), None, 50);
             c.checkpoint_interval = Some("10 min".into());
-            c.download = Some(true);
             c.spot_scenario = Some(20);
         });
         let settings = settings.expect("valid");
         assert_eq!(settings.evaluation, Some(EvaluationPlan { every: Every::Samples(2000.0), samples: 50 }));
-        assert_eq!((settings.interval, settings.download), (Some(Seconds(600.0)), 100_000.0));
+        assert_eq!((settings.interval, settings.data_bytes), (Some(Seconds(600.0)), 100_000.0));
         assert_eq!(settings.scenario, 20);
     }
 }

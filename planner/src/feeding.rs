@@ -1,0 +1,73 @@
+//! How the samples of each candidate are brought in. It does not interact with the layout but through the step, so one
+//! way is chosen for each candidate, at the time that no step of it beats; a longer step then never makes a shorter
+//! training, and bounds stay bounds.
+
+use crate::bounds::Bounds;
+use crate::input::chosen;
+use crate::space::{Candidate, Space};
+use std::collections::BTreeMap;
+use trainyard_plan::{InputSpec, ParallelSpec, Precision, Recompute};
+use trainyard_sim::{Feed, Supply};
+use trainyard_units::Seconds;
+
+/// What tells candidates apart.
+type Key = (usize, u32, ParallelSpec, [u64; 2], Precision, Recompute);
+
+/// What decides how samples are brought in, the step apart.
+type Site = (usize, u32, ParallelSpec, u64);
+
+/// A way of bringing in samples for each candidate; none if the job does not say how large samples are.
+#[derive(Debug, Default)]
+pub(crate) struct Feeding {
+    supplies: BTreeMap<Site, Vec<(InputSpec, Supply)>>,
+    /// Which of its site's supplies a candidate has.
+    chosen: BTreeMap<Key, usize>,
+}
+
+fn key(candidate: &Candidate) -> Key {
+    let Candidate { choice, instances, parallel, batch, precision, recompute, .. } = *candidate;
+    (choice, instances, parallel, [batch.global, batch.micro], precision, recompute)
+}
+
+fn site(candidate: &Candidate) -> Site {
+    (candidate.choice, candidate.instances, candidate.parallel, candidate.batch.global)
+}
+
+impl Feeding {
+    pub(crate) fn new(space: &Space<'_>, bounds: &Bounds, candidates: &[Candidate]) -> Self {
+        let mut feeding = Self::default();
+        let Some(data) = space.problem().data else { return feeding };
+        for candidate in candidates {
+            let supplies = feeding.supplies.entry(site(candidate)).or_insert_with(|| {
+                let machine = space.machine(candidate);
+                data.supplies(space.fixed(), &machine, candidate.parallel, candidate.batch).unwrap_or_default()
+            });
+            let Some(step) = bounds.step_time(candidate) else { continue };
+            let steps = space.problem().training.steps(candidate.batch.global);
+            if let Some(way) = chosen(supplies, Seconds(step), steps) {
+                feeding.chosen.insert(key(candidate), way);
+            }
+        }
+        feeding
+    }
+
+    fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, Supply)> {
+        let way = *self.chosen.get(&key(candidate))?;
+        Some(&self.supplies[&site(candidate)][way])
+    }
+
+    /// How a candidate's samples are brought in; nothing if they are taken to be there.
+    pub(crate) fn input(&self, candidate: &Candidate) -> Option<InputSpec> {
+        self.supply(candidate).map(|(input, _)| *input)
+    }
+
+    /// What becomes of a training whose steps take so long if they never wait; nothing if they do not.
+    pub(crate) fn feed(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<Feed> {
+        self.supply(candidate).map(|(_, supply)| supply.feed(Seconds(step_time_s), steps))
+    }
+
+    /// Whether the samples of a candidate can be brought in.
+    pub(crate) fn reaches(&self, candidate: &Candidate) -> bool {
+        self.supplies.is_empty() || self.chosen.contains_key(&key(candidate))
+    }
+}

@@ -1,0 +1,278 @@
+//! The data of a job: from what a person wrote to how samples are brought in.
+
+use crate::fix::Fixed;
+use crate::job::{JobError, invalid};
+use trainyard_hardware_profiles::{Storage, catalog};
+use trainyard_models::Model;
+use trainyard_plan::{
+    BatchSpec, Cache, DataSpec, DecodePlace, InputSpec, Mesh, ParallelSpec, Placement, SampleFormat, StorageMode,
+};
+use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
+use trainyard_units::{Bytes, Seconds};
+
+/// Batches ahead where nobody says. A stated default: that of PyTorch's `DataLoader`, for each worker.
+const PREFETCH: u32 = 2;
+/// The most workers of a replica, and the most batches ahead.
+const COUNT_MAX: u32 = 1 << 12;
+const BYTES_MAX: f64 = 1e15;
+const FILES_MAX: u64 = 1_000_000_000_000_000;
+/// By how much a way of bringing in samples must shorten the training to be taken before a plainer one.
+const WORTHWHILE: f64 = 0.01;
+/// Bytes of a token as training gets it, and of a value of an image.
+const TOKEN_BYTES: f64 = 8.0;
+const PIXEL_BYTES: f64 = 4.0;
+const IMAGE_CHANNELS: f64 = 3.0;
+
+/// The data set of a job, and what the job says of how it is brought in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Data {
+    /// As it is stored.
+    pub set: DataSet,
+    /// What is held.
+    pub held: InputChoice,
+}
+
+/// What is held of an input; the rest is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputChoice {
+    /// Where samples are read from.
+    pub storage: Option<StorageMode>,
+    /// What decodes them.
+    pub decode: Option<DecodePlace>,
+    /// Processes for one replica.
+    pub workers: Option<u32>,
+    /// Batches ahead.
+    pub prefetch: Option<u32>,
+    /// Where they are kept.
+    pub cache: Option<Cache>,
+}
+
+/// The data set that a job describes; nothing if it does not say how large a sample is.
+///
+/// # Errors
+///
+/// When a field is out of range or contradicts another.
+pub(crate) fn data(spec: &DataSpec, model: &Model, samples: Option<u64>) -> Result<Option<Data>, JobError> {
+    let Some(bytes_per_sample) = spec.bytes_per_sample else {
+        return match field_of_input(spec) {
+            None => Ok(None),
+            Some(_) => Err(JobError::Missing {
+                field: "data.bytes_per_sample",
+                why: "the job says how samples are brought in; write how large one is as stored",
+            }),
+        };
+    };
+    let most = |value: f64, most: f64| value > 0.0 && value <= most;
+    if !most(bytes_per_sample, BYTES_MAX) {
+        return Err(invalid("data.bytes_per_sample", bytes_per_sample, "above 0 and at most 1e15"));
+    }
+    let bytes_deviation = spec.bytes_deviation.unwrap_or(0.0);
+    if !(0.0..=bytes_per_sample).contains(&bytes_deviation) {
+        return Err(invalid("data.bytes_deviation", bytes_deviation, "from 0 to data.bytes_per_sample"));
+    }
+    counts(spec, samples)?;
+    let storage = catalog().storage();
+    provisioned(spec, storage)?;
+    let set = DataSet {
+        samples,
+        bytes_per_sample,
+        bytes_deviation,
+        decoded_bytes: decoded_bytes(model, bytes_per_sample),
+        format: format(spec, model)?,
+        files: spec.files,
+        fsx_throughput: spec.fsx_throughput.unwrap_or(storage.fsx.tiers[0].throughput.value),
+        fsx_size: spec.fsx_size,
+        ebs_throughput: spec.ebs_throughput.unwrap_or(storage.ebs.throughput.value),
+        volume: spec.volume,
+    };
+    let DataSpec { storage, decode, workers, prefetch, cache, .. } = *spec;
+    Ok(Some(Data { set, held: InputChoice { storage, decode, workers, prefetch, cache } }))
+}
+
+/// The first field that says how samples are brought in, if one does.
+pub(crate) fn field_of_input(spec: &DataSpec) -> Option<&'static str> {
+    let fields = [
+        ("data.bytes_per_sample", spec.bytes_per_sample.is_some()),
+        ("data.bytes_deviation", spec.bytes_deviation.is_some()),
+        ("data.format", spec.format.is_some()),
+        ("data.files", spec.files.is_some()),
+        ("data.storage", spec.storage.is_some()),
+        ("data.decode", spec.decode.is_some()),
+        ("data.workers", spec.workers.is_some()),
+        ("data.prefetch", spec.prefetch.is_some()),
+        ("data.cache", spec.cache.is_some()),
+        ("data.fsx_throughput", spec.fsx_throughput.is_some()),
+        ("data.fsx_size", spec.fsx_size.is_some()),
+        ("data.ebs_throughput", spec.ebs_throughput.is_some()),
+        ("data.volume", spec.volume.is_some()),
+    ];
+    fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
+}
+
+fn counts(spec: &DataSpec, samples: Option<u64>) -> Result<(), JobError> {
+    if let Some(workers) = spec.workers.filter(|workers| !(1..=COUNT_MAX).contains(workers)) {
+        return Err(invalid("data.workers", workers, format!("from 1 to {COUNT_MAX}")));
+    }
+    if let Some(prefetch) = spec.prefetch.filter(|prefetch| *prefetch > COUNT_MAX) {
+        return Err(invalid("data.prefetch", prefetch, format!("from 0 to {COUNT_MAX}")));
+    }
+    let most = samples.unwrap_or(FILES_MAX);
+    match spec.files.filter(|files| !(1..=most).contains(files)) {
+        None => Ok(()),
+        Some(files) => Err(invalid("data.files", files, format!("from 1 to {most}, the samples that there are"))),
+    }
+}
+
+/// What is rented to keep the data set: only what is sold, and only where samples may be read from it.
+fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
+    let unused = |first, wanted: &[StorageMode], rule| match spec.storage {
+        Some(other) if !wanted.contains(&other) => Err(JobError::Conflict { first, second: "data.storage", rule }),
+        _ => Ok(()),
+    };
+    let lustre = "it is for fsx-lustre";
+    if let Some(throughput) = spec.fsx_throughput {
+        unused("data.fsx_throughput", &[StorageMode::FsxLustre], lustre)?;
+        if storage.fsx.tier(throughput).is_none() {
+            let sold: Vec<String> = storage.fsx.tiers.iter().map(|tier| tier.throughput.value.to_string()).collect();
+            return Err(invalid("data.fsx_throughput", throughput, format!("one of {} for each TiB", sold.join(", "))));
+        }
+    }
+    if let Some(size) = spec.fsx_size {
+        unused("data.fsx_size", &[StorageMode::FsxLustre], lustre)?;
+        if !storage.fsx.is_sold(size) {
+            return Err(invalid("data.fsx_size", size, "1.2 TiB or a multiple of 2.4 TiB"));
+        }
+    }
+    let volumes = [StorageMode::Ebs, StorageMode::S3File];
+    let volume = "it is for ebs and s3-file";
+    if let Some(throughput) = spec.ebs_throughput {
+        unused("data.ebs_throughput", &volumes, volume)?;
+        let (least, most) = (storage.ebs.throughput.value, storage.ebs.most.value);
+        if !(least.0..=most.0).contains(&throughput.0) {
+            return Err(invalid("data.ebs_throughput", throughput, format!("from {least} to {most}")));
+        }
+    }
+    match spec.volume {
+        None => Ok(()),
+        Some(Bytes(0)) => Err(invalid("data.volume", "0 B", "above 0")),
+        Some(_) => unused("data.volume", &volumes, volume),
+    }
+}
+
+fn format(spec: &DataSpec, model: &Model) -> Result<SampleFormat, JobError> {
+    let reads_tokens = model.tokens_per_sample().is_some();
+    let usual = if reads_tokens { SampleFormat::Tokens } else { SampleFormat::Jpeg };
+    let format = spec.format.unwrap_or(usual);
+    let fits = match format {
+        SampleFormat::Tokens => reads_tokens,
+        SampleFormat::Jpeg => !reads_tokens,
+        SampleFormat::Raw | SampleFormat::Npz => true,
+    };
+    if fits {
+        return Ok(format);
+    }
+    let rule = "tokens are for models that read them, jpeg for those that do not";
+    Err(JobError::Conflict { first: "data.format", second: "model", rule })
+}
+
+/// Bytes of a sample as training gets it: tokens as 64-bit integers, images as single-precision values; what else there
+/// is, as it is stored.
+fn decoded_bytes(model: &Model, stored: f64) -> f64 {
+    match (model.tokens_per_sample(), model.spec().image_size) {
+        (Some(tokens), _) => tokens as f64 * TOKEN_BYTES,
+        (None, Some(side)) => IMAGE_CHANNELS * (side as f64).powi(2) * PIXEL_BYTES,
+        (None, None) => stored,
+    }
+}
+
+impl InputChoice {
+    /// What the job holds and, before it, what the search holds.
+    fn under(self, fixed: &Fixed) -> Self {
+        Self {
+            storage: fixed.input_storage.or(self.storage),
+            decode: fixed.input_decode.or(self.decode),
+            workers: fixed.input_workers.or(self.workers),
+            prefetch: fixed.input_prefetch.or(self.prefetch),
+            cache: fixed.input_cache.or(self.cache),
+        }
+    }
+
+    /// Every input that has what is held, the plainer and cheaper first. What a machine has already is not chosen: a job
+    /// says so if its samples are there.
+    fn options(self, machine: &Machine, data: &DataSet, replicas: u32) -> Vec<InputSpec> {
+        fn each<T: Copy>(held: Option<T>, open: &[T]) -> Vec<T> {
+            held.map_or_else(|| open.to_vec(), |held| vec![held])
+        }
+        let host = machine.cluster.first().host.as_ref();
+        let rented = host.is_some_and(|host| host.remote.is_some());
+        let storages: &[StorageMode] = if rented {
+            &[StorageMode::S3FastFile, StorageMode::S3Pipe, StorageMode::S3File, StorageMode::FsxLustre]
+        } else {
+            &[StorageMode::Nvme, StorageMode::Memory]
+        };
+        let decodes: &[DecodePlace] =
+            if data.format == SampleFormat::Jpeg { DecodePlace::ALL } else { &[DecodePlace::Cpu] };
+        let processors = host.and_then(|host| host.processors).map_or(1, |processors| processors.vcpus);
+        let share = processors / replicas.div_ceil(machine.cluster.machines()).max(1);
+        let workers = self.workers.unwrap_or(share.max(1));
+        let prefetch = self.prefetch.unwrap_or(PREFETCH);
+        let mut all = Vec::new();
+        for storage in each(self.storage, storages) {
+            for decode in each(self.decode, decodes) {
+                for cache in each(self.cache, Cache::ALL) {
+                    all.push(InputSpec { storage, decode, workers, prefetch, cache });
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Data {
+    /// The ways of bringing in samples that machines have, each with what it takes, the plainer first.
+    ///
+    /// # Errors
+    ///
+    /// When they have none: why not the first.
+    pub(crate) fn supplies(
+        &self,
+        fixed: &Fixed,
+        machine: &Machine,
+        parallel: ParallelSpec,
+        batch: BatchSpec,
+    ) -> Result<Vec<(InputSpec, Supply)>, InputError> {
+        let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
+        let intake = Intake { mesh, global_batch: batch.global };
+        let (mut there, mut refused) = (Vec::new(), None);
+        for input in self.held.under(fixed).options(machine, &self.set, parallel.data) {
+            match Supply::new(intake, machine, &self.set, input) {
+                Ok(supply) => there.push((input, supply.of_equal_samples())),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        match refused {
+            Some(error) if there.is_empty() => Err(error),
+            _ => Ok(there),
+        }
+    }
+
+    /// Why no input with what is held can be had of one machine, whatever the plan.
+    pub(crate) fn refusal(&self, fixed: &Fixed, machine: &Machine) -> Option<InputError> {
+        let batch = BatchSpec { global: 1, micro: 1, accumulation: 1 };
+        self.supplies(fixed, machine, ParallelSpec::default(), batch).err()
+    }
+}
+
+/// Which way ends a training of `steps` steps of `step` first, downloads included, or a plainer one that is nearly as
+/// fast.
+pub(crate) fn chosen(supplies: &[(InputSpec, Supply)], step: Seconds, steps: u64) -> Option<usize> {
+    let mut best: Option<(f64, usize)> = None;
+    for (index, (_, supply)) in supplies.iter().enumerate() {
+        let feed = supply.feed(step, steps);
+        let total = feed.download.0 + feed.time.0;
+        if best.is_none_or(|(least, _)| total < least * (1.0 - WORTHWHILE)) {
+            best = Some((total, index));
+        }
+    }
+    best.map(|(_, index)| index)
+}

@@ -1,0 +1,433 @@
+//! The way of samples to the devices: from storage, through what decodes them, over PCIe, into the step.
+//!
+//! Each machine has three stages of loading, one batch at a time in each, and the step is the fourth, which all machines
+//! share. How long a stage takes for the samples of one step follows from rates ([`Supply::new`]); when batches pass
+//! from one to the next follows from a recursion (`line`). Nothing here is part of the step that the engine simulates:
+//! the step is one stage here, of the length that the engine found.
+
+mod decode;
+mod error;
+mod feed;
+mod line;
+mod store;
+
+pub use error::InputError;
+pub use feed::{Feed, StageTimes};
+
+use crate::layout::Layout;
+use crate::machine::Machine;
+use decode::{Sample, seconds_per_sample};
+use std::collections::BTreeMap;
+use store::{Reading, Store, bytes, least};
+use trainyard_hardware_profiles::{Device, Host, Pool, Processors, Remote, Storage, catalog};
+use trainyard_plan::{Cache, Coordinates, DecodePlace, InputSpec, Mesh, SampleFormat, StorageMode};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+
+/// Bytes of a file where nobody says how many there are. A stated default: the size of shards that tools write.
+const FILE_BYTES: f64 = (128_u64 << 20) as f64;
+
+/// The part of main memory that a cache may take. A stated default.
+const CACHED_SHARE: u64 = 2;
+
+/// A data set as it is stored, and what was rented to keep it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DataSet {
+    /// Samples of one pass, if it is known.
+    pub samples: Option<u64>,
+    /// Mean bytes of a sample as stored; above 0.
+    pub bytes_per_sample: f64,
+    /// Standard deviation of these bytes from sample to sample.
+    pub bytes_deviation: f64,
+    /// Bytes of a sample that training gets.
+    pub decoded_bytes: f64,
+    /// What has to be decoded.
+    pub format: SampleFormat,
+    /// Files that hold it.
+    pub files: Option<u64>,
+    /// Throughput of a shared file system for each TiB, one of those that are sold.
+    pub fsx_throughput: BytesPerSecond,
+    /// Its size; the least that holds the data set if nobody says.
+    pub fsx_size: Option<Bytes>,
+    /// Throughput of each machine's volume.
+    pub ebs_throughput: BytesPerSecond,
+    /// Size of each machine's volume; as large as the data set if nobody says.
+    pub volume: Option<Bytes>,
+}
+
+impl DataSet {
+    /// All of it.
+    pub fn bytes(&self) -> Option<Bytes> {
+        Some(bytes(self.samples? as f64 * self.bytes_per_sample))
+    }
+
+    /// Files for each sample.
+    fn files_per_sample(&self) -> f64 {
+        match (self.files, self.samples) {
+            (Some(files), Some(samples)) => files as f64 / samples.max(1) as f64,
+            _ => (self.bytes_per_sample / FILE_BYTES).min(1.0),
+        }
+    }
+}
+
+/// The samples of one step, and which ranks read them: the first of each replica reads for all that share them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Intake {
+    /// Where ranks stand.
+    pub mesh: Mesh,
+    /// Samples of a step.
+    pub global_batch: u64,
+}
+
+/// What bringing in the samples of a step takes on each machine, the step itself apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Supply {
+    /// Machines that read the same in the same way.
+    kinds: Vec<Kind>,
+    global_batch: u64,
+    /// Samples of one pass.
+    data_samples: Option<u64>,
+    prefetch: u32,
+    /// Standard deviation of a sample's bytes over their mean.
+    deviation: f64,
+    /// What is downloaded before the first step.
+    download: Seconds,
+}
+
+/// Machines that read the same in the same way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kind {
+    /// A step's samples while the data set is read for the first time.
+    first: StageTimes,
+    /// The same afterwards.
+    later: StageTimes,
+    /// Samples of a step that each of them reads.
+    samples: f64,
+    machines: u32,
+}
+
+/// The readers on one machine: how many share each PCIe switch.
+type Readers = BTreeMap<u32, u32>;
+
+impl Supply {
+    /// What it takes on `machine` to bring in the samples of `intake` as `input` says.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not have what the input wants, or something does not fit.
+    pub fn new(intake: Intake, machine: &Machine, data: &DataSet, input: InputSpec) -> Result<Self, InputError> {
+        let readers = readers(intake.mesh, machine);
+        let each = intake.global_batch as f64 / f64::from(intake.mesh.data());
+        let mut supply = Self {
+            kinds: Vec::new(),
+            global_batch: intake.global_batch,
+            data_samples: data.samples,
+            prefetch: input.prefetch,
+            deviation: data.bytes_deviation / data.bytes_per_sample,
+            download: Seconds::ZERO,
+        };
+        for ((pool, switches), machines) in &readers {
+            let pool = &machine.cluster.pools[*pool];
+            let loaders = switches.values().sum();
+            let samples = each * f64::from(loaders);
+            let site = Site::new(pool, data, input, samples, loaders)?;
+            let rest = intake.global_batch as f64 / samples;
+            let (decode, copy) = (site.decode()?, site.copy(switches));
+            let times = |read| StageTimes { read, decode, copy };
+            let (first, later) = (times(site.read(rest)?), times(site.read_again(rest)?));
+            supply.kinds.push(Kind { first, later, samples, machines: *machines });
+            supply.download = supply.download.max(site.download(machine.cluster.machines())?);
+        }
+        Ok(supply)
+    }
+}
+
+/// How many machines of each pool read, by how many of the ranks that read stand on each of their PCIe switches.
+fn readers(mesh: Mesh, machine: &Machine) -> BTreeMap<(usize, Readers), u32> {
+    let layout = Layout { mesh, cluster: &machine.cluster };
+    let mut all: BTreeMap<u32, Readers> = BTreeMap::new();
+    for data in 0..mesh.data() {
+        let position = layout.position(mesh.rank(Coordinates { data, tensor: 0, pipeline: 0, context: 0 }));
+        let host = machine.cluster.pool_of(position.instance).host.as_ref();
+        let switch = position.slot / host.map_or(1, |host| host.pcie.devices_per_switch);
+        *all.entry(position.instance).or_default().entry(switch).or_insert(0) += 1;
+    }
+    let mut kinds = BTreeMap::new();
+    for (instance, switches) in all {
+        *kinds.entry((machine.cluster.pool_index(instance), switches)).or_insert(0) += 1;
+    }
+    kinds
+}
+
+/// One machine with what it reads in a step.
+struct Site<'a> {
+    pool: &'a Pool,
+    host: &'a Host,
+    processors: Processors,
+    storage: &'static Storage,
+    data: &'a DataSet,
+    input: InputSpec,
+    /// Samples of a step.
+    samples: f64,
+    /// Ranks that read.
+    loaders: u32,
+}
+
+impl<'a> Site<'a> {
+    fn new(
+        pool: &'a Pool,
+        data: &'a DataSet,
+        input: InputSpec,
+        samples: f64,
+        loaders: u32,
+    ) -> Result<Self, InputError> {
+        let machine = || pool.name.clone();
+        if let Device::Measured(_) = &pool.device {
+            return Err(InputError::Measured { machine: machine() });
+        }
+        let host = pool.host.as_ref().ok_or_else(|| InputError::NoProcessors { machine: machine() })?;
+        let processors = host.processors.ok_or_else(|| InputError::NoProcessors { machine: machine() })?;
+        let site = Self { pool, host, processors, storage: catalog().storage(), data, input, samples, loaders };
+        let batches = f64::from(input.prefetch) + 1.0;
+        site.holds("loading ahead", "main memory", bytes(batches * samples * data.decoded_bytes), host.memory)?;
+        site.keeps()?;
+        Ok(site)
+    }
+
+    fn holds(
+        &self,
+        what: &'static str,
+        place: &'static str,
+        needed: Bytes,
+        available: Bytes,
+    ) -> Result<(), InputError> {
+        if needed <= available {
+            return Ok(());
+        }
+        Err(InputError::TooLarge { what, place, machine: self.pool.name.clone(), needed, available })
+    }
+
+    /// Whether a store of the machine holds all of the data set: every pass is shuffled over all machines.
+    fn keeps_all(&self, field: &'static str, store: Cache) -> Result<(), InputError> {
+        let needed = || self.data.bytes().ok_or(InputError::UnknownSize { why: "a machine has to hold the data set" });
+        match store {
+            Cache::None => Ok(()),
+            Cache::Memory => self.holds("the data set", "half of main memory", needed()?, self.memory()),
+            Cache::Nvme if self.host.disk.0 == 0 => Err(InputError::NoDisk { field, machine: self.pool.name.clone() }),
+            Cache::Nvme => self.holds("the data set", "the local disk", needed()?, self.host.disk),
+        }
+    }
+
+    fn memory(&self) -> Bytes {
+        Bytes(self.host.memory.0 / CACHED_SHARE)
+    }
+
+    fn keeps(&self) -> Result<(), InputError> {
+        let (storage, cache) = (self.input.storage, self.input.cache);
+        let there = match storage {
+            StorageMode::Memory => cache != Cache::None,
+            StorageMode::Nvme => cache == Cache::Nvme,
+            StorageMode::S3File => cache == Cache::Nvme && self.downloads_to_disk(),
+            _ => false,
+        };
+        if there {
+            return Err(InputError::Redundant { cache, storage });
+        }
+        self.keeps_all("input.cache", cache)?;
+        match storage {
+            StorageMode::Nvme => self.keeps_all("input.storage", Cache::Nvme),
+            StorageMode::Memory => self.keeps_all("input.storage", Cache::Memory),
+            StorageMode::S3File if self.downloads_to_disk() => self.keeps_all("input.storage", Cache::Nvme),
+            StorageMode::S3File | StorageMode::Ebs => self.volume_holds(),
+            StorageMode::FsxLustre => self.file_system_holds(),
+            StorageMode::S3FastFile | StorageMode::S3Pipe => Ok(()),
+        }
+    }
+
+    /// A volume that nobody asked for is there only where there is no disk.
+    fn downloads_to_disk(&self) -> bool {
+        self.host.disk.0 > 0 && self.data.volume.is_none()
+    }
+
+    fn volume_holds(&self) -> Result<(), InputError> {
+        let (Some(volume), Some(needed)) = (self.data.volume, self.data.bytes()) else { return Ok(()) };
+        self.holds("the data set", "the volume", needed, volume)
+    }
+
+    fn file_system_holds(&self) -> Result<(), InputError> {
+        let (Some(size), Some(needed)) = (self.data.fsx_size, self.data.bytes()) else { return Ok(()) };
+        self.holds("the data set", "the file system", needed, size)
+    }
+
+    fn remote(&self) -> Result<Remote, InputError> {
+        let machine = || self.pool.name.clone();
+        self.host.remote.ok_or_else(|| InputError::NoRemote { storage: self.input.storage, machine: machine() })
+    }
+
+    /// Reading a step's samples for the first time. All machines together read `rest` times what this one does.
+    fn read(&self, rest: f64) -> Result<Seconds, InputError> {
+        Ok(self.store(false)?.seconds(self.reading(rest)))
+    }
+
+    /// The same after the first pass.
+    fn read_again(&self, rest: f64) -> Result<Seconds, InputError> {
+        let store = match self.input.cache {
+            Cache::None => self.store(true)?,
+            Cache::Memory => self.main_memory(),
+            Cache::Nvme => self.disk(),
+        };
+        Ok(store.seconds(self.reading(rest)))
+    }
+
+    fn reading(&self, rest: f64) -> Reading {
+        Reading {
+            bytes: self.samples * self.data.bytes_per_sample,
+            files: self.samples * self.data.files_per_sample(),
+            readers: self.input.workers.saturating_mul(self.loaders),
+            machines: rest,
+            shared_requests: matches!(self.input.storage, StorageMode::S3FastFile | StorageMode::S3Pipe),
+        }
+    }
+
+    fn store(&self, read_before: bool) -> Result<Store, InputError> {
+        Ok(match self.input.storage {
+            StorageMode::S3FastFile => {
+                let s3 = &self.storage.s3;
+                Store {
+                    machine: Some(self.remote()?.s3),
+                    reader: Some(s3.connection.value),
+                    latency: s3.latency.value,
+                    requests: Some(s3.requests.value),
+                    shared: None,
+                }
+            }
+            // Objects are fetched before they are wanted, with as many connections as it takes.
+            StorageMode::S3Pipe => Store {
+                machine: Some(self.remote()?.s3),
+                requests: Some(self.storage.s3.requests.value),
+                ..Store::default()
+            },
+            StorageMode::FsxLustre => self.file_system(read_before)?,
+            StorageMode::S3File if self.downloads_to_disk() => self.disk(),
+            StorageMode::S3File | StorageMode::Ebs => self.volume()?,
+            StorageMode::Nvme => self.disk(),
+            StorageMode::Memory => self.main_memory(),
+        })
+    }
+
+    fn file_system(&self, read_before: bool) -> Result<Store, InputError> {
+        let fsx = &self.storage.fsx;
+        let tier = fsx.tier(self.data.fsx_throughput).expect("the throughput of a data set is one that is sold");
+        let all = self.data.bytes().unwrap_or(fsx.smallest.value);
+        let size = self.data.fsx_size.unwrap_or_else(|| fsx.size_for(all));
+        // What was read before may still be in the memory of the file system; what was not, is not.
+        let wanted = if read_before { all } else { size };
+        Ok(Store {
+            machine: Some(self.remote()?.network),
+            shared: Some(tier.rate(size, wanted)),
+            latency: fsx.open.value,
+            ..Store::default()
+        })
+    }
+
+    fn volume(&self) -> Result<Store, InputError> {
+        let ebs = &self.storage.ebs;
+        Ok(Store {
+            machine: Some(least(self.remote()?.ebs, self.data.ebs_throughput)),
+            latency: ebs.latency.value,
+            requests: Some(ebs.requests.value),
+            ..Store::default()
+        })
+    }
+
+    fn disk(&self) -> Store {
+        let rate = Some(self.host.disk_bandwidth).filter(|rate| rate.0 > 0.0);
+        Store { machine: rate, latency: self.storage.local.open.value, ..Store::default() }
+    }
+
+    fn main_memory(&self) -> Store {
+        Store { machine: Some(self.host.memory_bandwidth), ..Store::default() }
+    }
+
+    fn decode(&self) -> Result<Seconds, InputError> {
+        match self.input.decode {
+            DecodePlace::Cpu => {
+                let sample = Sample {
+                    stored: self.data.bytes_per_sample,
+                    decoded: self.data.decoded_bytes,
+                    format: self.data.format,
+                };
+                let each =
+                    seconds_per_sample(catalog().loader(), self.processors, self.loaders, self.input.workers, sample);
+                Ok(each * (self.samples / f64::from(self.loaders)))
+            }
+            DecodePlace::Gpu => {
+                let rate = self.engine()?;
+                Ok(Seconds(self.samples * self.data.bytes_per_sample / (rate.0 * f64::from(self.loaders))))
+            }
+        }
+    }
+
+    /// The JPEG engines of one GPU.
+    fn engine(&self) -> Result<BytesPerSecond, InputError> {
+        let Device::Gpu(gpu) = &self.pool.device else {
+            return Err(InputError::Measured { machine: self.pool.name.clone() });
+        };
+        if self.data.format != SampleFormat::Jpeg {
+            return Err(InputError::NotImages { format: self.data.format });
+        }
+        let engine = gpu.jpeg_decode.as_ref().ok_or_else(|| InputError::NoEngine { gpu: gpu.name.clone() })?;
+        Ok(engine.value)
+    }
+
+    /// What is copied to the devices of a switch goes over its uplink together, to each of them at its own rate.
+    fn copy(&self, switches: &Readers) -> Seconds {
+        let sample = match self.input.decode {
+            DecodePlace::Cpu => self.data.decoded_bytes,
+            DecodePlace::Gpu => self.data.bytes_per_sample,
+        };
+        let each = self.samples / f64::from(self.loaders) * sample;
+        let busiest = switches.values().copied().max().unwrap_or(1);
+        let uplink = each * f64::from(busiest) / self.host.pcie.uplink.0;
+        match &self.pool.device {
+            Device::Gpu(gpu) => Seconds(uplink.max(each / gpu.host_bandwidth.value.0)),
+            Device::Measured(_) => Seconds(uplink),
+        }
+    }
+
+    /// What is there before the first step: in File mode all of the data set on every machine, in FastFile mode the list
+    /// of its objects.
+    fn download(&self, machines: u32) -> Result<Seconds, InputError> {
+        let s3 = &self.storage.s3;
+        let samples = || self.data.samples.ok_or(InputError::UnknownSize { why: "the data set is downloaded" });
+        match self.input.storage {
+            StorageMode::S3File => {
+                let samples = samples()? as f64;
+                let from = self.remote()?.s3;
+                let to = if self.downloads_to_disk() { self.disk() } else { self.volume()? };
+                let connections = (from.0 / s3.connection.value.0).ceil().max(1.0);
+                let download = Store {
+                    machine: Some(to.machine.map_or(from, |to| least(from, to))),
+                    reader: Some(s3.connection.value),
+                    latency: s3.latency.value,
+                    requests: Some(s3.requests.value),
+                    shared: None,
+                };
+                Ok(download.seconds(Reading {
+                    bytes: samples * self.data.bytes_per_sample,
+                    files: samples * self.data.files_per_sample(),
+                    readers: connections as u32,
+                    machines: f64::from(machines),
+                    shared_requests: true,
+                }))
+            }
+            StorageMode::S3FastFile => {
+                let files = self.data.samples.unwrap_or(0) as f64 * self.data.files_per_sample();
+                Ok(s3.latency.value * (files / s3.listed.value).ceil())
+            }
+            _ => Ok(Seconds::ZERO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
