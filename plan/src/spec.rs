@@ -156,9 +156,9 @@ macro_rules! named {
             }
         }
         impl std::str::FromStr for $name {
-            type Err = UnknownName;
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                Self::ALL.iter().copied().find(|value| value.name() == text).ok_or_else(|| UnknownName {
+            type Err = $crate::spec::UnknownName;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|value| value.name() == text).ok_or_else(|| $crate::spec::UnknownName {
                     text: text.into(),
                     allowed: Self::ALL.iter().map(|value| value.name()).collect(),
                 })
@@ -166,6 +166,8 @@ macro_rules! named {
         }
     };
 }
+
+pub(crate) use named;
 
 /// A word that is not one of a closed list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -18,9 +18,9 @@ const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
 pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
-const DEFAULT_REGION: &str = "us-east-1";
+pub(crate) const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const DEFAULT_STACK: &str = "pytorch";
-const MAX_INSTANCES: u32 = 1024;
+pub(crate) const MAX_INSTANCES: u32 = 1024;
 const MAX_BATCH: u64 = 1 << 32;
 const MAX_SAMPLES: f64 = 1e18;
 const MAX_STEPS: u64 = 1_000_000_000_000;
@@ -111,8 +111,7 @@ impl JobError {
             Self::Model(error) => error.hint(),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::ClusterFile { error, .. } => error.hint(),
-            Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
-            Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
+            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
             Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
         }
     }
@@ -405,14 +404,7 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
         }
     }
     if instances.is_empty() {
-        let mut regions: Vec<String> = matching
-            .iter()
-            .flat_map(|instance| &instance.prices)
-            .filter(|price| price.answers(PriceQuery { region: &price.region, ..query }))
-            .map(|price| price.region.clone())
-            .collect();
-        regions.sort_unstable();
-        regions.dedup();
+        let regions = regions_of(matching, query);
         let service = crate::problem::service_name(service).into();
         return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
     }

@@ -2,7 +2,7 @@
 //!
 //! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
-//! predicts a plan document anew.
+//! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
 
 mod bounds;
 mod evaluate;
@@ -10,6 +10,7 @@ mod fix;
 mod job;
 mod predict;
 mod problem;
+mod queue;
 mod reasons;
 mod recommendation;
 mod search;
@@ -19,4 +20,5 @@ pub use fix::{FixError, Fixed};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
+pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

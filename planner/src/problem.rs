@@ -115,6 +115,22 @@ pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Opt
     instance.prices.iter().find(|price| price.answers(query))
 }
 
+/// Where there are prices of these instances on the terms of a query, whatever its region.
+pub(crate) fn regions_of<'a>(instances: impl IntoIterator<Item = &'a Instance>, query: PriceQuery<'_>) -> Vec<String> {
+    let prices = instances.into_iter().flat_map(|instance| &instance.prices);
+    let regions = prices.filter(|price| price.answers(PriceQuery { region: &price.region, ..query }));
+    let regions: BTreeSet<&str> = regions.map(|price| price.region.as_str()).collect();
+    regions.into_iter().map(Into::into).collect()
+}
+
+/// What the user may do if there are prices on these terms in these regions only.
+pub(crate) fn unpriced_hint(regions: &[String]) -> String {
+    if regions.is_empty() {
+        return "use another service or pricing".into();
+    }
+    format!("there are such prices in {}", regions.join(", "))
+}
+
 /// A price as a document carries it.
 pub(crate) fn price_used(price: &Price) -> PriceUsed {
     PriceUsed {

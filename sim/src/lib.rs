@@ -15,6 +15,7 @@ mod fold;
 mod layout;
 mod machine;
 pub mod network;
+pub mod queue;
 mod simulate;
 mod variation;
 mod wiring;
