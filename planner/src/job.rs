@@ -1,6 +1,9 @@
 //! Reading a job: from what a person wrote to a question that can be solved.
 
-use crate::problem::{Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
+use crate::problem::{
+    Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, regions_of, service_of,
+    unpriced_hint,
+};
 use trainyard_hardware_profiles::{
     CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
 };

@@ -1,5 +1,6 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
+use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
 use trainyard_models::Model;
 use trainyard_plan::document::PriceUsed;

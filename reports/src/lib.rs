@@ -5,9 +5,12 @@
 
 mod comparison;
 mod format;
+mod gantt;
+mod palette;
 mod plan;
 mod plot;
 mod profile;
+mod queue;
 mod show;
 mod simulation;
 mod trace;
@@ -15,9 +18,11 @@ mod validation;
 
 pub use comparison::comparison;
 pub use format::Width;
+pub use gantt::gantt;
 pub use plan::{front, plan};
 pub use plot::{StepPoint, training};
 pub use profile::profile;
+pub use queue::queue;
 pub use show::{gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;
 pub use trace::{Process, trace};

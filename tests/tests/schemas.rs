@@ -8,6 +8,8 @@ use std::path::Path;
 use trainyard_calibration::ValidationDocument;
 use trainyard_plan::JobSpec;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::queue::QueueSpec;
+use trainyard_plan::queue::document::QueueDocument;
 
 fn agrees<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
@@ -38,4 +40,10 @@ fn validation_document() {
 #[test]
 fn job() {
     agrees::<JobSpec>("job");
+}
+
+#[test]
+fn queue() {
+    agrees::<QueueSpec>("queue-file");
+    agrees::<QueueDocument>("queue");
 }

@@ -53,7 +53,7 @@ pub enum QueueError {
         regions: Vec<String>,
     },
     /// A job never fits into the pool.
-    #[error("`{field}` is {instances}, but `pool.max_instances` is {quota}: the job could never start")]
+    #[error("`{field}` asks for {instances} instances, but `pool.max_instances` is {quota}: the job could never start")]
     TooWide {
         /// The field.
         field: String,

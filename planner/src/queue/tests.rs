@@ -28,7 +28,7 @@ fn plan(instance: &str, instances: u32) -> BTreeMap<String, PlanDocument> {
     let document = serde_json::json!({
         "schema": trainyard_plan::document::PLAN_SCHEMA,
         "job": trainyard_plan::JobSpec::default(),
-        "plan": trainyard_plan::PlanSpec::plain(model.clone(), cluster, model.graph().len()),
+        "plan": trainyard_plan::PlanSpec::plain(model.spec(), cluster, model.graph().len()),
         "prediction": prediction,
         "search": { "candidates": 1, "simulated": 1, "gap": 0.0 },
     });
@@ -54,7 +54,7 @@ fn six_hours_of_work_on_four_instances_take_two_and_cost_what_they_hold() {
 fn every_field_of_the_pool_and_of_the_policy_changes_something() {
     let warm = "service = \"sagemaker\"\nwarm_pool = true\n";
     // Wide jobs between the trials, so that order, backfilling and warm quotas matter.
-    let jobs = "[[job]]\nname = \"wide\"\nduration = \"30 min\"\ninstances = 4\ncount = 2\npriority = 1\n\
+    let jobs = "[[job]]\nname = \"wide\"\nduration = \"90 min\"\ninstances = 4\ncount = 2\npriority = 1\n\
                 [[job]]\nname = \"late\"\nduration = \"10 min\"\nsubmit = \"10 min\"\ncount = 3\n";
     let pair = |pool: &str, policy: &str| predicted(pool, policy, jobs).prediction;
     let plain = pair("", "");
@@ -134,7 +134,11 @@ fn what_cannot_be_is_refused_with_its_field_and_its_value() {
     let warm = "service = \"sagemaker\"\nwarm_pool = true\n";
     let other = |fields: &str| format!("[[job]]\nname = \"other\"\n{fields}");
     let cases = [
-        (String::new(), "instances = 5".to_owned(), "`job[0].instances` is 5, but `pool.max_instances` is 4"),
+        (
+            String::new(),
+            "instances = 5".to_owned(),
+            "`job[0].instances` asks for 5 instances, but `pool.max_instances` is 4",
+        ),
         (String::new(), "instances = 0".into(), "`job[0].instances` is 0, but it must be at least 1"),
         (String::new(), "spread = 1.5".into(), "`job[0].spread` is 1.5"),
         (String::new(), "spread = nan".into(), "`job[0].spread` is NaN"),
@@ -156,7 +160,7 @@ fn what_cannot_be_is_refused_with_its_field_and_its_value() {
             String::new(),
             "`pool.keep_alive` is 2 h, but it must be from 1 s to 1 h",
         ),
-        (format!("{warm}keep_alive = \"0 s\""), String::new(), "`pool.keep_alive` is 0 ns"),
+        (format!("{warm}keep_alive = \"0 s\""), String::new(), "`pool.keep_alive` is 0 s"),
         (format!("{warm}max_warm_instances = 5"), String::new(), "`pool.max_warm_instances` is 5"),
         ("start = { cold = \"1 min\", warm = \"2 min\" }".into(), String::new(), "`pool.start.warm` is 2 min"),
     ];
@@ -182,8 +186,17 @@ fn warm_pools_of_spot_instances_and_empty_queues_are_refused() {
 #[test]
 fn plans_for_other_machines_or_more_of_them_are_refused() {
     let wide = with_plan("", &plan("p3.2xlarge", 8)).expect_err("eight of four");
-    assert_eq!(wide.to_string(), "`job[0].plan` is 8, but `pool.max_instances` is 4: the job could never start");
+    assert_eq!(
+        wide.to_string(),
+        "`job[0].plan` asks for 8 instances, but `pool.max_instances` is 4: the job could never start"
+    );
     let other = with_plan("", &plan("p3.8xlarge", 1)).expect_err("another type");
     assert_eq!(other.to_string(), "`job[0].plan` is a plan for p3.8xlarge, but `pool.instance` is p3.2xlarge");
     assert!(with_plan("instances = 1", &plan("p3.2xlarge", 1)).is_err());
+}
+
+#[test]
+fn the_most_work_at_its_longest_fits_the_clock() {
+    let longest = valid::MOST_WORK * (trainyard_sim::queue::MOST_DEVIATION + 1.0);
+    assert!(longest < Instant::NEVER.seconds());
 }

@@ -8,7 +8,7 @@ use trainyard_hardware_profiles::{Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::queue::{PoolSpec, QueueSpec, QueuedJobSpec};
-use trainyard_sim::queue::{Job, MOST_DEVIATION, Queue, WarmPools, duration_factors};
+use trainyard_sim::queue::{Job, Queue, WarmPools, duration_factors};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
 /// From new instances to the first step: a stated default. No figures are published; users tell of two to five minutes.
@@ -23,8 +23,10 @@ const KEEP_ALIVE_MOST: Seconds = Seconds(3600.0);
 const WARM_POOL_LIFETIME: Seconds = Seconds(28.0 * 86_400.0);
 /// The most jobs: backfilling looks at every job that waits whenever one ends.
 const MOST_JOBS: u64 = 10_000;
+/// The shortest job: what is shorter is not billed to its length.
+const SHORTEST_JOB: Seconds = Seconds(1.0);
 /// All jobs one after another, the longest that fits the clock when every draw is as long as it may be.
-const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
+pub(super) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
 /// The widest spread: a log-normal of a standard deviation above its mean is no longer a duration that anybody expects.
 const MOST_SPREAD: f64 = 1.0;
 
@@ -54,8 +56,8 @@ pub(super) fn valid(
     seed: u64,
 ) -> Result<ValidQueue, QueueError> {
     let service = service(&spec.pool)?;
-    let price = price(&spec.pool, service)?;
     let mut queue = pool(spec, service)?;
+    let price = price(&spec.pool, service)?;
     let mut names: Vec<(String, u32)> = Vec::new();
     let mut spreads = Vec::new();
     let mut environments = Vec::new();
@@ -168,13 +170,10 @@ fn work(
             (kind.instances.unwrap_or(1), duration, false, field("instances"))
         }
     };
-    if !(duration.0 > 0.0 && duration <= MOST_WORK) {
+    if !(SHORTEST_JOB..=MOST_WORK).contains(&duration) {
         let name = if kind.plan.is_some() { "plan" } else { "duration" };
-        return Err(invalid(
-            field(name),
-            format!("a job of {} s", duration.0),
-            format!("above 0 s and at most {MOST_WORK}"),
-        ));
+        let allowed = format!("from {SHORTEST_JOB} to {MOST_WORK}");
+        return Err(invalid(field(name), format!("a job of {} s", duration.0), allowed));
     }
     if instances == 0 {
         return Err(invalid(widest, 0, "at least 1"));
@@ -287,7 +286,6 @@ fn warm_pools(pool: &PoolSpec, service: Service) -> Result<Option<WarmPools>, Qu
 fn fits_the_clock(queue: &Queue) -> Result<(), QueueError> {
     let work: Seconds = queue.jobs.iter().map(|job| (queue.cold_start + job.expected).seconds()).sum();
     let last = queue.jobs.iter().map(|job| job.submit.seconds()).fold(Seconds::ZERO, Seconds::max);
-    debug_assert!(MOST_WORK.0 * (MOST_DEVIATION + 1.0) < Instant::NEVER.seconds().0);
     if work + last <= MOST_WORK {
         return Ok(());
     }
