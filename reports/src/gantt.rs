@@ -163,7 +163,7 @@ impl Legend {
         if kinds.len() > KINDS.len() {
             named.push((Swatch::More, format!("and {} more, in the same colours", kinds.len() - KINDS.len())));
         }
-        named.push((Swatch::Starting, "start-up".into()));
+        named.push((Swatch::Starting, "start-up, then training".into()));
         if !document.warm.is_empty() {
             named.push((Swatch::Warm, "kept warm".into()));
         }
@@ -191,7 +191,10 @@ impl Legend {
             let corners = [(*x, middle - 6), (*x + 16, middle + 6)];
             match swatch {
                 Swatch::Kind(kind) => area.draw(&Rectangle::new(corners, KINDS[*kind].filled()))?,
-                Swatch::Starting => area.draw(&Rectangle::new(corners, tint(KINDS[0]).filled()))?,
+                Swatch::Starting => {
+                    area.draw(&Rectangle::new(corners, KINDS[0].filled()))?;
+                    area.draw(&Rectangle::new([corners[0], (x + 8, middle + 6)], tint(KINDS[0]).filled()))?;
+                }
                 Swatch::Warm => hatched(area, corners)?,
                 Swatch::More => {}
             }
