@@ -1,10 +1,12 @@
 //! What becomes of a queue as an SVG: a lane for each instance of the pool, and below it how many jobs wait.
 
+use crate::format::usd;
 use crate::palette::{BLUE, INK, KINDS};
 use crate::queue::{time, title};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use trainyard_plan::queue::QueuedJobSpec;
 use trainyard_plan::queue::document::{JobRun, QueueDocument};
 use trainyard_units::human_count;
 
@@ -133,7 +135,7 @@ fn line(area: &Area<'_>, from: (i32, i32), to: (i32, i32), opacity: f64) -> Draw
 
 fn head(area: &Area<'_>, document: &QueueDocument) -> Drawn {
     let prediction = &document.prediction;
-    let cost = prediction.cost.map_or_else(String::new, |cost| format!(" · {}", crate::format::usd(cost.total_usd)));
+    let cost = prediction.cost.map_or_else(String::new, |cost| format!(" · {}", usd(cost.total_usd)));
     words(area, &title(document), (LEFT, 20), 17, (HPos::Left, VPos::Center), INK)?;
     let summary = format!("{}{cost}", time(prediction.makespan_s));
     words(area, &summary, (WIDTH - RIGHT, 20), 17, (HPos::Right, VPos::Center), INK)
@@ -155,7 +157,7 @@ enum Swatch {
 impl Legend {
     fn of(document: &QueueDocument) -> Self {
         let kinds = &document.queue.jobs;
-        let name = |(index, kind): (usize, &trainyard_plan::queue::QueuedJobSpec)| {
+        let name = |(index, kind): (usize, &QueuedJobSpec)| {
             let times = if kind.count > 1 { format!(" × {}", human_count(kind.count.into())) } else { String::new() };
             (Swatch::Kind(index), format!("{}{times}", kind.name))
         };

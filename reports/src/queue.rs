@@ -1,6 +1,7 @@
 //! What becomes of a queue, as a page.
 
 use crate::format::{Width, bullets, facts, percent, table, usd};
+use trainyard_plan::Pricing;
 use trainyard_plan::queue::document::{JobRun, QueueDocument, QueuePrediction};
 use trainyard_plan::queue::{PoolSpec, QueueOrder};
 use trainyard_units::{Seconds, human_duration};
@@ -65,7 +66,7 @@ fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
         let warm =
             if cost.warm_usd > 0.0 { format!(", {} of it kept warm", usd(cost.warm_usd)) } else { String::new() };
         rows.push(("cost", format!("{}{warm}", usd(cost.total_usd))));
-        let pricing = document.queue.pool.pricing.unwrap_or(trainyard_plan::Pricing::OnDemand);
+        let pricing = document.queue.pool.pricing.unwrap_or(Pricing::OnDemand);
         rows.push((
             "price",
             format!(

@@ -55,10 +55,10 @@ pub struct PoolSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartSpec {
-    /// Of new instances: they are launched and load the container; 4 min if left out.
+    /// Of new instances: they are launched, load the container and start the framework; 280 s if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<String>,
-    /// Of instances that were kept; 30 s if left out.
+    /// Of instances that were kept: they start the framework; 40 s if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm: Option<String>,
 }

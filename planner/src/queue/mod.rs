@@ -14,7 +14,7 @@ use trainyard_plan::queue::document::{
     Waiting, WarmEnd, WarmWait,
 };
 use trainyard_plan::queue::{QueueOrder, QueueSpec};
-use trainyard_sim::queue::{Bound, Ended, QueueOutcome, State, makespan_bound, simulate_queue};
+use trainyard_sim::queue::{Bound, Ended, Kept, QueueOutcome, State, makespan_bound, simulate_queue};
 use trainyard_units::{Instant, Seconds, Span};
 use valid::{ValidQueue, valid};
 
@@ -112,7 +112,7 @@ fn jobs(checked: &ValidQueue, outcome: &QueueOutcome) -> Vec<JobRun> {
     .collect()
 }
 
-fn warm(kept: &trainyard_sim::queue::Kept) -> WarmWait {
+fn warm(kept: &Kept) -> WarmWait {
     let end = match kept.ended {
         Ended::Reused => WarmEnd::Reused,
         Ended::Expired => WarmEnd::Expired,

@@ -177,7 +177,7 @@ fn warm_pools_of_spot_instances_and_empty_queues_are_refused() {
     assert_eq!(refused(text).to_string().split(':').next(), Some("`job` is missing"));
     let spot = text.replace("ec2", "sagemaker") + "warm_pool = true\n" + JOB;
     assert!(matches!(refused(&spot), QueueError::Conflict { first, .. } if first == "pool.warm_pool"));
-    let unknown = POOL.replace("p3.2xlarge", "p3.3xlarge") + JOB;
+    let unknown = POOL.replace("p3.2xlarge", "p3.2xlage") + JOB;
     assert_eq!(refused(&unknown).hint().as_deref(), Some("did you mean `p3.2xlarge`?"));
     let zero = POOL.replace("= 4", "= 0") + JOB;
     assert_eq!(refused(&zero).to_string(), "`pool.max_instances` is 0, but it must be from 1 to 1024");
