@@ -15,6 +15,8 @@ Examples:
   trainyard plan examples/gpt2-xl-aws.toml --out plan.json
   trainyard simulate plan.json --trace step.json
       one step of that plan; open the trace at ui.perfetto.dev
+  trainyard simulate examples/queue.toml --plot queue.svg
+      many jobs that share a pool of instances: who waits, how long it takes, what it costs
 
 Exit codes:
   0  done
@@ -79,7 +81,7 @@ pub(crate) enum Command {
     Train(TrainArguments),
     /// Recommend instances and a way to split the work
     Plan(PlanArguments),
-    /// Simulate one step of a plan, or its whole training
+    /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
     Simulate(SimulateArguments),
     /// Run a plan on this machine
     Run(RunArguments),
@@ -232,19 +234,22 @@ pub(crate) struct TrainArguments {
 /// Arguments of `trainyard simulate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArguments {
-    /// Plan document
-    #[arg(value_name = "PLAN.json")]
+    /// Plan document, or a queue (TOML)
+    #[arg(value_name = "PLAN.json|QUEUE.toml")]
     pub(crate) plan: PathBuf,
-    /// Write the step as a trace for ui.perfetto.dev
+    /// Write the step of a plan as a trace for ui.perfetto.dev
     #[arg(long, value_name = "T.json")]
     pub(crate) trace: Option<PathBuf>,
+    /// Draw the schedule of a queue as a Gantt chart
+    #[arg(long, value_name = "GANTT.svg")]
+    pub(crate) plot: Option<PathBuf>,
     /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
     #[arg(long)]
     pub(crate) unfold: bool,
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
-    /// Which devices are slow, and how the courses of a campaign go
+    /// Which devices are slow, how the courses of a campaign go, or which jobs of a queue take longer than expected
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost

@@ -35,6 +35,13 @@ pub struct StartUp {
     pub framework: Sourced<Seconds>,
 }
 
+impl StartUp {
+    /// All of it.
+    pub fn total(&self) -> Seconds {
+        self.machines.value + self.image.value + self.framework.value
+    }
+}
+
 /// How often spare capacity was reclaimed, as it was published on a day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -17,6 +17,7 @@ mod offload;
 mod parameters;
 mod partition;
 mod placement;
+pub mod queue;
 mod schedule;
 mod spec;
 mod task;

@@ -3,7 +3,10 @@
 use crate::campaign::settings;
 use crate::fix::Fixed;
 use crate::input::{Data, data, field_of_input};
-use crate::problem::{Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, service_of};
+use crate::problem::{
+    Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, regions_of, service_of,
+    unpriced_hint,
+};
 use trainyard_hardware_profiles::{
     CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
 };
@@ -23,7 +26,7 @@ pub const UNNAMED_MODEL: &str = "own-model";
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 pub(crate) const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const DEFAULT_STACK: &str = "pytorch";
-const MAX_INSTANCES: u32 = 1024;
+pub(crate) const MAX_INSTANCES: u32 = 1024;
 const MAX_BATCH: u64 = 1 << 32;
 const MAX_SAMPLES: f64 = 1e18;
 const MAX_STEPS: u64 = 1_000_000_000_000;
@@ -136,8 +139,7 @@ impl JobError {
                 Some(format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")))
             }
             Self::Input(error) => error.hint(),
-            Self::Unpriced { regions, .. } if regions.is_empty() => Some("use another service or pricing".into()),
-            Self::Unpriced { regions, .. } => Some(format!("there are such prices in {}", regions.join(", "))),
+            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
             Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
         }
     }
@@ -458,14 +460,7 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
         }
     }
     if instances.is_empty() {
-        let mut regions: Vec<String> = matching
-            .iter()
-            .flat_map(|instance| &instance.prices)
-            .filter(|price| price.answers(PriceQuery { region: &price.region, ..query }))
-            .map(|price| price.region.clone())
-            .collect();
-        regions.sort_unstable();
-        regions.dedup();
+        let regions = regions_of(matching, query);
         let service = crate::problem::service_name(service).into();
         return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
     }

@@ -2,7 +2,7 @@
 //!
 //! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
-//! predicts a plan document anew.
+//! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
 
 mod advice;
 mod bounds;
@@ -14,6 +14,7 @@ mod input;
 mod job;
 mod predict;
 mod problem;
+mod queue;
 mod reasons;
 mod recommendation;
 mod search;
@@ -25,4 +26,5 @@ pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, PredictionError, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
+pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

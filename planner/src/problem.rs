@@ -1,6 +1,7 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
 use crate::input::Data;
+use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
@@ -119,6 +120,22 @@ pub(crate) fn service_of(name: &str) -> Option<Service> {
 /// The price of an instance that answers a query.
 pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
     instance.prices.iter().find(|price| price.answers(query))
+}
+
+/// Where there are prices of these instances on the terms of a query, whatever its region.
+pub(crate) fn regions_of<'a>(instances: impl IntoIterator<Item = &'a Instance>, query: PriceQuery<'_>) -> Vec<String> {
+    let prices = instances.into_iter().flat_map(|instance| &instance.prices);
+    let regions = prices.filter(|price| price.answers(PriceQuery { region: &price.region, ..query }));
+    let regions: BTreeSet<&str> = regions.map(|price| price.region.as_str()).collect();
+    regions.into_iter().map(Into::into).collect()
+}
+
+/// What the user may do if there are prices on these terms in these regions only.
+pub(crate) fn unpriced_hint(regions: &[String]) -> String {
+    if regions.is_empty() {
+        return "use another service or pricing".into();
+    }
+    format!("there are such prices in {}", regions.join(", "))
 }
 
 /// A price as a document carries it.

@@ -1,14 +1,9 @@
 //! The course of a run as an SVG: loss above, step time with the prediction below.
 
+use crate::palette::{BLUE, GREEN, INK, ORANGE};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use trainyard_plan::document::Figures;
-
-/// Okabe and Ito, "Color Universal Design", 2008: distinguishable with any colour vision.
-const BLUE: RGBColor = RGBColor(0, 114, 178);
-const ORANGE: RGBColor = RGBColor(213, 94, 0);
-const GREEN: RGBColor = RGBColor(0, 158, 115);
-const INK: RGBColor = RGBColor(60, 60, 60);
 
 /// One step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,6 +18,7 @@ mod input;
 mod layout;
 mod machine;
 pub mod network;
+pub mod queue;
 mod simulate;
 mod variation;
 mod wiring;

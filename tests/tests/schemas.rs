@@ -7,6 +7,8 @@ use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 use trainyard_calibration::ValidationDocument;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::queue::QueueSpec;
+use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, JobSpec};
 
 fn agrees<T: JsonSchema>(name: &str) {
@@ -43,4 +45,10 @@ fn campaign_document() {
 #[test]
 fn job() {
     agrees::<JobSpec>("job");
+}
+
+#[test]
+fn queue() {
+    agrees::<QueueSpec>("queue-file");
+    agrees::<QueueDocument>("queue");
 }

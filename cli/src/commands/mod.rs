@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod compare;
 mod execution;
 pub(crate) mod plan;
+pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod show;

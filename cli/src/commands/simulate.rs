@@ -1,6 +1,7 @@
-//! `trainyard simulate`: one step of a plan, or its whole training.
+//! `trainyard simulate`: one step of a plan, its whole training, or a queue of jobs.
 
 use crate::arguments::SimulateArguments;
+use crate::commands::queue;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::machine;
@@ -12,8 +13,19 @@ use trainyard_reports::{self as reports, Process};
 use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
 
-/// Simulates a plan anew.
+/// Simulates what a file describes: a queue if it is TOML, a plan otherwise.
 pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
+    if queue::is_queue(&arguments.plan) {
+        return queue::simulate(arguments, output);
+    }
+    if arguments.plot.is_some() {
+        return Err(Failure::input("`--plot` draws the schedule of a queue, but this is a plan")
+            .hint("`--trace T.json` writes the step of a plan"));
+    }
+    simulate_plan(arguments, output)
+}
+
+fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let file = files::machine_file_of(&document, &arguments.plan)?;
     if arguments.campaign {

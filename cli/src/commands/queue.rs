@@ -1,0 +1,69 @@
+//! `trainyard simulate` for queues: many jobs that share a pool of instances.
+
+use crate::arguments::SimulateArguments;
+use crate::diagnose;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::Output;
+use std::collections::BTreeMap;
+use std::path::Path;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::queue::QueueSpec;
+use trainyard_planner::predict_queue;
+use trainyard_reports as reports;
+
+/// Whether a file is a queue by its name.
+pub(crate) fn is_queue(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+/// Simulates a queue.
+pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
+    let file = &arguments.plan;
+    only_for_plans(arguments)?;
+    let spec: QueueSpec = diagnose::from_toml("queue", &files::read_text("queue", file)?, file)?;
+    let plans = plans(&spec, file)?;
+    let document = predict_queue(&spec, &plans, arguments.seed)
+        .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
+    if let Some(path) = &arguments.plot {
+        let svg = reports::gantt(&document).map_err(|why| refused(file).because(why))?;
+        files::write(path, &svg)?;
+    }
+    output.result(&document, || reports::queue(&document, output.width(), output.verbose()));
+    if let Some(path) = &arguments.plot {
+        output.note(format!("Gantt chart written to {}", path.display()));
+    }
+    Ok(Exit::Done)
+}
+
+fn refused(file: &Path) -> Failure {
+    Failure::input(format!("cannot simulate queue `{}`", file.display()))
+}
+
+/// Flags that mean nothing for a queue.
+fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
+    let flags = [
+        ("--trace", arguments.trace.is_some(), "`--plot GANTT.svg` draws the schedule of a queue"),
+        ("--unfold", arguments.unfold, "jobs of a queue are simulated one by one anyway"),
+        ("--spread", arguments.spread > 0.0, "in a queue each [[job]] has its own `spread`"),
+    ];
+    match flags.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, hint)) => Err(Failure::input(format!("`{flag}` is for plans, but this is a queue")).hint(hint)),
+        None => Ok(()),
+    }
+}
+
+/// The plan documents that the jobs name, by their paths in the file.
+fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>, Failure> {
+    let named = spec.jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.plan.as_ref()?)));
+    named
+        .map(|(index, path)| {
+            let document = files::read_plan(&files::beside(file, Path::new(path))).map_err(|failure| {
+                let place = refused(file).because(format!("in `job[{index}].plan`: {}", failure.message()));
+                let told = failure.causes().iter().fold(place, |told, cause| told.because(cause));
+                told.maybe_hint(failure.hint_text().map(Into::into))
+            })?;
+            Ok((path.clone(), document))
+        })
+        .collect()
+}

@@ -1,0 +1,179 @@
+//! What becomes of a queue, as a page.
+
+use crate::format::{Width, bullets, facts, percent, table, usd};
+use trainyard_plan::Pricing;
+use trainyard_plan::queue::document::{JobRun, QueueDocument, QueuePrediction};
+use trainyard_plan::queue::{PoolSpec, QueueOrder};
+use trainyard_units::{Seconds, human_duration};
+
+/// A queue for a reader: how long it takes and what it costs, and how each kind of jobs fared. `each` lists the jobs one
+/// by one.
+pub fn queue(document: &QueueDocument, width: Width, each: bool) -> String {
+    let mut text = format!("{}\n\n", title(document));
+    text += &facts(&headline(document));
+    text.push('\n');
+    text += &kinds(document, width);
+    if each {
+        text.push('\n');
+        text += &runs(document, width);
+    }
+    text + &bullets(width, "Mind", &document.warnings)
+}
+
+/// A time in a queue, in which less than a second is nothing.
+pub(crate) fn time(seconds: f64) -> String {
+    if seconds < 0.5 { "0 s".into() } else { human_duration(Seconds(seconds)) }
+}
+
+/// `50 jobs on up to 8 × g4dn.xlarge, shortest-first with backfilling`.
+pub(crate) fn title(document: &QueueDocument) -> String {
+    let PoolSpec { instance, max_instances, .. } = &document.queue.pool;
+    let policy = document.queue.policy;
+    let order = match policy.order {
+        QueueOrder::Priority => "by priority".into(),
+        order => order.to_string(),
+    };
+    let backfill = if policy.backfill { " with backfilling" } else { "" };
+    let count = document.jobs.len();
+    let jobs = if count == 1 { "job" } else { "jobs" };
+    format!("{count} {jobs} on up to {max_instances} × {instance}, {order}{backfill}")
+}
+
+fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
+    let prediction = &document.prediction;
+    let spent = prediction.instance_seconds;
+    let waiting = prediction.waiting_s;
+    let hours = |time: f64| format!("{:.1} instance-hours", time / 3600.0);
+    let part = |time: f64| format!("{} ({})", hours(time), percent(time / spent.held));
+    let mut rows = vec![
+        ("makespan", time(prediction.makespan_s)),
+        (
+            "no schedule beats",
+            format!("{} ({}); gap {}", time(prediction.bound.largest_s()), why(prediction), percent(prediction.gap)),
+        ),
+        (
+            "waiting",
+            format!("{} on average, 95 %: {}, at most {}", time(waiting.mean), time(waiting.p95), time(waiting.max)),
+        ),
+        ("starts", format!("{} cold, {} warm", prediction.cold_starts, prediction.warm_starts)),
+        ("held", hours(spent.held)),
+        ("training", part(spent.busy)),
+        ("start-up", part(spent.startup)),
+        ("kept warm", part(spent.idle)),
+        ("quota in use", percent(prediction.utilisation_of_quota)),
+    ];
+    if let (Some(cost), Some(price)) = (prediction.cost, &prediction.price) {
+        let warm =
+            if cost.warm_usd > 0.0 { format!(", {} of it kept warm", usd(cost.warm_usd)) } else { String::new() };
+        rows.push(("cost", format!("{}{warm}", usd(cost.total_usd))));
+        let pricing = document.queue.pool.pricing.unwrap_or(Pricing::OnDemand);
+        rows.push((
+            "price",
+            format!(
+                "{:.2} USD/h each, {} {pricing} in {}, as of {}",
+                price.usd_per_hour, price.service, price.region, price.date
+            ),
+        ));
+    }
+    rows
+}
+
+/// Which of the bounds counts.
+fn why(prediction: &QueuePrediction) -> &'static str {
+    let bound = prediction.bound;
+    if bound.largest_s() <= bound.longest_s {
+        "the longest job"
+    } else if bound.largest_s() <= bound.work_s {
+        "all work over the quota"
+    } else {
+        "wide jobs one after another"
+    }
+}
+
+/// A line for each kind of jobs, in the order of the file.
+fn kinds(document: &QueueDocument, width: Width) -> String {
+    let rows = document.queue.jobs.iter().map(|kind| {
+        let runs: Vec<&JobRun> = document.jobs.iter().filter(|run| run.name == kind.name).collect();
+        let most = |value: fn(&JobRun) -> f64| runs.iter().map(|run| value(run)).fold(0.0, f64::max);
+        let mean = |value: fn(&JobRun) -> f64| runs.iter().map(|run| value(run)).sum::<f64>() / runs.len() as f64;
+        [
+            kind.name.clone(),
+            runs.len().to_string(),
+            runs.first().map_or(0, |run| run.instances.len()).to_string(),
+            time(mean(|run| run.end_s - run.ready_s)),
+            time(mean(|run| run.start_s - run.submit_s)),
+            runs.iter().filter(|run| run.warm).count().to_string(),
+            time(most(|run| run.end_s)),
+        ]
+    });
+    table(width, ["job", ">count", ">instances", ">mean training", ">mean waiting", ">warm", ">last end"], rows)
+}
+
+fn runs(document: &QueueDocument, width: Width) -> String {
+    let rows = document.jobs.iter().map(|run| {
+        [
+            format!("{} {}", run.name, run.number),
+            time(run.submit_s),
+            time(run.start_s),
+            time(run.end_s),
+            if run.warm { "warm" } else { "cold" }.into(),
+            places(&run.instances),
+        ]
+    });
+    table(width, ["job", ">submitted", ">start", ">end", "start-up", "instances"], rows)
+}
+
+/// `0–3, 6`.
+fn places(places: &[u32]) -> String {
+    let runs = places.chunk_by(|a, b| a + 1 == *b);
+    let text = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}–{last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    };
+    runs.map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use trainyard_plan::queue::{PolicySpec, QueueSpec, QueuedJobSpec};
+    use trainyard_planner::predict_queue;
+
+    /// This many trials and a gang of four, on eight instances that are kept warm.
+    pub(crate) fn document(trials: u32) -> QueueDocument {
+        let pool = PoolSpec {
+            instance: "g4dn.xlarge".into(),
+            max_instances: 8,
+            service: Some("sagemaker".into()),
+            warm_pool: true,
+            ..PoolSpec::default()
+        };
+        let job = |name: &str| QueuedJobSpec {
+            name: name.into(),
+            duration: Some("1 h".into()),
+            count: 1,
+            ..QueuedJobSpec::default()
+        };
+        let trial = QueuedJobSpec { count: trials, spread: 0.2, ..job("trial") };
+        let gang = QueuedJobSpec { instances: Some(4), submit: Some("90 min".into()), ..job("gang") };
+        let queue = QueueSpec { pool, policy: PolicySpec::default(), jobs: vec![trial, gang] };
+        predict_queue(&queue, &BTreeMap::new(), 1).expect("a queue without mistakes")
+    }
+
+    #[test]
+    fn a_page_names_every_kind_and_with_each_every_job() {
+        let document = document(5);
+        let page = queue(&document, Width(100), false);
+        assert!(page.contains("6 jobs on up to 8 × g4dn.xlarge, fifo") && page.contains("gang"), "{page}");
+        assert!(!page.contains("trial 5") && queue(&document, Width(100), true).contains("trial 5"));
+        assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    }
+
+    #[test]
+    fn neighbouring_places_are_a_range() {
+        assert_eq!(places(&[0, 1, 2, 3, 6, 8, 9]), "0–3, 6, 8–9");
+        assert_eq!(places(&[]), "");
+    }
+}
