@@ -1,6 +1,7 @@
 //! Operator graphs: layers in the order in which a sample goes through them.
 
 use crate::operator::{Divisible, Operator, OperatorKind, Pass, Sharing, Storage};
+use std::borrow::Cow;
 use trainyard_units::Flops;
 
 /// What a layer is to the cutting of a model into stages.
@@ -18,7 +19,7 @@ pub enum LayerRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// `embedding`, `block`, `head`, …
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Where it may stand.
     pub role: LayerRole,
     /// What it computes for one sample, in order.
@@ -41,7 +42,7 @@ impl Layer {
     /// A layer that no group of ranks divides and whose output is its residual stream, of so many elements a sample.
     pub(crate) fn undivided(name: &'static str, role: LayerRole, operators: Vec<Operator>, elements: u64) -> Self {
         Self {
-            name,
+            name: name.into(),
             role,
             operators,
             output_elements: elements,
@@ -54,7 +55,7 @@ impl Layer {
 
     /// Trainable values on one of the ranks that share the layer.
     pub fn parameters(&self, sharing: Sharing) -> u64 {
-        self.operators.iter().map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        self.operators.iter().map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// All-to-alls of [`Self::exchanged_elements`] in each direction: to experts and back; of what was looked up in
@@ -71,19 +72,19 @@ impl Layer {
     /// Those of [`Self::parameters`] that belong to tables of which few rows are looked up in a step.
     pub fn table_parameters(&self, sharing: Sharing) -> u64 {
         let tables = self.operators.iter().filter(|operator| operator.kind.looked_up() > 0);
-        tables.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        tables.map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Those of [`Self::parameters`] that belong to experts or tables: ranks that share them do not hold the same ones,
     /// so fewer ranks sum their gradients.
     pub fn expert_parameters(&self, sharing: Sharing) -> u64 {
         let experts = self.operators.iter().filter(|operator| operator.kind.is_divided());
-        experts.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        experts.map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Trainable tensors.
     pub fn parameter_tensors(&self) -> u32 {
-        self.operators.iter().map(|operator| operator.kind.parameter_tensors()).sum()
+        self.operators.iter().map(Operator::parameter_tensors).sum()
     }
 
     /// Arithmetic of one pass over one sample, unsplit.

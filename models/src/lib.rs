@@ -10,6 +10,7 @@ mod families;
 mod fields;
 mod graph;
 mod hugging_face;
+pub mod layers;
 mod model;
 mod operator;
 mod spec;
@@ -22,11 +23,12 @@ pub use families::{
 };
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
+pub use layers::Layers;
 pub use model::Model;
 pub use operator::{
-    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Gemm, Image, Mask, Operator,
-    OperatorKind, Pass, Places, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing, Split,
-    Storage,
+    AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
+    OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
+    Split, Storage,
 };
 pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

@@ -4,6 +4,7 @@ use crate::families::{
     Bart, Bert, Dlrm, Electra, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl, Vit,
 };
 use crate::graph::OperatorGraph;
+use crate::layers::Layers;
 use crate::spec::{Family, ModelError, ModelSpec};
 
 /// A model whose dimensions fit together.
@@ -39,6 +40,8 @@ pub enum Model {
     ResNet(ResNet),
     /// A multi-layer perceptron.
     Mlp(Mlp),
+    /// Layers of operators that are written out.
+    Layers(Layers),
 }
 
 impl Model {
@@ -60,6 +63,7 @@ impl Model {
             Self::Dlrm(dlrm) => &dlrm.name,
             Self::ResNet(resnet) => &resnet.name,
             Self::Mlp(mlp) => &mlp.name,
+            Self::Layers(layers) => &layers.name,
         }
     }
 
@@ -81,6 +85,7 @@ impl Model {
             Self::Dlrm(_) => Family::Dlrm,
             Self::ResNet(_) => Family::Resnet,
             Self::Mlp(_) => Family::Mlp,
+            Self::Layers(_) => Family::Layers,
         }
     }
 
@@ -98,6 +103,7 @@ impl Model {
             Self::TransformerXl(xl) => Some(xl.seq_len),
             Self::Gnmt(gnmt) => Some(gnmt.seq_len),
             Self::Vit(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) => None,
+            Self::Layers(layers) => layers.tokens(),
         }
     }
 
@@ -115,7 +121,7 @@ impl Model {
             Self::Bart(bart) => Some(bart.stacks.heads),
             Self::Transformer(transformer) => Some(transformer.stacks.heads),
             Self::TransformerXl(xl) => Some(xl.heads),
-            Self::Gnmt(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) => None,
+            Self::Gnmt(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) | Self::Layers(_) => None,
         }
     }
 
@@ -137,6 +143,7 @@ impl Model {
             Self::Dlrm(dlrm) => dlrm.graph(),
             Self::ResNet(resnet) => resnet.graph(),
             Self::Mlp(mlp) => mlp.graph(),
+            Self::Layers(layers) => layers.graph(),
         }
     }
 
@@ -158,6 +165,7 @@ impl Model {
             Self::Dlrm(dlrm) => dlrm.spec(),
             Self::ResNet(resnet) => resnet.spec(),
             Self::Mlp(mlp) => mlp.spec(),
+            Self::Layers(layers) => layers.spec(),
         }
     }
 }
@@ -182,6 +190,7 @@ impl TryFrom<ModelSpec> for Model {
             Family::Dlrm => Dlrm::from_spec(&spec).map(Self::Dlrm),
             Family::Resnet => ResNet::from_spec(&spec).map(Self::ResNet),
             Family::Mlp => Mlp::from_spec(&spec).map(Self::Mlp),
+            Family::Layers => Layers::from_spec(&spec).map(Self::Layers),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
 use crate::families::Experts;
+use crate::layers::{InputSpec, LayerSpec, LayersError};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub enum Family {
     Resnet,
     /// A stack of linear layers with an activation between them.
     Mlp,
+    /// Layers of operators that are written out.
+    Layers,
 }
 
 impl std::fmt::Display for Family {
@@ -58,6 +61,7 @@ impl std::fmt::Display for Family {
             Self::Dlrm => "dlrm",
             Self::Resnet => "resnet",
             Self::Mlp => "mlp",
+            Self::Layers => "layers",
         })
     }
 }
@@ -201,6 +205,18 @@ pub struct ModelSpec {
     /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_factor: Option<u64>,
+    /// Groups of a bottleneck's 3 × 3 convolution (resnet); 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u64>,
+    /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub squeeze_excite: Option<u64>,
+    /// What one sample is (layers).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSpec>,
+    /// Layers of operators, in order (layers).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Vec<LayerSpec>>,
     /// Input features (mlp, rnn-t), or dense features (dlrm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<u64>,
@@ -281,6 +297,10 @@ impl ModelSpec {
             base_channels: None,
             width_factor: None,
             kernel_factor: None,
+            groups: None,
+            squeeze_excite: None,
+            input: None,
+            layer: None,
             inputs: None,
             outputs: None,
             memory: None,
@@ -419,6 +439,32 @@ pub enum ModelError {
         /// The head.
         head: HeadKind,
     },
+    /// Only bottlenecks have this.
+    #[error("model `{model}`: `{field}` is set, but blocks are `basic`")]
+    BottleneckOnly {
+        /// The model's name.
+        model: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// Groups do not share the channels evenly.
+    #[error("model `{model}`: {channels} channels of a block are not divisible by `groups` {groups}")]
+    IndivisibleChannels {
+        /// The model's name.
+        model: String,
+        /// Channels of the 3 × 3 convolution of a stage.
+        channels: u64,
+        /// Groups.
+        groups: u64,
+    },
+    /// The layers that are written out are not a model.
+    #[error("model `{model}`, {error}")]
+    Layers {
+        /// The model's name.
+        model: String,
+        /// Where, and what is wrong there.
+        error: Box<LayersError>,
+    },
     /// Depths and widths are not of the same stages.
     #[error("model `{model}`: `depths` are of {depths} stages, but `widths` of {widths}")]
     UnequalStages {
@@ -481,6 +527,12 @@ impl ModelError {
                 let below = (1..=*kv_heads).rev().find(|kv_heads| heads % kv_heads == 0).unwrap_or(1);
                 Some(format!("kv_heads {below} divides them"))
             }
+            Self::BottleneckOnly { .. } => Some("set block = \"bottleneck\"".into()),
+            Self::IndivisibleChannels { channels, groups, .. } => {
+                let below = (1..=*groups).rev().find(|groups| channels % groups == 0).unwrap_or(1);
+                Some(format!("groups {below} divides them"))
+            }
+            Self::Layers { error, .. } => error.hint(),
             Self::IndivisiblePatches { image_size, patch_size, .. } => {
                 Some(format!("image_size {} is divisible", image_size / patch_size * patch_size))
             }

@@ -151,9 +151,11 @@ fn the_outputs_of_a_residual_network_sum_to_those_of_torchvision() {
 
 fn leaf_output(kind: OperatorKind) -> u64 {
     match kind {
-        OperatorKind::Image(Image::Convolution(convolution)) => convolution.output_size().pow(2) * convolution.outputs,
-        OperatorKind::Image(Image::BatchNorm { size, channels, .. }) => size * size * channels,
-        OperatorKind::Image(Image::Pool { size, channels, stride, .. }) => size.div_ceil(stride).pow(2) * channels,
+        OperatorKind::Image(Image::Convolution(convolution)) => {
+            convolution.output.iter().product::<u64>() * convolution.outputs
+        }
+        OperatorKind::Image(Image::Norm { pixels, channels, .. }) => pixels * channels,
+        OperatorKind::Image(Image::Pool { windows, channels, .. }) => windows * channels,
         OperatorKind::Relu { rows, width } => rows * width,
         OperatorKind::Linear { rows, outputs, .. } => rows * outputs,
         _ => 0,

@@ -82,7 +82,7 @@ pub type Chain = Vec<(Collective, Group, Held)>;
 
 /// Trainable matrices of a layer.
 fn matrices(layer: &Layer) -> u32 {
-    let kinds = layer.operators.iter().map(|operator| operator.kind);
+    let kinds = layer.operators.iter().filter(|operator| !operator.shares_weights).map(|operator| operator.kind);
     kinds
         .map(|kind| match kind {
             OperatorKind::Linear { .. } | OperatorKind::ExpertLinear { .. } => 1,

@@ -154,7 +154,7 @@ impl Electra {
         ];
         operators.extend(masked.logits(self.vocab, true, true));
         operators.extend([operator(lookup, Split::Tokens), self.stream(self.hidden).norm()]);
-        Layer { name: "replacement", role: LayerRole::Block, ..self.stream(self.hidden).input(operators) }
+        Layer { name: "replacement".into(), role: LayerRole::Block, ..self.stream(self.hidden).input(operators) }
     }
 
     fn decision(&self) -> Layer {

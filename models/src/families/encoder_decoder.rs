@@ -51,7 +51,7 @@ impl Stacks {
         operators.extend(decoder.feed_forward(self.ffn));
         operators.push(decoder.residual());
         Layer {
-            name: "decoder block",
+            name: "decoder block".into(),
             role: LayerRole::Block,
             operators,
             output_elements: decoder.elements() + encoder.elements(),

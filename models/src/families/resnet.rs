@@ -1,18 +1,20 @@
 //! Residual convolutional networks.
 
-use super::transformer::{classifier, operator};
+use super::transformer::classifier;
 use crate::fields::{CHANNELS_MAX, Fields, IMAGE_MAX, VOCABULARY_MAX};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::operator::{Convolution, Image, Operator, OperatorKind, Split};
+use crate::operator::{Convolution, Image, Operator, OperatorKind, Pool, replicated, squeeze_excite};
 use crate::spec::{BlockKind, Family, ModelError, ModelSpec};
 
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 11] = [
     "depths",
     "widths",
     "block",
     "base_channels",
     "width_factor",
     "kernel_factor",
+    "groups",
+    "squeeze_excite",
     "image_size",
     "channels",
     "classes",
@@ -26,7 +28,8 @@ const FACTOR_MAX: u64 = 64;
 /// over the image, classifier. Bottlenecks stride in their 3 × 3 convolution.
 ///
 /// Source: He et al., arXiv:1512.03385, section 4.1, as torchvision builds it; Zagoruyko and Komodakis,
-/// arXiv:1605.07146, for wide ones.
+/// arXiv:1605.07146, for wide ones; Xie et al., arXiv:1611.05431, for grouped ones; Hu et al., arXiv:1709.01507, for
+/// those with squeeze and excitation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResNet {
     /// Catalog id or the user's name.
@@ -43,6 +46,10 @@ pub struct ResNet {
     pub width_factor: u64,
     /// Factor of the channels that the 3 × 3 convolution of a bottleneck makes, besides.
     pub kernel_factor: u64,
+    /// Groups of the 3 × 3 convolution of a bottleneck. What ResNeXt calls 32 × 4d is 32 groups at a width factor of 2.
+    pub groups: u64,
+    /// Channels that a bottleneck hands on, over those that they are squeezed to for their gates.
+    pub squeeze_excite: Option<u64>,
     /// Height and width of an image.
     pub image_size: u64,
     /// Channels of an image.
@@ -83,7 +90,7 @@ impl ResNet {
         for width in &widths {
             fields.range("widths", *width, CHANNELS_MAX)?;
         }
-        Ok(Self {
+        Self {
             name: spec.name.clone(),
             depths,
             widths,
@@ -91,10 +98,35 @@ impl ResNet {
             base_channels,
             width_factor: fields.or("width_factor", spec.width_factor, 1, FACTOR_MAX)?,
             kernel_factor: fields.or("kernel_factor", spec.kernel_factor, 1, FACTOR_MAX)?,
+            groups: fields.or("groups", spec.groups, 1, CHANNELS_MAX)?,
+            squeeze_excite: spec
+                .squeeze_excite
+                .map(|ratio| fields.range("squeeze_excite", ratio, CHANNELS_MAX))
+                .transpose()?,
             image_size: fields.or("image_size", spec.image_size, 224, IMAGE_MAX)?,
             channels: fields.or("channels", spec.channels, 3, CHANNELS_MAX)?,
             classes: fields.needed("classes", spec.classes, VOCABULARY_MAX)?,
-        })
+        }
+        .with_equal_groups()
+    }
+
+    /// Groups and gates are those of bottlenecks, whose channels the groups share evenly.
+    fn with_equal_groups(self) -> Result<Self, ModelError> {
+        let model = || self.name.clone();
+        if self.block == BlockKind::Basic && (self.groups > 1 || self.squeeze_excite.is_some()) {
+            let field = if self.groups > 1 { "groups" } else { "squeeze_excite" };
+            return Err(ModelError::BottleneckOnly { model: model(), field });
+        }
+        let channels = self.widths.iter().map(|width| self.reduced(*width));
+        match channels.into_iter().find(|channels| !channels.is_multiple_of(self.groups)) {
+            None => Ok(self),
+            Some(channels) => Err(ModelError::IndivisibleChannels { model: model(), channels, groups: self.groups }),
+        }
+    }
+
+    /// Channels inside a bottleneck that hands on `width`.
+    fn reduced(&self, width: u64) -> u64 {
+        (width / self.block.expansion()).max(1) * self.width_factor
     }
 
     pub(crate) fn spec(&self) -> ModelSpec {
@@ -105,6 +137,8 @@ impl ResNet {
             base_channels: Some(self.base_channels),
             width_factor: Some(self.width_factor),
             kernel_factor: Some(self.kernel_factor),
+            groups: Some(self.groups),
+            squeeze_excite: self.squeeze_excite,
             image_size: Some(self.image_size),
             channels: Some(self.channels),
             classes: Some(self.classes),
@@ -134,11 +168,9 @@ impl ResNet {
     fn stem(&self) -> Layer {
         let image = Feature { size: self.image_size, channels: self.channels };
         let mut operators = Vec::new();
-        let convolved = image.convolution(7, 2, self.base_channels, &mut operators);
-        operators.push(convolved.relu());
-        let pool = Image::Pool { samples: 1, size: convolved.size, channels: convolved.channels, stride: 2 };
-        operators.push(replicated(pool));
+        let convolved = image.convolution(7, 2, 1, self.base_channels, &mut operators);
         let output = Feature { size: convolved.size.div_ceil(2), ..convolved };
+        operators.extend([convolved.relu(), convolved.pool(output, Pool::Max)]);
         layer("stem", LayerRole::Input, operators, output.elements())
     }
 
@@ -146,22 +178,26 @@ impl ResNet {
         let mut operators = Vec::new();
         let output = match self.block {
             BlockKind::Basic => {
-                let middle = input.convolution(3, stride, width, &mut operators);
+                let middle = input.convolution(3, stride, 1, width, &mut operators);
                 operators.push(middle.relu());
-                middle.convolution(3, 1, width, &mut operators)
+                middle.convolution(3, 1, 1, width, &mut operators)
             }
             BlockKind::Bottleneck => {
-                let reduced = (width / self.block.expansion()).max(1) * self.width_factor;
-                let first = input.convolution(1, 1, reduced, &mut operators);
+                let reduced = self.reduced(width);
+                let first = input.convolution(1, 1, 1, reduced, &mut operators);
                 operators.push(first.relu());
-                let second = first.convolution(3, stride, reduced * self.kernel_factor, &mut operators);
+                let widened = reduced * self.kernel_factor;
+                let second = first.convolution(3, stride, self.groups, widened, &mut operators);
                 operators.push(second.relu());
-                second.convolution(1, 1, width, &mut operators)
+                second.convolution(1, 1, 1, width, &mut operators)
             }
         };
+        if let Some(ratio) = self.squeeze_excite {
+            operators.extend(output.squeeze_excite((width / ratio).max(1)));
+        }
         if stride != 1 || input.channels != width {
             let start = operators.len();
-            input.convolution(1, stride, width, &mut operators);
+            input.convolution(1, stride, 1, width, &mut operators);
             // The block's first convolution keeps the same input.
             operators[start].kept_elsewhere = true;
         }
@@ -170,8 +206,7 @@ impl ResNet {
     }
 
     fn head(&self, feature: Feature) -> Layer {
-        let mean = Image::Pool { samples: 1, size: feature.size, channels: feature.channels, stride: feature.size };
-        let mut operators = vec![replicated(mean)];
+        let mut operators = vec![feature.pool(Feature { size: 1, ..feature }, Pool::Mean)];
         operators.extend(classifier(feature.channels, self.classes));
         layer("head", LayerRole::Output, operators, 1)
     }
@@ -185,48 +220,55 @@ struct Feature {
 }
 
 impl Feature {
+    fn pixels(self) -> u64 {
+        self.size * self.size
+    }
+
     fn elements(self) -> u64 {
-        self.size * self.size * self.channels
+        self.pixels() * self.channels
     }
 
     /// A convolution and its batch normalisation.
-    fn convolution(self, kernel: u64, stride: u64, outputs: u64, operators: &mut Vec<Operator>) -> Self {
+    fn convolution(self, kernel: u64, stride: u64, groups: u64, outputs: u64, operators: &mut Vec<Operator>) -> Self {
+        let output = Self { size: self.size.div_ceil(stride), channels: outputs };
         let convolution = Convolution {
             samples: 1,
-            size: self.size,
+            input: [1, self.size, self.size],
+            output: [1, output.size, output.size],
             inputs: self.channels,
             outputs,
-            kernel,
-            stride,
-            groups: 1,
+            kernel: [1, kernel, kernel],
+            groups,
             bias: false,
+            transposed: false,
         };
-        let size = convolution.output_size();
-        operators.extend([
-            replicated(Image::Convolution(convolution)),
-            replicated(Image::BatchNorm { samples: 1, size, channels: outputs }),
-        ]);
-        Self { size, channels: outputs }
+        let norm = Image::Norm { samples: 1, pixels: output.pixels(), channels: outputs };
+        operators.extend([Image::Convolution(convolution), norm].map(|kind| replicated(OperatorKind::Image(kind))));
+        output
+    }
+
+    fn pool(self, output: Self, kind: Pool) -> Operator {
+        let (pixels, windows, channels) = (self.pixels(), output.pixels(), self.channels);
+        replicated(OperatorKind::Image(Image::Pool { samples: 1, pixels, windows, channels, kind }))
+    }
+
+    fn squeeze_excite(self, squeezed: u64) -> impl Iterator<Item = Operator> {
+        let activation = OperatorKind::Relu { rows: 1, width: squeezed };
+        squeeze_excite((1, self.pixels(), self.channels), squeezed, activation).into_iter().map(replicated)
     }
 
     fn relu(self) -> Operator {
-        let kind = OperatorKind::Relu { rows: self.size * self.size, width: self.channels };
-        operator(kind, Split::Replicated)
+        replicated(OperatorKind::Relu { rows: self.pixels(), width: self.channels })
     }
 
     fn addition(self) -> Operator {
-        let kind = OperatorKind::Residual { rows: self.size * self.size, width: self.channels, dropout: false };
-        operator(kind, Split::Replicated)
+        replicated(OperatorKind::Residual { rows: self.pixels(), width: self.channels, dropout: false })
     }
-}
-
-fn replicated(image: Image) -> Operator {
-    operator(OperatorKind::Image(image), Split::Replicated)
 }
 
 fn layer(name: &'static str, role: LayerRole, operators: Vec<Operator>, output: u64) -> Layer {
     Layer {
-        name,
+        name: name.into(),
         role,
         operators,
         output_elements: output,

@@ -228,7 +228,7 @@ impl Stream {
         operators.extend(feed_forward);
         operators.push(self.residual());
         Layer {
-            name: "block",
+            name: "block".into(),
             role: LayerRole::Block,
             operators,
             output_elements: self.elements(),
@@ -242,7 +242,7 @@ impl Stream {
     /// A layer that makes the stream from tokens.
     pub(super) fn input(self, operators: Vec<Operator>) -> Layer {
         Layer {
-            name: "embedding",
+            name: "embedding".into(),
             role: LayerRole::Input,
             operators,
             output_elements: self.elements(),
@@ -256,7 +256,7 @@ impl Stream {
     /// A layer that ends in a loss over `rows` rows.
     pub(super) fn head(rows: u64, operators: Vec<Operator>) -> Layer {
         Layer {
-            name: "head",
+            name: "head".into(),
             role: LayerRole::Output,
             operators,
             output_elements: rows,

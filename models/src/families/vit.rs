@@ -101,13 +101,14 @@ impl Vit {
     fn embedding(&self) -> Layer {
         let patches = Convolution {
             samples: 1,
-            size: self.image_size,
+            input: [1, self.image_size, self.image_size],
+            output: [1, self.image_size / self.patch_size, self.image_size / self.patch_size],
             inputs: self.channels,
             outputs: self.hidden,
-            kernel: self.patch_size,
-            stride: self.patch_size,
+            kernel: [1, self.patch_size, self.patch_size],
             groups: 1,
             bias: true,
+            transposed: false,
         };
         let tokens = OperatorKind::ClassToken { rows: self.tokens(), positions: self.tokens(), width: self.hidden };
         let operators = vec![

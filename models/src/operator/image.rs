@@ -1,59 +1,158 @@
-//! Operators over square images: (samples, size, size, channels).
+//! Operators over maps: (samples, depth, height, width, channels). An image has depth 1, a sequence depth and height 1.
 
-use super::{Gemm, Pass, Storage, elements};
+use super::{Gemm, Operator, OperatorKind, Pass, Split, Storage, elements};
 
-/// What is computed over a square image.
+/// Depth, height and width of a map.
+pub type Extent = [u64; 3];
+
+/// What is computed over a map. `pixels` are depth × height × width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Image {
-    /// A convolution without bias that pads its input such that the stride alone shrinks it.
+    /// A convolution.
     Convolution(Convolution),
-    /// Batch normalisation of (samples, size, size, channels) with scale and shift.
-    BatchNorm {
-        /// Images.
+    /// Normalisation over samples (batch), channels (group) or pixels (instance), with scale and shift of each channel.
+    Norm {
+        /// Maps.
         samples: u64,
-        /// Height and width.
-        size: u64,
+        /// Pixels of a map.
+        pixels: u64,
         /// Normalised channels.
         channels: u64,
     },
-    /// The largest or the mean value of each window, `stride` apart.
+    /// One value for each window of pixels.
     Pool {
-        /// Images.
+        /// Maps.
         samples: u64,
-        /// Height and width of the input.
-        size: u64,
+        /// Pixels of the input.
+        pixels: u64,
+        /// Pixels of the output: windows.
+        windows: u64,
         /// Channels.
         channels: u64,
-        /// Distance of windows.
-        stride: u64,
+        /// Which value.
+        kind: Pool,
+    },
+    /// Repetition of pixels until there are more.
+    Upsample {
+        /// Maps.
+        samples: u64,
+        /// Pixels of the input.
+        pixels: u64,
+        /// Pixels of the output.
+        repeated: u64,
+        /// Channels.
+        channels: u64,
+    },
+    /// Maps copied side by side into one.
+    Concatenation {
+        /// Maps.
+        samples: u64,
+        /// Elements of the result.
+        elements: u64,
+    },
+    /// A function of each element by itself that its input is needed to derive: swish, sigmoid, hyperbolic tangent.
+    Pointwise {
+        /// Maps.
+        samples: u64,
+        /// Elements of a map.
+        elements: u64,
+    },
+    /// Random zeros.
+    Dropout {
+        /// Maps.
+        samples: u64,
+        /// Elements of a map.
+        elements: u64,
+    },
+    /// Each channel times one value: that of a gate of the sample, or a trained one.
+    Scale {
+        /// Maps.
+        samples: u64,
+        /// Pixels of a map.
+        pixels: u64,
+        /// Channels.
+        channels: u64,
+        /// Whether the values are trained (Touvron et al., arXiv:2103.17239, section 2).
+        trained: bool,
+    },
+    /// Regions cut out of a map, each brought to the same extent by bilinear sampling (He et al., arXiv:1703.06870,
+    /// section 3).
+    RegionAlign {
+        /// Regions.
+        samples: u64,
+        /// Pixels of a region's result.
+        pixels: u64,
+        /// Channels.
+        channels: u64,
     },
 }
 
-/// A convolution of (samples, size, size, inputs) with (kernel, kernel, inputs / groups, outputs).
+/// The value that stands for a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The largest.
+    Max,
+    /// The mean.
+    Mean,
+}
+
+/// A convolution of (samples, input, inputs) with (kernel, inputs / groups, outputs) to (samples, output, outputs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Convolution {
-    /// Images.
+    /// Maps.
     pub samples: u64,
-    /// Height and width of the input.
-    pub size: u64,
+    /// Extent of the input.
+    pub input: Extent,
+    /// Extent of the output, which stride, padding and dilation decide.
+    pub output: Extent,
     /// Channels of the input.
     pub inputs: u64,
     /// Channels of the output.
     pub outputs: u64,
-    /// Height and width of the kernel.
-    pub kernel: u64,
-    /// Distance of windows.
-    pub stride: u64,
-    /// Parts into which the channels fall, each convolved alone.
+    /// Extent of the kernel.
+    pub kernel: Extent,
+    /// Parts into which the channels fall, each convolved alone; as many as channels in a depthwise convolution.
     pub groups: u64,
     /// Whether a bias is added.
     pub bias: bool,
+    /// Whether it is the transpose of a convolution, which spreads each input pixel over a window of the output.
+    pub transposed: bool,
+}
+
+/// Pixels of a map of this extent.
+pub(crate) fn pixels(extent: Extent) -> u64 {
+    extent.iter().product()
 }
 
 impl Convolution {
-    /// Height and width of the output.
-    pub fn output_size(self) -> u64 {
-        self.size.div_ceil(self.stride)
+    /// The implicit product: output pixels × output channels, summed over the input channels of a group and the kernel
+    /// (Chetlur et al., arXiv:1410.0759, section 3.1). Transposed, input pixels × a window of output channels, summed
+    /// over input channels.
+    pub fn gemm(self) -> Gemm {
+        let (inputs, outputs) = (self.inputs / self.groups, self.outputs / self.groups);
+        let (at, n, k) = if self.transposed {
+            (self.input, outputs * pixels(self.kernel), inputs)
+        } else {
+            (self.output, outputs, inputs * pixels(self.kernel))
+        };
+        Gemm { batch: self.groups, m: self.samples * pixels(at), n, k }
+    }
+
+    /// Elements of input, weight and output, one of which each of the three products of a step writes from the others.
+    pub fn elements(self) -> u64 {
+        self.input_elements() + self.weights() + self.output_elements()
+    }
+
+    fn input_elements(self) -> u64 {
+        self.samples * pixels(self.input) * self.inputs
+    }
+
+    fn output_elements(self) -> u64 {
+        self.samples * pixels(self.output) * self.outputs
+    }
+
+    fn weights(self) -> u64 {
+        self.inputs / self.groups * pixels(self.kernel) * self.outputs
     }
 }
 
@@ -62,8 +161,14 @@ impl Image {
         let mut scaled = self;
         match &mut scaled {
             Self::Convolution(Convolution { samples, .. })
-            | Self::BatchNorm { samples, .. }
-            | Self::Pool { samples, .. } => *samples *= count,
+            | Self::Norm { samples, .. }
+            | Self::Pool { samples, .. }
+            | Self::Upsample { samples, .. }
+            | Self::Concatenation { samples, .. }
+            | Self::Pointwise { samples, .. }
+            | Self::Dropout { samples, .. }
+            | Self::Scale { samples, .. }
+            | Self::RegionAlign { samples, .. } => *samples *= count,
         }
         scaled
     }
@@ -71,49 +176,76 @@ impl Image {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Convolution(_) => "convolution",
-            Self::BatchNorm { .. } => "batch normalisation",
+            Self::Norm { .. } => "normalisation of channels",
             Self::Pool { .. } => "pooling",
+            Self::Upsample { .. } => "upsampling",
+            Self::Concatenation { .. } => "concatenation",
+            Self::Pointwise { .. } => "pointwise function",
+            Self::Dropout { .. } => "dropout",
+            Self::Scale { .. } => "scaling of channels",
+            Self::RegionAlign { .. } => "alignment of regions",
         }
     }
 
     pub(super) fn parameters(self) -> u64 {
         match self {
-            Self::Convolution(Convolution { inputs, outputs, kernel, groups, bias, .. }) => {
-                inputs / groups * kernel * kernel * outputs + if bias { outputs } else { 0 }
+            Self::Convolution(convolution) => {
+                convolution.weights() + if convolution.bias { convolution.outputs } else { 0 }
             }
-            Self::BatchNorm { channels, .. } => 2 * channels,
-            Self::Pool { .. } => 0,
+            Self::Norm { channels, .. } => 2 * channels,
+            Self::Scale { channels, trained: true, .. } => channels,
+            _ => 0,
         }
     }
 
     pub(super) fn parameter_tensors(self) -> u32 {
         match self {
             Self::Convolution(convolution) => 1 + u32::from(convolution.bias),
-            Self::BatchNorm { .. } => 2,
-            Self::Pool { .. } => 0,
+            Self::Norm { .. } => 2,
+            Self::Scale { trained, .. } => u32::from(trained),
+            _ => 0,
         }
     }
 
-    /// The implicit product: output pixels × output channels, summed over input channels and kernel (Chetlur et al.,
-    /// arXiv:1410.0759, section 3.1).
     pub(super) fn gemms(self) -> Vec<Gemm> {
-        let Self::Convolution(convolution) = self else { return Vec::new() };
-        let Convolution { samples, inputs, outputs, kernel, groups, .. } = convolution;
-        let pixels = samples * convolution.output_size() * convolution.output_size();
-        vec![Gemm { batch: groups, m: pixels, n: outputs / groups, k: inputs / groups * kernel * kernel }]
+        match self {
+            Self::Convolution(convolution) => vec![convolution.gemm()],
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         let forward = pass == Pass::Forward;
         match self {
+            // Forward, the product adds the bias to what it writes; backward, its gradient is a sum over the output's.
+            Self::Convolution(convolution) if convolution.bias && !forward => elements(convolution.output_elements()),
             Self::Convolution(_) => Storage::default(),
             // Forward reads for the statistics, reads again and writes; backward reads input and gradient twice.
-            Self::BatchNorm { samples, size, channels } => {
-                elements(samples * size * size * channels * if forward { 3 } else { 5 })
+            Self::Norm { samples, pixels, channels } => {
+                elements(samples * pixels * channels * if forward { 3 } else { 5 })
             }
-            Self::Pool { samples, size, channels, stride } => {
-                let outputs = samples * size.div_ceil(stride) * size.div_ceil(stride) * channels;
-                elements(samples * size * size * channels + outputs)
+            Self::Pool { samples, pixels, windows, channels, .. } => elements(samples * (pixels + windows) * channels),
+            Self::Upsample { samples, pixels, repeated, channels } => {
+                elements(samples * (pixels + repeated) * channels)
+            }
+            Self::Concatenation { samples, elements: count } => elements(samples * count * 2),
+            Self::Pointwise { samples, elements: count } => elements(samples * count * if forward { 2 } else { 3 }),
+            Self::Dropout { samples, elements: count } => {
+                Storage { elements: samples * count * 2, single: 0, masks: samples * count }
+            }
+            // Backward the gradient is scaled, and, times the input, summed over pixels.
+            Self::Scale { samples, pixels, channels, .. } => {
+                elements(samples * pixels * channels * if forward { 2 } else { 4 })
+            }
+            // Four samples of each result pixel, neighbours of which share what they read, so that about one input pixel
+            // is fetched for each; backward their gradients are added one by one, in single precision.
+            Self::RegionAlign { samples, pixels, channels } => {
+                let results = samples * pixels * channels;
+                if forward {
+                    elements(5 * results)
+                } else {
+                    Storage { elements: results, single: 8 * results, masks: 0 }
+                }
             }
         }
     }
@@ -121,46 +253,116 @@ impl Image {
     pub(super) fn kernels(self, pass: Pass) -> u32 {
         match (self, pass) {
             (Self::Convolution(convolution), Pass::Backward) => 2 + u32::from(convolution.bias),
-            (Self::Convolution(_) | Self::BatchNorm { .. } | Self::Pool { .. }, _) => 1,
+            (Self::Scale { .. }, Pass::Backward) => 3,
+            _ => 1,
         }
     }
 
     pub(super) fn stored(self) -> Storage {
         match self {
-            Self::Convolution(Convolution { samples, size, inputs: channels, .. })
-            | Self::BatchNorm { samples, size, channels }
-            | Self::Pool { samples, size, channels, .. } => elements(samples * size * size * channels),
+            Self::Convolution(convolution) => elements(convolution.input_elements()),
+            Self::Norm { samples, pixels, channels }
+            | Self::Pool { samples, pixels, channels, kind: Pool::Max, .. }
+            | Self::Scale { samples, pixels, channels, .. } => elements(samples * pixels * channels),
+            Self::Pointwise { samples, elements: count } => elements(samples * count),
+            Self::Dropout { samples, elements: count } => Storage { masks: samples * count, ..Storage::default() },
+            Self::Pool { kind: Pool::Mean, .. }
+            | Self::Upsample { .. }
+            | Self::Concatenation { .. }
+            | Self::RegionAlign { .. } => Storage::default(),
         }
     }
+}
+
+/// A gate for each channel from the means of all: mean, product to `squeezed` features, activation, product back,
+/// sigmoid, scaling (Hu et al., arXiv:1709.01507, section 3).
+pub(crate) fn squeeze_excite(
+    (samples, pixels, channels): (u64, u64, u64),
+    squeezed: u64,
+    activation: OperatorKind,
+) -> [OperatorKind; 6] {
+    let linear = |inputs, outputs| OperatorKind::Linear { rows: samples, inputs, outputs, bias: true };
+    [
+        OperatorKind::Image(Image::Pool { samples, pixels, windows: 1, channels, kind: Pool::Mean }),
+        linear(channels, squeezed),
+        activation,
+        linear(squeezed, channels),
+        OperatorKind::Image(Image::Pointwise { samples, elements: channels }),
+        OperatorKind::Image(Image::Scale { samples, pixels, channels, trained: false }),
+    ]
+}
+
+/// An operator that every rank computes in full.
+pub(crate) fn replicated(kind: OperatorKind) -> Operator {
+    Operator::new(kind, Split::Replicated)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn convolution(groups: u64) -> Convolution {
+        Convolution {
+            samples: 2,
+            input: [1, 9, 12],
+            output: [1, 5, 6],
+            inputs: 6,
+            outputs: 8,
+            kernel: [1, 3, 5],
+            groups,
+            bias: true,
+            transposed: false,
+        }
+    }
+
     #[test]
     fn the_implicit_product_counts_every_multiplication_of_the_sliding_window() {
-        let convolution =
-            Convolution { samples: 2, size: 9, inputs: 6, outputs: 8, kernel: 3, stride: 2, groups: 2, bias: false };
         // One by one: each output value of each image sums over a window of its group's input channels.
         let mut products = 0.0;
         for _image in 0..2 {
             for _row in (0..9).step_by(2) {
-                for _column in (0..9).step_by(2) {
-                    products += 8.0 * (6.0 / 2.0) * 9.0;
+                for _column in (0..12).step_by(2) {
+                    products += 8.0 * (6.0 / 2.0) * 15.0;
                 }
             }
         }
-        let counted: f64 = Image::Convolution(convolution).gemms().into_iter().map(|gemm| gemm.flops().0).sum();
+        let counted = convolution(2).gemm().flops().0;
         assert!((counted - 2.0 * products).abs() < 1e-9, "{counted}");
     }
 
     #[test]
+    fn a_transposed_convolution_does_the_arithmetic_of_the_one_it_transposes() {
+        let forward = convolution(2);
+        let transpose = Convolution {
+            input: forward.output,
+            output: forward.input,
+            inputs: forward.outputs,
+            outputs: forward.inputs,
+            transposed: true,
+            ..forward
+        };
+        assert_eq!(transpose.gemm().flops(), forward.gemm().flops());
+        assert_eq!(transpose.elements(), forward.elements());
+    }
+
+    #[test]
     fn groups_divide_parameters() {
-        let dense =
-            Convolution { samples: 1, size: 8, inputs: 16, outputs: 32, kernel: 3, stride: 1, groups: 1, bias: true };
-        let parameters = |groups| Image::Convolution(Convolution { groups, ..dense }).parameters();
-        assert_eq!(parameters(1), 16 * 9 * 32 + 32);
-        assert_eq!(parameters(16), 9 * 32 + 32);
+        let parameters = |groups| Image::Convolution(convolution(groups)).parameters();
+        assert_eq!(parameters(1), 6 * 15 * 8 + 8);
+        assert_eq!(parameters(2), 3 * 15 * 8 + 8);
+    }
+
+    #[test]
+    fn the_mean_of_a_window_keeps_nothing_and_the_largest_value_keeps_where_it_was() {
+        let pool = |kind| Image::Pool { samples: 2, pixels: 16, windows: 4, channels: 3, kind };
+        assert_eq!(pool(Pool::Mean).stored(), Storage::default());
+        assert_eq!(pool(Pool::Max).stored(), elements(2 * 16 * 3));
+        assert_eq!(pool(Pool::Max).traffic(Pass::Forward), elements(2 * 20 * 3));
+    }
+
+    #[test]
+    fn an_excitation_has_two_small_matrices() {
+        let squeezed = squeeze_excite((3, 49, 64), 4, OperatorKind::Relu { rows: 3, width: 4 });
+        assert_eq!(squeezed.map(OperatorKind::parameters).iter().sum::<u64>(), 64 * 4 + 4 + 4 * 64 + 64);
     }
 }

@@ -19,7 +19,8 @@ mod routing;
 mod sharing;
 
 pub use attention::{Attention, AttentionKernel, Mask};
-pub use image::{Convolution, Image};
+pub use image::{Convolution, Extent, Image, Pool};
+pub(crate) use image::{pixels, replicated, squeeze_excite};
 pub use recommendation::Recommendation;
 pub use recurrent::{AdditiveAttention, Cell, Recurrent, Sequential};
 pub use relative::RelativePositions;
@@ -46,6 +47,8 @@ pub struct Operator {
     pub split: Split,
     /// Whether its input is one that another operator keeps anyway, so that it keeps nothing.
     pub kept_elsewhere: bool,
+    /// Whether its weights are those of an operator before it in the layer, so that it has no parameters of its own.
+    pub shares_weights: bool,
 }
 
 /// What is computed and at which shape. `rows` are tokens: samples × sequence.
@@ -273,7 +276,7 @@ fn tables(positions: u64, segments: u64) -> u64 {
 impl Operator {
     /// An operator that keeps what it needs backward.
     pub fn new(kind: OperatorKind, split: Split) -> Self {
-        Self { kind, split, kept_elsewhere: false }
+        Self { kind, split, kept_elsewhere: false, shares_weights: false }
     }
 
     /// The part of the operator that one of the ranks that share a stage computes for `samples` samples.
@@ -281,6 +284,16 @@ impl Operator {
     /// Widths and tokens that do not divide are rounded up: the slowest rank decides.
     pub fn on_rank(&self, samples: u64, sharing: Sharing) -> OperatorKind {
         self.part(sharing).for_samples(samples)
+    }
+
+    /// Trainable values of its own on one of those ranks.
+    pub fn parameters(&self, sharing: Sharing) -> u64 {
+        if self.shares_weights { 0 } else { self.on_rank(1, sharing).parameters() }
+    }
+
+    /// Trainable tensors of its own.
+    pub fn parameter_tensors(&self) -> u32 {
+        if self.shares_weights { 0 } else { self.kind.parameter_tensors() }
     }
 
     /// What that rank keeps of `samples` samples from forward until backward.

@@ -1,0 +1,93 @@
+//! Models that are written out, layer by layer, from operators: the family `layers`.
+//!
+//! Shapes follow from the input, operator by operator. `docs/models.md` describes the language.
+
+mod build;
+mod error;
+mod operators;
+mod read;
+mod recommendation;
+mod recurrent;
+mod shape;
+mod spec;
+
+pub use error::{LayersError, Problem};
+pub use spec::{
+    Activation, AdaptivePool, Add, AttentionSpec, Concat, Conv, CrossEntropy, Depthwise, Embedding, GroupNorm,
+    InputSpec, Joined, LayerSpec, Linear, Load, MaxPool, MeanPool, Norm, OperatorSpec, Padding, PaddingRule, RoiAlign,
+    Save, Side, Sizes, SqueezeExcite, TransposedConv, Upsample, UpsampleTo, Word,
+};
+
+use crate::fields::Fields;
+use crate::graph::OperatorGraph;
+use crate::operator::AttentionKernel;
+use crate::spec::{Family, ModelError, ModelSpec};
+
+const FIELDS: [&str; 5] = ["input", "layer", "image_size", "seq_len", "attention"];
+
+/// A model whose layers are written out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layers {
+    /// Catalog id or the user's name.
+    pub name: String,
+    /// What one sample is.
+    pub input: InputSpec,
+    /// How attention is computed where its operator does not say.
+    pub attention: Option<AttentionKernel>,
+    /// The layers as they are written.
+    pub layers: Vec<LayerSpec>,
+    graph: OperatorGraph,
+}
+
+impl Layers {
+    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
+        let fields = Fields::new(spec, &[&FIELDS])?;
+        let input = spec.input.ok_or_else(|| fields.missing("input"))?;
+        let layers = spec.layer.clone().ok_or_else(|| fields.missing("layer"))?;
+        let wrong = |error| ModelError::Layers { model: spec.name.clone(), error: Box::new(error) };
+        let input = overridden(input, spec.image_size, spec.seq_len).map_err(wrong)?;
+        let graph = build::graph(input, &layers, spec.attention).map_err(wrong)?;
+        Ok(Self { name: spec.name.clone(), input, attention: spec.attention, layers, graph })
+    }
+
+    pub(crate) fn spec(&self) -> ModelSpec {
+        ModelSpec {
+            input: Some(self.input),
+            attention: self.attention,
+            layer: Some(self.layers.clone()),
+            ..ModelSpec::new(&self.name, Family::Layers)
+        }
+    }
+
+    /// Tokens of a sample, if it is a sequence.
+    pub fn tokens(&self) -> Option<u64> {
+        self.input.tokens
+    }
+
+    pub(crate) fn graph(&self) -> OperatorGraph {
+        self.graph.clone()
+    }
+}
+
+/// The input with the sides of its image, or its tokens, replaced by those of a job.
+fn overridden(input: InputSpec, image_size: Option<u64>, seq_len: Option<u64>) -> Result<InputSpec, LayersError> {
+    let without_effect = |field, why| {
+        let problem = Problem::WithoutEffect { field, why };
+        Err(LayersError { at: "the input".into(), problem })
+    };
+    let image = input.height.is_some();
+    match (image_size, seq_len) {
+        (Some(_), _) if !image => without_effect("image_size", "it is no image"),
+        (_, Some(_)) if input.tokens.is_none() => without_effect("seq_len", "it has no tokens"),
+        _ => Ok(InputSpec {
+            depth: input.depth.map(|depth| image_size.unwrap_or(depth)),
+            height: image_size.or(input.height),
+            width: image_size.or(input.width),
+            tokens: seq_len.or(input.tokens),
+            ..input
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,516 @@
+//! Layers as written: words and tables of operators.
+
+use crate::operator::AttentionKernel;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What one sample is: an image (`channels`, `height`, `width`), a volume (`depth` besides), tokens to be looked up
+/// (`tokens`), a sequence of vectors (`tokens` and `features`), or one vector (`features`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputSpec {
+    /// Channels of an image or a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u64>,
+    /// Pixels from front to back of a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u64>,
+    /// Pixels from top to bottom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<u64>,
+    /// Pixels from left to right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u64>,
+    /// Tokens, or steps of a sequence of vectors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Elements of a vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<u64>,
+}
+
+/// A layer as written: the unit that is assigned to pipeline stages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    /// What it is called in messages and reports.
+    pub name: String,
+    /// How many of it follow one another; shapes are inferred again for each. 1 if left out.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub repeat: u64,
+    /// What it computes, in order.
+    pub operators: Vec<OperatorSpec>,
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn is_once(repeat: &u64) -> bool {
+    *repeat == 1
+}
+
+/// An operator as written: a word, or a table with the operator's word and its options.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OperatorSpec {
+    /// A function of each element.
+    Activation(Activation),
+    /// An operator without options.
+    Word(Word),
+    /// A convolution.
+    Conv(Conv),
+    /// A convolution of each channel by itself.
+    Depthwise(Depthwise),
+    /// The transpose of a convolution, which makes maps larger.
+    TransposedConv(TransposedConv),
+    /// Normalisation over groups of channels.
+    GroupNorm(GroupNorm),
+    /// The largest value of each window.
+    MaxPool(MaxPool),
+    /// The mean of each window.
+    MeanPool(MeanPool),
+    /// Means of as many windows as are asked for.
+    AdaptivePool(AdaptivePool),
+    /// Repetition of pixels.
+    Upsample(Upsample),
+    /// A product with the features of each pixel or token.
+    Linear(Linear),
+    /// Self-attention with its projections.
+    Attention(AttentionSpec),
+    /// A look-up of tokens.
+    Embedding(Embedding),
+    /// Long short-term memory over the steps of a sequence.
+    Lstm(Lstm),
+    /// Gated recurrent units over the steps of a sequence.
+    Gru(Gru),
+    /// Rows of embedding tables beside what flows.
+    Tables(Tables),
+    /// Gates for channels from their means.
+    SqueezeExcite(SqueezeExcite),
+    /// Regions cut out of maps.
+    RoiAlign(RoiAlign),
+    /// The sum of branches, or with something saved.
+    Add(Add),
+    /// Channels of branches side by side, or with something saved.
+    Concat(Concat),
+    /// A name for what the operator before made.
+    Save(Save),
+    /// Goes on with something saved.
+    Load(Load),
+    /// Operators beside the main path that end in a loss of their own.
+    Side(Side),
+    /// Softmax cross-entropy over a number of classes.
+    CrossEntropy(CrossEntropy),
+}
+
+/// A function of each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// The positive part, capped or not.
+    Relu,
+    /// x · sigmoid(x).
+    Swish,
+    /// x · Φ(x).
+    Gelu,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Swish of straight lines.
+    HardSwish,
+    /// Sigmoid of straight lines.
+    HardSigmoid,
+}
+
+/// An operator without options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// Normalisation of each channel over the pixels of all samples.
+    BatchNorm,
+    /// Normalisation of each channel over the pixels of its own sample.
+    InstanceNorm,
+    /// Normalisation over the channels of each pixel or token.
+    LayerNorm,
+    /// Each channel times a trained value.
+    Scale,
+    /// Random zeros.
+    Dropout,
+    /// All elements of a map as the features of one vector.
+    Flatten,
+    /// The mean of all pixels.
+    GlobalPool,
+    /// The first vector of a sequence, and the dot products of all pairs.
+    DotInteraction,
+    /// Softmax cross-entropy over all channels.
+    CrossEntropy,
+}
+
+/// A number for all dimensions of a map, or one for each: depth, height and width of a volume, height and width of an
+/// image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "it must be a whole number, or a list with one for each dimension")]
+pub enum Sizes {
+    /// The same for all dimensions.
+    All(u64),
+    /// One for each dimension.
+    Each(Vec<u64>),
+}
+
+/// What is put around a map before windows are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "it must be \"same\", \"valid\", a whole number, or a list with one for each dimension")]
+pub enum Padding {
+    /// By a rule.
+    Rule(PaddingRule),
+    /// This many pixels on each side.
+    By(Sizes),
+}
+
+/// How much is put around a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PaddingRule {
+    /// As much that the stride alone makes it smaller.
+    Same,
+    /// Nothing.
+    Valid,
+}
+
+/// A normalisation after a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// Over samples and pixels.
+    Batch,
+    /// Over the pixels of each sample.
+    Instance,
+    /// Over the channels of each pixel.
+    Layer,
+}
+
+/// `{ conv = 64, kernel = 3 }`: a convolution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conv {
+    /// Channels of the output.
+    pub conv: u64,
+    /// Extent of the kernel; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Sizes>,
+    /// Distance of windows; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Sizes>,
+    /// What is put around the input; `same` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+    /// Distance of the pixels of a window; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<Sizes>,
+    /// Groups of channels that are convolved apart; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u64>,
+    /// Whether a bias is added; `true` unless a normalisation follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
+    /// The normalisation that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<Norm>,
+    /// The function that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+}
+
+/// `{ depthwise = 3 }`: a convolution of each channel by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Depthwise {
+    /// Extent of the kernel.
+    pub depthwise: Sizes,
+    /// Distance of windows; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Sizes>,
+    /// What is put around the input; `same` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+    /// Distance of the pixels of a window; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<Sizes>,
+    /// Whether a bias is added; `true` unless a normalisation follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
+    /// The normalisation that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<Norm>,
+    /// The function that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+}
+
+/// `{ transposed_conv = 64, kernel = 2, stride = 2 }`: the transpose of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransposedConv {
+    /// Channels of the output.
+    pub transposed_conv: u64,
+    /// Extent of the kernel.
+    pub kernel: Sizes,
+    /// How many times larger the map becomes; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Sizes>,
+    /// What is cut off around the output; with `same`, if left out, the stride alone makes it larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+    /// Whether a bias is added; `true` unless a normalisation follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
+    /// The normalisation that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<Norm>,
+    /// The function that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+}
+
+/// `{ group_norm = 32 }`: normalisation over groups of channels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupNorm {
+    /// Groups, which share the channels evenly.
+    pub group_norm: u64,
+}
+
+/// `{ max_pool = 3, stride = 2 }`: the largest value of each window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MaxPool {
+    /// Extent of a window.
+    pub max_pool: Sizes,
+    /// Distance of windows; their extent if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Sizes>,
+    /// What is put around the input; `same` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+}
+
+/// `{ mean_pool = 2 }`: the mean of each window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeanPool {
+    /// Extent of a window.
+    pub mean_pool: Sizes,
+    /// Distance of windows; their extent if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Sizes>,
+    /// What is put around the input; `same` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Padding>,
+}
+
+/// `{ adaptive_pool = 7 }`: means of windows that divide the map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptivePool {
+    /// Extent of the output.
+    pub adaptive_pool: Sizes,
+}
+
+/// `{ upsample = 2 }` or `{ upsample = "c4" }`: repetition of pixels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upsample {
+    /// How many times, or to the extent of what.
+    pub upsample: UpsampleTo,
+}
+
+/// How far a map is made larger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "it must be a whole number, a list with one for each dimension, or the name of something saved"
+)]
+pub enum UpsampleTo {
+    /// To the extent of something saved.
+    ExtentOf(String),
+    /// So many times.
+    Times(Sizes),
+}
+
+/// `{ linear = 4096, activation = "relu" }`: a product with the features of each pixel or token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// Features of the output.
+    pub linear: u64,
+    /// Whether a bias is added; `true` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
+    /// The function that follows; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+}
+
+/// `{ attention = 12 }`: projections, self-attention over the tokens or pixels, and the output's projection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionSpec {
+    /// Heads, which share the features evenly.
+    pub attention: u64,
+    /// Whether tokens attend to earlier ones only; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causal: Option<bool>,
+    /// How it is computed; as the model's `attention` says, or `unfused`, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<AttentionKernel>,
+    /// Whether weights are dropped out; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<bool>,
+    /// Whether biases are added to the projections; `true` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
+}
+
+/// `{ embedding = 30522, width = 768 }`: a look-up of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Embedding {
+    /// Entries of the table.
+    pub embedding: u64,
+    /// Features of an entry.
+    pub width: u64,
+    /// Entries of a table of learned positions; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<u64>,
+    /// Whether the sum is dropped out; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<bool>,
+}
+
+/// `{ lstm = 1024, bidirectional = true }`: long short-term memory over the steps of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lstm {
+    /// Features of a state, and of the output in each direction.
+    pub lstm: u64,
+    /// Whether another one reads from the end; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bidirectional: Option<bool>,
+}
+
+/// `{ gru = 1024 }`: gated recurrent units over the steps of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gru {
+    /// Features of a state, and of the output in each direction.
+    pub gru: u64,
+    /// Whether another one reads from the end; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bidirectional: Option<bool>,
+}
+
+/// `{ tables = [1000, 50] }`: a row of each of some embedding tables, as wide as the vector that flows, in a sequence
+/// behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    /// Rows of each table.
+    pub tables: Vec<u64>,
+}
+
+/// `{ squeeze_excite = 16 }`: gates for channels from their means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SqueezeExcite {
+    /// Features between the two products.
+    pub squeeze_excite: u64,
+    /// The function between them; `relu` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<Activation>,
+}
+
+/// `{ roi_align = 7, regions = 512, of = ["p2", "p3"] }`: regions cut out of maps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoiAlign {
+    /// Extent of a region's result.
+    pub roi_align: Sizes,
+    /// Regions of one sample.
+    pub regions: u64,
+    /// The saved maps out of which they are cut; what came before if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of: Vec<String>,
+}
+
+/// `{ add = [[…], []] }`, the sum of what branches make of the same input, of which `[]` hands it on; or
+/// `{ add = "c3" }`, the sum with something saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// What is added.
+    pub add: Joined,
+    /// Whether what is added is dropped out before; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropout: Option<bool>,
+}
+
+/// `{ concat = [[…], […]] }`, channels of what branches make of the same input side by side; or `{ concat = "x" }`, with
+/// something saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Concat {
+    /// What is put side by side.
+    pub concat: Joined,
+    /// Whether the middle of something saved is cut out where it is larger; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop: Option<bool>,
+}
+
+/// What is joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Joined {
+    /// With what was saved under this name.
+    Saved(String),
+    /// What these make of the same input.
+    Branches(Vec<Vec<OperatorSpec>>),
+}
+
+/// `{ save = "c3" }`: a name for what the operator before made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Save {
+    /// The name.
+    pub save: String,
+}
+
+/// `{ load = "c3" }`: goes on with something saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Its name.
+    pub load: String,
+}
+
+/// `{ side = […], of = ["p3", "p4"] }`: operators that end in a loss of their own, with the same weights for each of the
+/// saved maps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Side {
+    /// What they compute.
+    pub side: Vec<OperatorSpec>,
+    /// The saved maps that they compute it of; what came before if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of: Vec<String>,
+}
+
+/// `{ cross_entropy = 81 }`: softmax cross-entropy over classes of which each pixel may have several sets, or, of one
+/// class, a loss of each value by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrossEntropy {
+    /// Classes.
+    pub cross_entropy: u64,
+}
