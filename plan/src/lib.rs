@@ -46,7 +46,7 @@ pub use valid::{Plan, PlanError};
 /// The operators that work is made of, for those who price it.
 pub mod operators {
     pub use trainyard_models::{
-        Attention, AttentionKernel, Gemm, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sequential, Sharing,
-        Storage,
+        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass,
+        Sequential, Sharing, Storage,
     };
 }

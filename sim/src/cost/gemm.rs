@@ -24,7 +24,7 @@ const FULL_TILE: f64 = 256.0 * 128.0;
 const TILE_EXPONENT: f64 = 0.07;
 
 /// Half-precision tensor cores read operands in rows of sixteen bytes: eight elements.
-const ALIGNMENT: u64 = 8;
+pub(super) const ALIGNMENT: u64 = 8;
 
 /// Share of the rate that is left when a half-precision product is not aligned. Attention with heads of 108 values ran
 /// nine to thirteen times slower than aligned in the BigScience A100 measurements (docs/physics.md).
@@ -39,15 +39,19 @@ const PADDING_FROM: u64 = 4096;
 /// The time of one product with elements of `element` bytes on an otherwise idle GPU.
 pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_factor: f64) -> Seconds {
     let gemm = padded(gemm);
-    let traffic =
-        Bytes(gemm.elements() * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value);
-    arithmetic(gemm, gpu, rate, stack_factor).max(Seconds(traffic)) + gpu.achieved.kernel_floor.value
+    let arithmetic = arithmetic(gemm, gpu, rate, stack_factor * alignment(gemm, rate));
+    arithmetic.max(traffic(gemm.elements(), gpu, element)) + gpu.achieved.kernel_floor.value
 }
 
-/// The same of a product whose operands are on the chip and that is part of a larger kernel.
+/// The time of the arithmetic of an aligned product, in the tiles that suit it best.
 pub(super) fn arithmetic(gemm: Gemm, gpu: &Gpu, rate: Rate, stack_factor: f64) -> Seconds {
     let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
-    Seconds(fastest / (stack_factor * alignment(gemm, rate)))
+    Seconds(fastest / stack_factor)
+}
+
+/// The time in which so many elements of `element` bytes go from and to memory.
+pub(super) fn traffic(elements: u64, gpu: &Gpu, element: u64) -> Seconds {
+    Seconds(Bytes(elements * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value))
 }
 
 fn tiled(gemm: Gemm, (height, width): (u64, u64), gpu: &Gpu, rate: Rate) -> Seconds {

@@ -1,9 +1,9 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::{gemm, recurrence};
+use super::{convolution, gemm, recurrence};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Gemm, Layer, OperatorKind, Pass, Sharing};
+use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -69,8 +69,7 @@ impl GpuPricing<'_> {
         // Of the two products that backward has for each weight, the second is its gradient.
         let weights: Seconds = operators()
             .filter(|operator| operator.multiplies_weights())
-            .flat_map(|operator| operator.gemms(Pass::Backward).into_iter().skip(1).step_by(2))
-            .map(|product| self.product(product))
+            .flat_map(|operator| self.products(operator, Pass::Backward).into_iter().skip(1).step_by(2))
             .sum();
         if all.0 > 0.0 { weights.0 / all.0 } else { 0.0 }
     }
@@ -85,6 +84,17 @@ impl GpuPricing<'_> {
                 soft_maximum(self.operator(core, Pass::Forward) * self.slowest(), host)
             })
             .sum()
+    }
+
+    /// The matrix products of a pass, one by one.
+    fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
+        match operator {
+            OperatorKind::Image(Image::Convolution(convolution)) => {
+                let (element, factor) = (self.precision.element_bytes(), self.stack.gemm.value);
+                convolution::durations(convolution, pass, self.gpu, self.rate(), element, factor)
+            }
+            _ => operator.gemms(pass).into_iter().map(|product| self.product(product)).collect(),
+        }
     }
 
     fn product(&self, product: Gemm) -> Seconds {
@@ -102,7 +112,7 @@ impl GpuPricing<'_> {
         // Masks and scores of routing are products in single precision. Fitted; see docs/physics.md.
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
-        let products: Seconds = operator.gemms(pass).into_iter().map(|product| precise.product(product)).sum();
+        let products: Seconds = precise.products(operator, pass).into_iter().sum();
         products + self.sequential(operator, pass) + self.traffic(operator, pass) + self.fused_attention(operator, pass)
     }
 

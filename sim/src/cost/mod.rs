@@ -2,6 +2,7 @@
 
 mod collective;
 mod compression;
+mod convolution;
 mod gemm;
 mod gpu;
 mod layer;
