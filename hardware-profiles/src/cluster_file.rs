@@ -86,9 +86,6 @@ pub struct GpuSpec {
     /// Peak bfloat16 rate; the GPU does not have the format if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<FlopsPerSecond>,
-    /// Peak eight-bit integer rate; the GPU does not have the format if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak_int8: Option<FlopsPerSecond>,
     /// Streaming multiprocessors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u32>,

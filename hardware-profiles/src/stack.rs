@@ -124,7 +124,9 @@ pub struct Stack {
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
-    /// The same of layers with maps: normalisation of channels, activations, sums, pooling.
+    /// The same where compute is in half precision, besides `traffic`: what is kept in single precision, and casts.
+    pub mixed_traffic: Sourced<f64>,
+    /// The same of layers with maps, in place of both: normalisation of channels, activations, sums, pooling.
     pub map_traffic: Sourced<f64>,
     /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
     /// kernels in single precision; besides `traffic`.

@@ -77,7 +77,12 @@ impl ConfigError {
             Self::NotJson { .. } | Self::NotAnObject => {
                 Some("it is the file `config.json` beside the weights of a checkpoint".into())
             }
-            Self::Missing { .. } | Self::WrongType { .. } | Self::Unsupported { .. } => None,
+            Self::Missing { .. } | Self::WrongType { .. } => {
+                Some("transformers writes every field when it saves a checkpoint; take that file whole".into())
+            }
+            Self::Unsupported { .. } => {
+                Some("a TOML file with the family and dimensions describes what comes near".into())
+            }
         }
     }
 }

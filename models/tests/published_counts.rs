@@ -112,8 +112,12 @@ fn encoder_parameter_counts_equal_the_published_checkpoints() {
     assert_eq!(pooled.expect("a valid model").graph().parameters(), 86_389_248);
 }
 
+/// The forward FLOPs of the auxiliary head of Inception, which torch counts in evaluation, where it does not run: two
+/// convolutions, 768 → 128 over 5 × 5 pixels and 128 → 768 with a kernel of 5 × 5, and the classifier.
+const AUXILIARY_HEAD: f64 = 2.0 * (25.0 * 768.0 * 128.0 + 25.0 * 128.0 * 768.0 + 768.0 * 1000.0);
+
 /// Name, parameters, parameter tensors, forward FLOPs of one image: torchvision modules, FLOPs by torch FlopCounterMode.
-const VISION: [(&str, u64, u32, f64); 10] = [
+const VISION: [(&str, u64, u32, f64); 19] = [
     ("resnet18", 11_689_512, 62, 3_628_146_688.0),
     ("resnet34", 21_797_672, 110, 7_327_522_816.0),
     ("resnet50", 25_557_032, 161, 8_178_368_512.0),
@@ -121,6 +125,15 @@ const VISION: [(&str, u64, u32, f64); 10] = [
     ("resnet152", 60_192_808, 467, 23_027_253_248.0),
     ("wide-resnet50-2", 68_883_240, 161, 22_796_042_240.0),
     ("wide-resnet101-2", 126_886_696, 314, 45_506_101_248.0),
+    ("vgg16", 138_357_544, 32, 30_940_528_640.0),
+    ("alexnet", 61_100_840, 16, 1_428_376_960.0),
+    ("densenet121", 7_978_856, 364, 5_668_323_328.0),
+    ("inception-v3", 27_161_264, 292, 11_426_432_192.0 + AUXILIARY_HEAD),
+    ("mobilenet-v2", 3_504_872, 158, 601_548_544.0),
+    ("mobilenet-v3-large", 5_483_032, 174, 433_179_520.0),
+    ("efficientnet-b0", 5_288_548, 213, 771_629_504.0),
+    ("efficientnet-b4", 19_341_616, 418, 8_787_542_048.0),
+    ("convnext-base", 88_591_464, 344, 30_709_458_944.0),
     ("vit-b-16", 86_567_656, 152, 35_127_656_448.0),
     ("vit-l-16", 304_326_632, 296, 123_109_425_152.0),
     ("vit-h-14", 632_045_800, 392, 334_590_218_240.0),

@@ -3,7 +3,11 @@
 use crate::offload::Offload;
 use crate::spec::{PlanSpec, ScheduleName, StateSharding};
 use crate::valid::{PlanError, range};
-use trainyard_models::{Divisible, OperatorGraph};
+use trainyard_models::{Divisible, OperatorGraph, Pass};
+
+/// The most arithmetic of a micro-batch forward: a trillion parameters over hundreds of thousands of tokens. Every
+/// element takes an operation at least, so its bytes, too, are counted within 64 bits.
+const MICRO_BATCH_FLOPS_MAX: f64 = 2.0 * (1_u64 << 60) as f64;
 
 /// The most tasks of a step: what a simulation holds in a few hundred megabytes.
 const STEP_TASKS_MAX: u64 = 1 << 21;
@@ -109,6 +113,26 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
     Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: size.tasks(), maximum: STEP_TASKS_MAX })
 }
 
+/// Samples that a micro-batch of a model can have at most.
+pub fn micro_batch_max(graph: &OperatorGraph) -> u64 {
+    (MICRO_BATCH_FLOPS_MAX / graph.flops(Pass::Forward).0.max(1.0)) as u64
+}
+
+pub(crate) fn micro_batch(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {
+    let (micro, most) = (spec.batch.micro, micro_batch_max(graph));
+    if micro <= most {
+        return Ok(());
+    }
+    let (rule, hint) = match most {
+        0 => ("a single sample of this model is beyond counting".into(), "shorten model.seq_len, or take fewer layers"),
+        _ => (
+            format!("with a model of this size it must be at most {most}"),
+            "take smaller micro-batches, and more of them (batch.accumulation)",
+        ),
+    };
+    Err(wrong("batch.micro", &micro, rule, hint))
+}
+
 /// Machines are described in one place.
 pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
     match (&spec.cluster.profile, &spec.cluster.file) {
@@ -181,4 +205,34 @@ pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), PlanError> {
         return Err(wrong("sharding_ranks", &ranks, rule, hint));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_models::{Family, Model, ModelSpec};
+
+    #[test]
+    fn a_micro_batch_is_refused_before_its_elements_are_beyond_counting() {
+        let long = |seq_len| {
+            let spec = ModelSpec {
+                layers: Some(48),
+                hidden: Some(1600),
+                heads: Some(25),
+                vocab: Some(50_257),
+                seq_len: Some(seq_len),
+                ..ModelSpec::new("long", Family::Gpt)
+            };
+            Model::try_from(spec).expect("a model").graph()
+        };
+        // Three and a half trillion operations a sample.
+        assert!((100_000..10_000_000).contains(&micro_batch_max(&long(1024))));
+        assert_eq!(micro_batch_max(&long(1 << 22)), 0);
+        let graph = long(1 << 20);
+        let most = micro_batch_max(&graph);
+        assert!((1..1000).contains(&most), "{most}");
+        let whole = trainyard_models::Sharing::WHOLE;
+        let stored = |layer: &trainyard_models::Layer| layer.stored(most, whole).bytes(4).0;
+        assert!(graph.layers().map(stored).sum::<u64>() < 1 << 62);
+    }
 }

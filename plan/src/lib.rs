@@ -21,7 +21,7 @@ mod task;
 mod timeline;
 mod valid;
 
-pub use check::StepSize;
+pub use check::{StepSize, micro_batch_max};
 pub use executable::{NotExecutable, not_executable};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};

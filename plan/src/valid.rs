@@ -303,6 +303,7 @@ impl TryFrom<PlanSpec> for Plan {
         check_batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
         check::parallel(&spec, &graph)?;
+        check::micro_batch(&spec, &graph)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;

@@ -82,8 +82,14 @@ impl Reasons<'_> {
             return None;
         }
         let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
+        let has_other_gpu = |kept: &&Evaluated| {
+            catalog().instance(&kept.plan.cluster().instance).is_ok_and(|instance| instance.gpu != own.gpu)
+        };
+        // The list of the best is exact: where it has another GPU, that is the best with one.
+        let listed = self.found.best.iter().find(has_other_gpu).cloned();
         let aim = Aim { without_gpu: Some(&own.gpu), ..self.aim() };
-        let other = search(self.problem, self.fixed, aim).best.into_iter().next()?;
+        let searched = || search(self.problem, self.fixed, aim).best.into_iter().next();
+        let other = listed.or_else(searched)?;
         let cluster = other.plan.cluster();
         Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))
     }
@@ -171,7 +177,7 @@ impl Reasons<'_> {
             let (other, _) = self.best(&split);
             return match other {
                 Some(other) => format!(
-                    "{ranks}-way data parallel because the model fits on each device; two pipeline stages: {}",
+                    "{ranks}-way data parallel because the model fits on each device, rather than two pipeline stages: {}",
                     self.against(&other)
                 ),
                 None => format!("{ranks}-way data parallel because the model fits on each device"),

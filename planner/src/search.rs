@@ -20,8 +20,9 @@ use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, Plan};
 use trainyard_units::Bytes;
 
-/// Candidates that are evaluated at the same time. Fixed, so that the result does not depend on the thread count.
-const BATCH: usize = 32;
+/// Candidates that are evaluated at the same time, at first and at most: few until something is known that others must
+/// beat. Fixed, so that the result does not depend on the thread count.
+const BATCHES: std::ops::RangeInclusive<usize> = 2..=32;
 
 /// A plan with what it takes.
 #[derive(Clone, Debug)]
@@ -79,6 +80,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
     let bounds = Bounds::new(problem, fixed, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
+    let mut batch = *BATCHES.start();
     while let Some((next, _)) = order.peek() {
         let capped = aim.max_simulations.is_some_and(|most| found.simulated >= most);
         if *next >= searcher.limit() || capped {
@@ -90,8 +92,9 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
             .map(|(bound, candidate)| (bound, searcher.limit_of(&candidate), candidate))
             .filter(|(bound, limit, _)| bound < limit)
             .map(|(_, limit, candidate)| (candidate, limit))
-            .take(BATCH)
+            .take(batch)
             .collect();
+        batch = (2 * batch).min(*BATCHES.end());
         let looked: Vec<Looked> = chunk
             .par_iter()
             .map(|(candidate, limit)| {

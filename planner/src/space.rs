@@ -18,7 +18,7 @@ use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{
     BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, Plan, PlanSpec,
-    Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
+    Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
 };
 use trainyard_sim::Machine;
 
@@ -219,9 +219,10 @@ impl<'a> Space<'a> {
         precisions: &[Precision],
     ) {
         let batches = self.problem.global_batches.iter().copied();
+        let most = MICRO_MAX.min(micro_batch_max(&self.graph));
         for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
             let replica = global / u64::from(parallel.data);
-            for micro in divisors(replica).into_iter().take_while(|micro| *micro <= MICRO_MAX) {
+            for micro in divisors(replica).into_iter().take_while(|micro| *micro <= most) {
                 let batch = BatchSpec { global, micro, accumulation: replica / micro };
                 let plans = self.variants(parallel, batch).len() as u32;
                 if plans == 0 {

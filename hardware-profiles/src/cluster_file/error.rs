@@ -94,7 +94,11 @@ impl ClusterFileError {
             }
             Self::DuplicateLink { .. } => Some("write each pair once, with the number of its links".into()),
             Self::TooFewPorts { .. } => Some("raise `ports`, or add a level of switches".into()),
-            _ => None,
+            Self::Invalid { .. } | Self::Missing { .. } => {
+                Some("quantities have a unit, as in \"80 GiB\", \"900 GB/s\", \"100 Gbit/s\"".into())
+            }
+            Self::NoSuchGpu { .. } => Some("GPUs of a machine are counted from 0".into()),
+            Self::TooManyDevices { .. } => Some("describe fewer machines, or a part of the cluster".into()),
         }
     }
 }

@@ -158,7 +158,6 @@ fn gpus() -> impl Strategy<Value = GpuChoice> {
                 peak_fp16: peak,
                 peak_tf32: None,
                 peak_bf16: Some(peak),
-                peak_int8: None,
                 multiprocessors,
                 cache: None,
             }))

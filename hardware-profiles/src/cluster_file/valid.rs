@@ -164,7 +164,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu) -> Result<Gpu, ClusterFileE
         peak_fp16: stated(flops("peak_fp16", spec.peak_fp16)?),
         peak_tf32: optional("peak_tf32", spec.peak_tf32)?,
         peak_bf16: optional("peak_bf16", spec.peak_bf16)?,
-        peak_int8: optional("peak_int8", spec.peak_int8)?,
+        peak_int8: None,
         achieved: Achieved {
             uncertainty: Sourced::new(UNCALIBRATED, format!("{carried}; nobody has calibrated this one")),
             ..like.achieved
