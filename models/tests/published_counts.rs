@@ -151,6 +151,60 @@ fn vision_counts_equal_those_of_torchvision() {
 }
 
 #[test]
+fn detectors_have_the_parameters_of_torchvision() {
+    // maskrcnn_resnet50_fpn and retinanet_resnet50_fpn with 91 classes, their batch normalisations trained.
+    for (name, count, tensors) in [("mask-rcnn-r50-fpn", 44_454_513, 201), ("retinanet-resnet50-fpn", 34_068_119, 195)]
+    {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        assert_eq!(graph.parameters(), count, "{name}");
+        assert_eq!(graph.layers().map(trainyard_models::Layer::parameter_tensors).sum::<u32>(), tensors, "{name}");
+    }
+}
+
+#[test]
+fn networks_have_the_published_millions_of_parameters_and_multiplications() {
+    // Millions of parameters and thousand millions of multiplications, as far as they are printed: tables 1 of Xie et
+    // al. (ResNeXt-50) and 2 of Hu et al.; NVIDIA/DeepLearningExamples, README of both; figure 1 of Ronneberger et al.
+    for (name, millions, multiplications) in [
+        ("resnext50-32x4d", 25.0, Some(4.2)),
+        ("resnext101-32x4d", 44.0, Some(8.0)),
+        ("se-resnext101-32x4d", 49.0, Some(8.0)),
+        ("unet", 31.0, None),
+    ] {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        let counted = graph.parameters() as f64 / 1e6;
+        assert!((counted - millions).abs() < 0.5, "{name}: {counted}");
+        let products = graph.flops(Pass::Forward).0 / 2e9;
+        assert!(multiplications.is_none_or(|published| (products - published).abs() < 0.1), "{name}: {products}");
+    }
+}
+
+#[test]
+fn detectors_and_segmenters_answer_in_the_published_places() {
+    // Rows of the losses over this many classes, one for each place of an answer.
+    let rows = |name: &str, classes: u64| -> u64 {
+        let graph = find(name).expect("a model of the catalog").model.graph();
+        let operators = graph.layers().flat_map(|layer| &layer.operators);
+        operators
+            .filter_map(|operator| match operator.kind {
+                OperatorKind::CrossEntropy { rows, vocab } if vocab == classes => Some(rows),
+                _ => None,
+            })
+            .sum()
+    };
+    // Liu et al., arXiv:1512.02325, section 3: 8732 default boxes.
+    assert_eq!(rows("ssd300-resnet34", 81), 8732);
+    assert_eq!(rows("ssd300-resnet50", 81), 8732);
+    // Lin et al., arXiv:1708.02002, section 4: nine anchors at each pixel of strides 8 to 128; classes and four offsets.
+    let anchors = 9 * (100 * 100 + 50 * 50 + 25 * 25 + 13 * 13 + 7 * 7);
+    assert_eq!(rows("retinanet-resnext50", 1), anchors * (264 + 4));
+    // Ronneberger et al., arXiv:1505.04597, figure 1: 388 × 388 of 572 × 572 pixels.
+    assert_eq!(rows("unet", 2), 388 * 388);
+    assert_eq!(rows("unet-medical", 2), 388 * 388);
+    assert_eq!(rows("unet3d", 3), 128 * 128 * 128);
+}
+
+#[test]
 fn the_outputs_of_a_residual_network_sum_to_those_of_torchvision() {
     // Elements that all leaf modules hand on, for one image; the additions are no modules.
     for (name, outputs) in

@@ -260,13 +260,12 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn error(&self, problem: Problem) -> LayersError {
-        let mut at = format!("layer `{}`", self.layer);
-        for step in &self.path {
-            at += &match step {
-                Step::Operator(index, operator) => format!(", operator {} (`{}`)", index + 1, operator.word()),
-                Step::Branch(index) => format!(", branch {}", index + 1),
-            };
-        }
+        let layer = format!("layer `{}`", self.layer);
+        let steps = self.path.iter().map(|step| match step {
+            Step::Operator(index, operator) => format!("operator {} (`{}`)", index + 1, operator.word()),
+            Step::Branch(index) => format!("branch {}", index + 1),
+        });
+        let at = std::iter::once(layer).chain(steps).collect::<Vec<_>>().join(", ");
         LayersError { at, problem }
     }
 

@@ -26,8 +26,11 @@ const WORDS: [&str; 16] = [
     "cross_entropy",
 ];
 
+/// Reads a table that begins with a known word.
+type Read = fn(Value) -> Result<OperatorSpec, serde_json::Error>;
+
 /// Words that begin a table, and how the table is read.
-const TABLES: [(&str, fn(Value) -> Result<OperatorSpec, serde_json::Error>); 22] = [
+const TABLES: [(&str, Read); 22] = [
     ("conv", |table| table_of(table, OperatorSpec::Conv)),
     ("depthwise", |table| table_of(table, OperatorSpec::Depthwise)),
     ("transposed_conv", |table| table_of(table, OperatorSpec::TransposedConv)),
@@ -99,12 +102,7 @@ fn from_table(table: &Map<String, Value>) -> Result<OperatorSpec, String> {
 }
 
 /// Which option is wrong: the one with which alone the operator cannot be read either.
-fn blame(
-    table: &Map<String, Value>,
-    word: &str,
-    read: fn(Value) -> Result<OperatorSpec, serde_json::Error>,
-    error: &serde_json::Error,
-) -> String {
+fn blame(table: &Map<String, Value>, word: &str, read: Read, error: &serde_json::Error) -> String {
     let alone = |option: &str| {
         let kept = table.iter().filter(|(key, _)| *key == word || *key == option);
         read(Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect()))
@@ -130,13 +128,11 @@ fn unknown(keys: &[&str]) -> String {
         .filter(|(score, _)| *score > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let keys = keys.join("`, `");
-    match similar {
-        Some((_, word)) => format!("no operator is called `{keys}`; did you mean `{word}`?"),
-        None => {
-            let all: Vec<&str> = known().collect();
-            format!("no operator is called `{keys}`; there are {}", all.join(", "))
-        }
-    }
+    let advice = similar.map_or_else(
+        || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+        |(_, word)| format!("did you mean `{word}`?"),
+    );
+    format!("no operator is called `{keys}`; {advice}")
 }
 
 impl<'de> Deserialize<'de> for OperatorSpec {

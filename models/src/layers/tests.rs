@@ -6,10 +6,10 @@ const IMAGE: &str = "input = { channels = 3, height = 32, width = 48 }";
 
 /// A model of an input and layers, each given by its operators.
 fn model(input: &str, layers: &[&str]) -> Result<Model, String> {
-    let mut text = format!("name = \"own\"\nfamily = \"layers\"\n{input}\n");
-    for (index, operators) in layers.iter().enumerate() {
-        text += &format!("[[layer]]\nname = \"layer {index}\"\n{operators}\n");
-    }
+    let head = format!("name = \"own\"\nfamily = \"layers\"\n{input}\n");
+    let layers = layers.iter().enumerate();
+    let layers = layers.map(|(index, operators)| format!("[[layer]]\nname = \"layer {index}\"\n{operators}\n"));
+    let text: String = std::iter::once(head).chain(layers).collect();
     let spec: ModelSpec = toml::from_str(&text).map_err(|error| error.to_string())?;
     Model::try_from(spec).map_err(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
 }
@@ -61,7 +61,7 @@ fn whatever_is_wrong_is_said_with_its_place_and_value() {
         ("{ conv = 131072 }, { conv = 131072, kernel = 255 }", vec!["more than 68719476736 weights"]),
         ("{ upsample = 256 }, { upsample = 256 }", vec!["operator 2 (`upsample`)", "more than 68719476736 elements"]),
         ("{ cross_entropy = 2 }", vec!["3 channels are not divisible by `cross_entropy` 2"]),
-        (r#"{ roi_align = 7, regions = 0 }"#, vec!["`regions` is 0"]),
+        ("{ roi_align = 7, regions = 0 }", vec!["`regions` is 0"]),
         ("", vec!["layer `layer 0`: there are no operators"]),
     ] {
         let said = complaint(operators);
@@ -181,7 +181,7 @@ fn what_is_saved_for_later_goes_past_the_layers_between() {
         IMAGE,
         &[
             r#"operators = [{ conv = 4 }, { save = "skip" }, { max_pool = 2 }]"#,
-            r#"operators = [{ conv = 8 }]"#,
+            "operators = [{ conv = 8 }]",
             r#"operators = [{ transposed_conv = 6, kernel = 2, stride = 2 }, { concat = "skip" }]"#,
             LOSS,
         ],
