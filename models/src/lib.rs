@@ -18,8 +18,8 @@ mod tokens;
 
 pub use catalog::{CatalogEntry, catalog, find};
 pub use families::{
-    Bart, Bert, Dlrm, Electra, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl,
-    Vit,
+    Bart, Bert, Dlrm, Electra, EncoderDecoder, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer,
+    TransformerXl, Vit,
 };
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};
