@@ -18,7 +18,7 @@ pub enum StageCut {
     Balanced,
 }
 
-/// In which order a framework keeps the values of maps.
+/// In which order a framework keeps the values of maps in half precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLayout {
@@ -170,7 +170,7 @@ pub struct Stack {
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
-    /// In which order it keeps the values of maps.
+    /// In which order it keeps the values of maps in half precision.
     #[serde(default)]
     pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.

@@ -2,7 +2,7 @@
 
 use super::{convolution, gemm, recurrence};
 use crate::machine::Machine;
-use trainyard_hardware_profiles::{Device, Gpu, MapLayout, Rate, Stack};
+use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
@@ -130,18 +130,12 @@ impl GpuPricing<'_> {
         products + self.sequential(operator, pass) + traffic + self.fused_attention(operator, pass)
     }
 
-    /// Transposing what tensor cores read and write of maps, if channels come first.
+    /// Transposing what tensor cores read and write of maps.
     fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        match operator {
-            OperatorKind::Image(Image::Convolution(convolution))
-                if self.stack.map_layout == MapLayout::ChannelsFirst =>
-            {
-                let element = self.precision.element_bytes();
-                let bytes = convolution::transposed(convolution, pass, self.gpu, self.rate(), element);
-                Seconds(bytes as f64 / self.memory_rate())
-            }
-            _ => Seconds::ZERO,
-        }
+        let OperatorKind::Image(Image::Convolution(convolution)) = operator else { return Seconds::ZERO };
+        let (layout, element) = (self.stack.map_layout, self.precision.element_bytes());
+        let bytes = convolution::transposed(convolution, pass, layout, self.gpu, self.rate(), element);
+        Seconds(bytes as f64 / self.memory_rate())
     }
 
     /// Products that wait for one another.
