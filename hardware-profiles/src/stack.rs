@@ -18,7 +18,7 @@ pub enum StageCut {
     Balanced,
 }
 
-/// In which order a framework keeps the values of maps.
+/// In which order a framework keeps the values of maps in half precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLayout {
@@ -124,7 +124,9 @@ pub struct Stack {
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
-    /// The same of layers with maps: normalisation of channels, activations, sums, pooling.
+    /// The same where compute is in half precision, besides `traffic`: what is kept in single precision, and casts.
+    pub mixed_traffic: Sourced<f64>,
+    /// The same of layers with maps, in place of both: normalisation of channels, activations, sums, pooling.
     pub map_traffic: Sourced<f64>,
     /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
     /// kernels in single precision; besides `traffic`.
@@ -168,7 +170,7 @@ pub struct Stack {
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
-    /// In which order it keeps the values of maps.
+    /// In which order it keeps the values of maps in half precision.
     #[serde(default)]
     pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.

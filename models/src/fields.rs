@@ -8,6 +8,10 @@ use crate::spec::{HeadKind, ModelError, ModelSpec};
 pub(crate) const LAYERS_MAX: u64 = 10_000;
 pub(crate) const WIDTH_MAX: u64 = 1 << 20;
 pub(crate) const VOCABULARY_MAX: u64 = 1 << 24;
+/// Rows of all embedding tables together: eight for each of the people that there are.
+pub(crate) const ROWS_MAX: u64 = 1 << 36;
+/// Steps of a recurrent network, all pairs of which are computed where one side attends to the other.
+pub(crate) const STEPS_MAX: u64 = 1 << 16;
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 22;
 pub(crate) const IMAGE_MAX: u64 = 1 << 12;
 pub(crate) const CHANNELS_MAX: u64 = 1 << 17;
@@ -91,6 +95,13 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn seq_len(&self) -> Result<u64, ModelError> {
         self.needed("seq_len", self.spec.seq_len, SEQUENCE_MAX)
+    }
+
+    /// Rows of embedding tables.
+    pub(crate) fn tables(&self) -> Result<Vec<u64>, ModelError> {
+        let tables = self.list("tables", self.spec.tables.as_ref(), ROWS_MAX)?;
+        self.range("tables", tables.iter().sum(), ROWS_MAX)?;
+        Ok(tables)
     }
 
     /// Values of a list that a family needs, each from 1 to `maximum`.

@@ -72,7 +72,7 @@ impl Layer {
     /// Those of [`Self::parameters`] that belong to tables of which few rows are looked up in a step.
     pub fn table_parameters(&self, sharing: Sharing) -> u64 {
         let tables = self.operators.iter().filter(|operator| operator.kind.looked_up() > 0);
-        tables.map(|operator| operator.on_rank(1, sharing).parameters()).sum()
+        tables.map(|operator| operator.parameters(sharing)).sum()
     }
 
     /// Those of [`Self::parameters`] that belong to experts or tables: ranks that share them do not hold the same ones,

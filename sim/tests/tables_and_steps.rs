@@ -40,9 +40,11 @@ fn replicas(data: u32, expert: u32) -> ParallelSpec {
 fn tables_that_are_divided_take_less_memory_and_exchange_rows() {
     let divided = |expert| outcome(spec(model("dlrm-small"), replicas(8, expert), 8192, 1));
     let (whole, eighth) = (divided(1), divided(8));
-    // 4.2 billion values in single precision, of which seven eighths are elsewhere.
+    // 4.2 billion values in single precision, of which seven eighths are elsewhere, and so are the gradients of the rows
+    // that the seven other ranks look up; and what the allocator adds.
+    let rows = 8192.0 * 26.0 * 128.0 * 4.0;
     let saved = (whole.footprint.peak().0 - eighth.footprint.peak().0) as f64;
-    assert!((saved / (4.2e9 * 4.0 * 7.0 / 8.0) - 1.0).abs() < 0.1, "{saved:e}");
+    assert!((saved / ((4.196e9 * 4.0 / 8.0 + rows) * 7.0 * 1.05) - 1.0).abs() < 0.01, "{saved:e}");
     // Rows that all replicas look up are gathered by all, where an all-to-all brings each to one.
     assert!(whole.step_time > eighth.step_time);
     // Beside an eighth of the batch on one GPU there is what the ranks exchange.

@@ -6,9 +6,6 @@ use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{Operator, OperatorKind, Recommendation, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
 
-/// Rows of a table at most: four times the users of the largest services.
-const TABLE_MAX: u64 = 1 << 35;
-
 /// Half-precision products need their inputs in eights; interactions are padded to that.
 const PADDING: u64 = 8;
 
@@ -37,7 +34,7 @@ impl Dlrm {
         Ok(Self {
             name: spec.name.clone(),
             inputs: fields.needed("inputs", spec.inputs, VOCABULARY_MAX)?,
-            tables: fields.list("tables", spec.tables.as_ref(), TABLE_MAX)?,
+            tables: fields.tables()?,
             bottom: fields.list("bottom", spec.bottom.as_ref(), WIDTH_MAX)?,
             top: fields.list("top", spec.top.as_ref(), WIDTH_MAX)?,
         })
@@ -79,7 +76,7 @@ impl Dlrm {
 
     fn interaction(&self) -> Layer {
         let (vectors, width) = (self.tables.len() as u64 + 1, self.width());
-        let outputs = (vectors * (vectors - 1) / 2 + width).next_multiple_of(PADDING);
+        let outputs = (Recommendation::pairs_of(vectors) + width).next_multiple_of(PADDING);
         let dots = Recommendation::Interaction { samples: 1, vectors, width, outputs };
         let mut operators = vec![operator(OperatorKind::Recommendation(dots), Split::Replicated)];
         operators.extend(product(outputs, self.top[0]));

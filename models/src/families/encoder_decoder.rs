@@ -66,7 +66,7 @@ impl Stacks {
 /// The dimensions that BART and the first transformer have in common: one token table for both sides and the head,
 /// post-normalisation, biases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dimensions {
+pub struct EncoderDecoder {
     /// Blocks of the encoder.
     pub layers: u32,
     /// Blocks of the decoder.
@@ -87,7 +87,7 @@ pub struct Dimensions {
     pub attention: AttentionKernel,
 }
 
-impl Dimensions {
+impl EncoderDecoder {
     fn read(fields: &Fields) -> Result<Self, ModelError> {
         let spec = fields.spec();
         let (layers, hidden, seq_len) = (fields.layers()?, fields.hidden()?, fields.seq_len()?);
@@ -167,7 +167,7 @@ pub struct Bart {
     /// Catalog id or the user's name.
     pub name: String,
     /// Its dimensions.
-    pub stacks: Dimensions,
+    pub stacks: EncoderDecoder,
     /// Entries of each position table.
     pub positions: u64,
 }
@@ -175,7 +175,7 @@ pub struct Bart {
 impl Bart {
     pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
         let fields = Fields::new(spec, &[&FIELDS, &["positions"]])?;
-        let stacks = Dimensions::read(&fields)?;
+        let stacks = EncoderDecoder::read(&fields)?;
         let longest = stacks.seq_len.max(stacks.decoder_seq_len);
         let positions = fields.or("positions", spec.positions, longest, SEQUENCE_MAX)?;
         Ok(Self { name: spec.name.clone(), stacks, positions })
@@ -211,12 +211,12 @@ pub struct Transformer {
     /// Catalog id or the user's name.
     pub name: String,
     /// Its dimensions.
-    pub stacks: Dimensions,
+    pub stacks: EncoderDecoder,
 }
 
 impl Transformer {
     pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        Ok(Self { name: spec.name.clone(), stacks: Dimensions::read(&Fields::new(spec, &[&FIELDS])?)? })
+        Ok(Self { name: spec.name.clone(), stacks: EncoderDecoder::read(&Fields::new(spec, &[&FIELDS])?)? })
     }
 
     pub(crate) fn spec(&self) -> ModelSpec {

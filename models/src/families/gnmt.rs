@@ -1,7 +1,7 @@
 //! Recurrent encoder-decoders for translation, as GNMT.
 
 use super::transformer::operator;
-use crate::fields::{Fields, SEQUENCE_MAX};
+use crate::fields::{Fields, STEPS_MAX};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AdditiveAttention, Cell, Operator, OperatorKind, Recurrent, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
@@ -41,7 +41,7 @@ pub(super) fn lstm(steps: u64, inputs: u64, hidden: u64, directions: u64) -> Ope
 impl Gnmt {
     pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
         let fields = Fields::new(spec, &[&FIELDS])?;
-        let (layers, seq_len) = (fields.layers()?, fields.seq_len()?);
+        let (layers, seq_len) = (fields.layers()?, fields.needed("seq_len", spec.seq_len, STEPS_MAX)?);
         Ok(Self {
             name: spec.name.clone(),
             layers,
@@ -49,7 +49,7 @@ impl Gnmt {
             hidden: fields.hidden()?,
             vocab: fields.vocab()?,
             seq_len,
-            decoder_seq_len: fields.or("decoder_seq_len", spec.decoder_seq_len, seq_len, SEQUENCE_MAX)?,
+            decoder_seq_len: fields.or("decoder_seq_len", spec.decoder_seq_len, seq_len, STEPS_MAX)?,
         })
     }
 

@@ -18,7 +18,7 @@ mod vit;
 pub use bert::Bert;
 pub use dlrm::Dlrm;
 pub use electra::Electra;
-pub use encoder_decoder::{Bart, Transformer};
+pub use encoder_decoder::{Bart, EncoderDecoder, Transformer};
 pub use gnmt::Gnmt;
 pub use gpt::{Gpt, GptMoe};
 pub use llama::Llama;

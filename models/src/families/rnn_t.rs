@@ -2,7 +2,7 @@
 
 use super::gnmt::lstm;
 use super::transformer::operator;
-use crate::fields::{Fields, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX};
+use crate::fields::{Fields, LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{Operator, OperatorKind, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
@@ -59,7 +59,7 @@ impl RnnT {
     pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
         let fields = Fields::new(spec, &[&FIELDS])?;
         let layers = fields.layers()?;
-        let (hidden, seq_len) = (fields.hidden()?, fields.seq_len()?);
+        let (hidden, seq_len) = (fields.hidden()?, fields.needed("seq_len", spec.seq_len, STEPS_MAX)?);
         let decoder_hidden = fields.or("decoder_hidden", spec.decoder_hidden, hidden.div_ceil(2), WIDTH_MAX)?;
         let stacked = spec.stacked_layers.map(u64::from);
         Ok(Self {
@@ -74,7 +74,7 @@ impl RnnT {
             inputs: fields.needed("inputs", spec.inputs, WIDTH_MAX)?,
             vocab: fields.needed("vocab", spec.vocab, VOCABULARY_MAX)?,
             seq_len,
-            decoder_seq_len: fields.needed("decoder_seq_len", spec.decoder_seq_len, SEQUENCE_MAX)?,
+            decoder_seq_len: fields.needed("decoder_seq_len", spec.decoder_seq_len, STEPS_MAX)?,
         })
     }
 

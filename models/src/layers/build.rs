@@ -5,7 +5,7 @@ use super::shape::{Input, Shape};
 use super::spec::{InputSpec, LayerSpec, OperatorSpec};
 use crate::fields::LAYERS_MAX;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, replicated};
+use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, Recommendation, replicated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What flows from one operator to the next.
@@ -58,6 +58,8 @@ pub(super) struct Builder<'a> {
     pub(super) attention_used: bool,
     /// Elements of keys and values in the current layer.
     pub(super) context_elements: u64,
+    /// Elements of rows that the current layer looks up in tables.
+    pub(super) exchanged_elements: u64,
     operators: Vec<Operator>,
     layer: &'a str,
     index: usize,
@@ -96,7 +98,7 @@ pub(super) fn graph(
         return Err(LayersError { at: "the model".into(), problem });
     }
     let past = builder.all_used()?;
-    Ok(distinct(handed_past(built, &past)))
+    Ok(OperatorGraph::of_layers(handed_past(built, &past)))
 }
 
 impl<'a> Builder<'a> {
@@ -105,6 +107,7 @@ impl<'a> Builder<'a> {
             attention,
             attention_used: false,
             context_elements: 0,
+            exchanged_elements: 0,
             operators: Vec::new(),
             layer: "",
             index: 0,
@@ -145,7 +148,7 @@ impl<'a> Builder<'a> {
 
     fn layer(&mut self, spec: &'a LayerSpec, flow: Flow, count: u64) -> Result<Built, LayersError> {
         self.kept.clear();
-        self.context_elements = 0;
+        (self.context_elements, self.exchanged_elements) = (0, 0);
         if spec.operators.is_empty() {
             return Err(self.error(Problem::Empty));
         }
@@ -163,7 +166,7 @@ impl<'a> Builder<'a> {
             output_elements: elements(output),
             stream_elements: elements(flow),
             tensor_reductions: 0,
-            exchanged_elements: 0,
+            exchanged_elements: self.exchanged_elements,
             context_elements: self.context_elements,
         };
         Ok(Built { layer, flow: output })
@@ -277,6 +280,7 @@ fn keeps_input(kind: OperatorKind) -> bool {
         kind,
         OperatorKind::Linear { .. }
             | OperatorKind::LayerNorm { .. }
+            | OperatorKind::Recommendation(Recommendation::Interaction { .. })
             | OperatorKind::Activation { .. }
             | OperatorKind::Image(
                 Image::Convolution(_)
@@ -311,17 +315,4 @@ fn handed_past(mut built: Vec<Built>, saved: &[Saved]) -> Vec<Layer> {
         }
     }
     built.into_iter().map(|built| built.layer).collect()
-}
-
-/// Layers that are alike are held once.
-fn distinct(layers: Vec<Layer>) -> OperatorGraph {
-    let (mut distinct, mut order) = (Vec::<Layer>::new(), Vec::new());
-    for layer in layers {
-        let known = distinct.iter().rposition(|known| *known == layer);
-        order.push(known.unwrap_or(distinct.len()));
-        if known.is_none() {
-            distinct.push(layer);
-        }
-    }
-    OperatorGraph::new(distinct, order, 0)
 }

@@ -64,6 +64,21 @@ pub enum Problem {
         /// What it gets.
         shape: String,
     },
+    /// An operator over steps was given an image or a vector.
+    #[error("it needs a sequence, but gets {shape}")]
+    NotSequence {
+        /// What it gets.
+        shape: String,
+    },
+    /// Rows of tables stand beside one vector.
+    #[error("it puts rows of tables beside one vector, but gets {shape}")]
+    NotVector {
+        /// What it gets.
+        shape: String,
+    },
+    /// A layer exchanges rows once.
+    #[error("the layer has tables already")]
+    TablesTwice,
     /// No window fits.
     #[error("a window of {window} pixels does not fit into {size} and {padding} of padding on each side")]
     Window {
@@ -166,6 +181,7 @@ impl LayersError {
             }
             Problem::NotSaved { saved, .. } => format!("saved are {}", saved.join(", ")),
             Problem::Unused { name } => format!("leave it out, or use it with {{ concat = \"{name}\" }}"),
+            Problem::TablesTwice => "write the rows of all tables in one list, or put them into another layer".into(),
             Problem::Tokens => "write { embedding = 30522, width = 768 } first".into(),
             Problem::NoLoss => "end with \"cross_entropy\"".into(),
             Problem::Indivisible { field, channels, divisor } => {

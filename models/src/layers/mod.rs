@@ -6,6 +6,8 @@ mod build;
 mod error;
 mod operators;
 mod read;
+mod recommendation;
+mod recurrent;
 mod shape;
 mod spec;
 

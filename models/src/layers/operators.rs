@@ -4,12 +4,12 @@ use super::build::{Builder, Flow, Value};
 use super::error::{LayersError, Problem};
 use super::shape::{Shape, Windows, range};
 use super::spec::{
-    Activation, Add, AttentionSpec, Concat, Conv, Depthwise, Embedding, Joined, Linear, MaxPool, MeanPool, Norm,
-    OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
+    Activation, Add, AttentionSpec, Concat, Conv, Depthwise, Embedding, Gru, Joined, Linear, Lstm, MaxPool, MeanPool,
+    Norm, OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
 };
 use crate::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX};
 use crate::operator::{
-    Attention, AttentionKernel, Convolution, Image, Mask, OperatorKind, Pool, pixels, squeeze_excite,
+    Attention, AttentionKernel, Cell, Convolution, Image, Mask, OperatorKind, Pool, pixels, squeeze_excite,
 };
 
 /// Most weights of an operator, which keeps every count within 64 bits.
@@ -44,7 +44,15 @@ impl<'a> Builder<'a> {
             OperatorSpec::Activation(activation) => self.activation(*activation, value),
             OperatorSpec::Word(Word::CrossEntropy) => return self.loss(value, value.shape.channels),
             OperatorSpec::CrossEntropy(loss) => return self.loss(value, loss.cross_entropy),
+            OperatorSpec::Word(Word::DotInteraction) => self.dot_interaction(value)?,
             OperatorSpec::Word(word) => self.word(*word, value),
+            OperatorSpec::Lstm(Lstm { lstm, bidirectional }) => {
+                self.recurrent(Cell::Lstm, ("lstm", *lstm), *bidirectional, value)?
+            }
+            OperatorSpec::Gru(Gru { gru, bidirectional }) => {
+                self.recurrent(Cell::Gru, ("gru", *gru), *bidirectional, value)?
+            }
+            OperatorSpec::Tables(tables) => self.tables(&tables.tables, value)?,
             OperatorSpec::Conv(conv) => self.conv(conv, value)?,
             OperatorSpec::Depthwise(conv) => self.depthwise(conv, value)?,
             OperatorSpec::TransposedConv(conv) => self.transposed_conv(conv, value)?,
@@ -108,7 +116,7 @@ impl<'a> Builder<'a> {
                 return value.seen_as(flat);
             }
             Word::GlobalPool => return self.pooled(value, shape.with_extent([1; 3]), Pool::Mean),
-            Word::CrossEntropy => unreachable!("a loss hands nothing on"),
+            Word::CrossEntropy | Word::DotInteraction => unreachable!("handled before"),
         }
         self.value(shape)
     }
@@ -388,7 +396,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn weights(&self, inputs: u64, outputs: u64) -> Result<(), LayersError> {
+    pub(super) fn weights(&self, inputs: u64, outputs: u64) -> Result<(), LayersError> {
         if u128::from(inputs) * u128::from(outputs) <= u128::from(WEIGHTS_MAX) {
             Ok(())
         } else {

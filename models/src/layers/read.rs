@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 
 /// Words that may stand alone.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 16] = [
     "relu",
     "swish",
     "gelu",
@@ -22,6 +22,7 @@ const WORDS: [&str; 15] = [
     "dropout",
     "flatten",
     "global_pool",
+    "dot_interaction",
     "cross_entropy",
 ];
 
@@ -29,7 +30,7 @@ const WORDS: [&str; 15] = [
 type Read = fn(Value) -> Result<OperatorSpec, serde_json::Error>;
 
 /// Words that begin a table, and how the table is read.
-const TABLES: [(&str, Read); 19] = [
+const TABLES: [(&str, Read); 22] = [
     ("conv", |table| table_of(table, OperatorSpec::Conv)),
     ("depthwise", |table| table_of(table, OperatorSpec::Depthwise)),
     ("transposed_conv", |table| table_of(table, OperatorSpec::TransposedConv)),
@@ -41,6 +42,9 @@ const TABLES: [(&str, Read); 19] = [
     ("linear", |table| table_of(table, OperatorSpec::Linear)),
     ("attention", |table| table_of(table, OperatorSpec::Attention)),
     ("embedding", |table| table_of(table, OperatorSpec::Embedding)),
+    ("lstm", |table| table_of(table, OperatorSpec::Lstm)),
+    ("gru", |table| table_of(table, OperatorSpec::Gru)),
+    ("tables", |table| table_of(table, OperatorSpec::Tables)),
     ("squeeze_excite", |table| table_of(table, OperatorSpec::SqueezeExcite)),
     ("roi_align", |table| table_of(table, OperatorSpec::RoiAlign)),
     ("add", |table| table_of(table, OperatorSpec::Add)),

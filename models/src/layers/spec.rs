@@ -93,6 +93,12 @@ pub enum OperatorSpec {
     Attention(AttentionSpec),
     /// A look-up of tokens.
     Embedding(Embedding),
+    /// Long short-term memory over the steps of a sequence.
+    Lstm(Lstm),
+    /// Gated recurrent units over the steps of a sequence.
+    Gru(Gru),
+    /// Rows of embedding tables beside what flows.
+    Tables(Tables),
     /// Gates for channels from their means.
     SqueezeExcite(SqueezeExcite),
     /// Regions cut out of maps.
@@ -149,6 +155,8 @@ pub enum Word {
     Flatten,
     /// The mean of all pixels.
     GlobalPool,
+    /// The first vector of a sequence, and the dot products of all pairs.
+    DotInteraction,
     /// Softmax cross-entropy over all channels.
     CrossEntropy,
 }
@@ -392,6 +400,37 @@ pub struct Embedding {
     /// Whether the sum is dropped out; `false` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<bool>,
+}
+
+/// `{ lstm = 1024, bidirectional = true }`: long short-term memory over the steps of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lstm {
+    /// Features of a state, and of the output in each direction.
+    pub lstm: u64,
+    /// Whether another one reads from the end; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bidirectional: Option<bool>,
+}
+
+/// `{ gru = 1024 }`: gated recurrent units over the steps of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gru {
+    /// Features of a state, and of the output in each direction.
+    pub gru: u64,
+    /// Whether another one reads from the end; `false` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bidirectional: Option<bool>,
+}
+
+/// `{ tables = [1000, 50] }`: a row of each of some embedding tables, as wide as the vector that flows, in a sequence
+/// behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    /// Rows of each table.
+    pub tables: Vec<u64>,
 }
 
 /// `{ squeeze_excite = 16 }`: gates for channels from their means.

@@ -37,6 +37,11 @@ pub enum Recommendation {
 }
 
 impl Recommendation {
+    /// Pairs of different vectors.
+    pub(crate) fn pairs_of(vectors: u64) -> u64 {
+        vectors * (vectors - 1) / 2
+    }
+
     pub(super) fn for_samples(self, count: u64) -> Self {
         let mut scaled = self;
         match &mut scaled {

@@ -1,105 +1,110 @@
-//! Convolutions on a GPU: implicit matrix products whose operands are maps, which are read once and not as often as the
-//! kernel covers a pixel.
+//! Convolutions on a GPU: implicit matrix products, and direct kernels where groups leave too little to multiply.
 //!
 //! # Source
 //!
-//! Implicit products: Chetlur et al., arXiv:1410.0759, section 3.1. Channels padded to what tensor cores need: NVIDIA,
-//! "Convolutional Layers User's Guide" (DU-09797), section 2.1. Minimal filtering: Lavin and Gray, arXiv:1509.09308.
+//! Chetlur et al., arXiv:1410.0759, section 3: the matrix of windows is never written; tiles of it are made on the chip.
+//! Lavin and Gray, arXiv:1509.09308: small kernels with fewer multiplications.
+//! NVIDIA, "Convolutional Layers User's Guide" (DU-09798): channels are padded to what tensor cores read. See
+//! docs/physics.md.
 
-use super::gemm::{self, ALIGNMENT};
-use trainyard_hardware_profiles::{Gpu, Rate};
-use trainyard_plan::operators::{Convolution, Gemm, Image, OperatorKind, Pass};
+use super::gemm;
+use trainyard_hardware_profiles::{Gpu, MapLayout, Rate};
+use trainyard_plan::operators::{Convolution, Image, OperatorKind, Pass};
 use trainyard_units::Seconds;
 
-/// How many fewer multiplications single-precision convolutions with kernels of 3 × 3 need where they are computed on
-/// tiles of 2 × 2 pixels by minimal filtering: Lavin and Gray, section 4.1.
-const WINOGRAD: f64 = 2.25;
+/// How many fewer multiplications kernels of 3 × 3 need where they are computed on tiles of 2 × 2 pixels by minimal
+/// filtering: Lavin and Gray, section 4.1. Tensor cores do nothing of the kind.
+const FILTERING: f64 = 2.25;
 
-/// Channels of the narrowest tile: groups of fewer are computed together, as if they were one, and what the others'
-/// weights would be is zero.
-const TILE_CHANNELS: u64 = 64;
-
-/// A GPU as a library of convolutions uses it.
-#[derive(Clone, Copy)]
-pub(super) struct Library<'a> {
-    pub(super) gpu: &'a Gpu,
-    pub(super) rate: Rate,
-    /// Bytes of an element.
-    pub(super) element: u64,
-    /// Part of the products' rate that a stack reaches.
-    pub(super) stack_factor: f64,
+/// The time of each product of a pass with elements of `element` bytes on an otherwise idle GPU: forward one, backward
+/// that of the input's gradient and that of the weight's.
+pub(crate) fn durations(
+    convolution: Convolution,
+    pass: Pass,
+    gpu: &Gpu,
+    rate: Rate,
+    element: u64,
+    stack_factor: f64,
+) -> Vec<Seconds> {
+    // Each product reads two of input, weight and output, and writes the third.
+    let passes = if depthwise(convolution) { DEPTHWISE } else { 1.0 };
+    let traffic = gemm::traffic(convolution.elements(), gpu, element) * passes;
+    let direct = convolution.gemm().flops() / (gpu.peak(Rate::Fp32) * (gpu.gemm_fraction(Rate::Fp32) * stack_factor));
+    let products = OperatorKind::Image(Image::Convolution(padded(convolution, rate))).gemms(pass).into_iter();
+    products
+        .map(|product| {
+            let implicit = gemm::arithmetic(product, gpu, rate, stack_factor * filtering(convolution, gpu, rate));
+            let arithmetic = if convolution.groups > 1 && direct < implicit { direct } else { implicit };
+            arithmetic.max(traffic) + gpu.achieved.kernel_floor.value
+        })
+        .collect()
 }
 
-impl Library<'_> {
-    /// The products of one pass, one after another: forward one; backward that of the input's gradient, then that of the
-    /// weight's.
-    pub(super) fn products(self, convolution: Convolution, pass: Pass) -> Vec<Seconds> {
-        let moved = gemm::moving(convolution.elements() * self.element, self.gpu);
-        let floor = self.gpu.achieved.kernel_floor.value;
-        let products = OperatorKind::Image(Image::Convolution(self.packed(convolution))).gemms(pass);
-        let depthwise = convolution.groups > 1 && convolution.groups == convolution.inputs;
-        let rate = self.stack_factor * self.filtering(convolution);
-        let seconds = |product: Gemm| {
-            // A multiplication or two for each element that is read leave nothing to do but to read it.
-            if depthwise { moved } else { moved.max(gemm::arithmetic(aligned(product), self.gpu, self.rate, rate)) }
-        };
-        products.into_iter().map(|product| seconds(product) + floor).collect()
-    }
+/// How many times as long as reading and writing their maps depthwise convolutions take. Fitted on step times of
+/// EfficientNet in three number formats and two frameworks; see docs/physics.md.
+const DEPTHWISE: f64 = 6.0;
 
-    /// Bytes that transposing all operands of a pass's products moves, if channels come first.
-    pub(super) fn transposed(self, convolution: Convolution, pass: Pass) -> u64 {
-        if !self.on_tensor_cores() || convolution.groups > 1 {
-            return 0;
-        }
-        let products = if pass == Pass::Forward { 1 } else { 2 };
-        2 * products * convolution.elements() * self.element
+/// Bytes that are moved to transpose what a pass's products read and write of maps, before and after, where channels
+/// come first and tensor cores need them last. Maps in single precision come so from every framework.
+pub(crate) fn transposed(
+    convolution: Convolution,
+    pass: Pass,
+    layout: MapLayout,
+    gpu: &Gpu,
+    rate: Rate,
+    element: u64,
+) -> u64 {
+    let first = layout == MapLayout::ChannelsFirst || rate == Rate::Tf32;
+    if !first || !on_tensor_cores(gpu, rate) || depthwise(convolution) {
+        return 0;
     }
-
-    fn on_tensor_cores(self) -> bool {
-        self.rate != Rate::Fp32 && self.gpu.has(self.rate)
-    }
-
-    /// The convolution with channels and groups that fill what computes them.
-    fn packed(self, convolution: Convolution) -> Convolution {
-        let Convolution { inputs, outputs, groups, .. } = convolution;
-        let together = (TILE_CHANNELS * groups / outputs.max(inputs).max(1)).clamp(1, groups);
-        let groups = groups.div_ceil(together);
-        let unit = groups * if self.on_tensor_cores() { ALIGNMENT } else { 1 };
-        Convolution {
-            inputs: inputs.next_multiple_of(unit),
-            outputs: outputs.next_multiple_of(unit),
-            groups,
-            ..convolution
-        }
-    }
-
-    /// How many times fewer multiplications than counted a convolution takes.
-    fn filtering(self, convolution: Convolution) -> f64 {
-        let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
-        // A stride leaves half the pixels or fewer; where nothing is padded, two in each direction are missing.
-        let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
-        if dense && near && !self.on_tensor_cores() { WINOGRAD } else { 1.0 }
-    }
+    let products = if pass == Pass::Forward { 1 } else { 2 };
+    2 * products * convolution.elements() * element
 }
 
-/// A product whose pixels, which kernels gather one by one anyway, fill rows of operands.
-fn aligned(product: Gemm) -> Gemm {
-    let [m, n, k] = [product.m, product.n, product.k].map(|size| size.next_multiple_of(ALIGNMENT));
-    Gemm { m, n, k, ..product }
+fn depthwise(convolution: Convolution) -> bool {
+    convolution.groups > 1 && convolution.groups == convolution.inputs
+}
+
+fn on_tensor_cores(gpu: &Gpu, rate: Rate) -> bool {
+    rate != Rate::Fp32 && gpu.has(rate)
+}
+
+/// How many times fewer multiplications than counted a convolution takes.
+fn filtering(convolution: Convolution, gpu: &Gpu, rate: Rate) -> f64 {
+    let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
+    // A stride leaves half the pixels or fewer; where nothing is padded, two in each direction are missing.
+    let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
+    if dense && near && !on_tensor_cores(gpu, rate) { FILTERING } else { 1.0 }
+}
+
+/// Channels of each group as tensor cores read them.
+fn padded(convolution: Convolution, rate: Rate) -> Convolution {
+    if rate == Rate::Fp32 {
+        return convolution;
+    }
+    let groups = convolution.groups;
+    let pad = |channels: u64| (channels / groups).next_multiple_of(gemm::ALIGNMENT) * groups;
+    Convolution { inputs: pad(convolution.inputs), outputs: pad(convolution.outputs), ..convolution }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use trainyard_hardware_profiles::catalog;
 
-    fn convolution(kernel: u64, groups: u64) -> Convolution {
+    fn a100() -> &'static Gpu {
+        catalog().gpu("a100-sxm4-40gb").expect("in the catalog")
+    }
+
+    fn convolution(channels: u64, kernel: u64, groups: u64) -> Convolution {
         Convolution {
             samples: 64,
             input: [1, 56, 56],
             output: [1, 56, 56],
-            inputs: 256,
-            outputs: 256,
+            inputs: channels,
+            outputs: channels,
             kernel: [1, kernel, kernel],
             groups,
             bias: false,
@@ -107,52 +112,61 @@ mod tests {
         }
     }
 
-    fn library(rate: Rate) -> Library<'static> {
-        let element = if rate == Rate::Fp32 { 4 } else { 2 };
-        Library { gpu: catalog().gpu("v100-sxm2-16gb").expect("in the catalog"), rate, element, stack_factor: 1.0 }
+    fn forward(convolution: Convolution, rate: Rate) -> f64 {
+        durations(convolution, Pass::Forward, a100(), rate, 2, 1.0)[0].0
     }
 
-    fn forward(rate: Rate, convolution: Convolution) -> f64 {
-        library(rate).products(convolution, Pass::Forward).iter().map(|time| time.0).sum()
+    #[test]
+    fn the_matrix_of_windows_is_not_read_from_memory() {
+        // 64 channels at a kernel of 3 × 3: read as a matrix, the windows are nine times the input and would take
+        // longer than the arithmetic of the product.
+        let convolution = convolution(64, 3, 1);
+        let matrix = gemm::traffic(convolution.gemm().elements(), a100(), 2).0;
+        let time = forward(convolution, Rate::Fp16);
+        assert!(time < 0.5 * matrix, "{time} against {matrix}");
+    }
+
+    #[test]
+    fn a_depthwise_convolution_takes_some_passes_over_its_maps() {
+        let depthwise = convolution(256, 3, 256);
+        let maps = 2.0 * 64.0 * 56.0 * 56.0 * 256.0 * 2.0;
+        let bandwidth = a100().memory_bandwidth.value.0 * a100().achieved.memory.value;
+        let ratio = forward(depthwise, Rate::Fp16) / (DEPTHWISE * maps / bandwidth);
+        assert!((1.0..1.1).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn three_channels_are_padded_and_do_not_fall_off_the_tensor_cores() {
+        let stem = Convolution { inputs: 3, ..convolution(64, 7, 1) };
+        let eight = Convolution { inputs: 8, ..stem };
+        assert!(forward(stem, Rate::Fp16) <= forward(eight, Rate::Fp16));
+        assert!(forward(stem, Rate::Fp16) > 0.9 * forward(eight, Rate::Fp16));
     }
 
     #[test]
     fn minimal_filtering_is_for_single_precision() {
-        let ratio = |rate| forward(rate, convolution(3, 1)) / forward(rate, convolution(1, 1));
+        let ratio = |rate| forward(convolution(256, 3, 1), rate) / forward(convolution(256, 1, 1), rate);
         // Nine times the multiplications, of which filtering leaves four.
         assert!((3.5..4.5).contains(&ratio(Rate::Fp32)), "{}", ratio(Rate::Fp32));
-        assert!(ratio(Rate::Fp16) > 5.0, "{}", ratio(Rate::Fp16));
-    }
-
-    #[test]
-    fn no_convolution_beats_the_memory() {
-        let gpu = library(Rate::Fp16).gpu;
-        for (kernel, groups) in [(1, 1), (3, 1), (3, 32), (3, 256)] {
-            let convolution = convolution(kernel, groups);
-            let least = convolution.elements() as f64 * 2.0 / gpu.memory_bandwidth.value.0;
-            assert!(forward(Rate::Fp16, convolution) >= least, "{kernel} {groups}");
-        }
-    }
-
-    #[test]
-    fn narrow_groups_cost_as_much_as_those_that_fill_a_tile() {
-        let of = |groups| forward(Rate::Fp16, convolution(3, groups));
-        assert!((of(4) / of(32) - 1.0).abs() < 1e-9);
-        assert!(of(32) < of(1) && of(256) < of(32));
-    }
-
-    #[test]
-    fn three_channels_are_padded_for_tensor_cores() {
-        let stem = Convolution { inputs: 3, ..convolution(7, 1) };
-        let padded = Convolution { inputs: 8, ..convolution(7, 1) };
-        assert!((forward(Rate::Fp16, stem) / forward(Rate::Fp16, padded) - 1.0).abs() < 0.01);
-        assert!(forward(Rate::Fp32, stem) < 0.6 * forward(Rate::Fp32, padded));
+        assert!(ratio(Rate::Tf32) > 5.0, "{}", ratio(Rate::Tf32));
     }
 
     #[test]
     fn only_tensor_cores_transpose() {
-        assert_eq!(library(Rate::Fp32).transposed(convolution(3, 1), Pass::Forward), 0);
-        let bytes = library(Rate::Fp16).transposed(convolution(3, 1), Pass::Forward);
-        assert_eq!(bytes, 4 * convolution(3, 1).elements());
+        let bytes = |layout, rate| transposed(convolution(64, 3, 1), Pass::Forward, layout, a100(), rate, 2);
+        let twice = 4 * convolution(64, 3, 1).elements();
+        assert_eq!([Rate::Fp32, Rate::Fp16].map(|rate| bytes(MapLayout::ChannelsFirst, rate)), [0, twice]);
+        assert_eq!([Rate::Tf32, Rate::Fp16].map(|rate| bytes(MapLayout::ChannelsLast, rate)), [twice, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn groups_never_make_a_convolution_slower(channels in 1u64..9, halvings in 0u32..4, kernel in 1u64..6) {
+            let (channels, groups) = (channels * 16, 1 << halvings);
+            for rate in [Rate::Fp16, Rate::Fp32] {
+                let (dense, grouped) = (convolution(channels, kernel, 1), convolution(channels, kernel, groups));
+                prop_assert!(forward(grouped, rate) <= forward(dense, rate) * 1.01);
+            }
+        }
     }
 }

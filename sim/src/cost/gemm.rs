@@ -39,19 +39,19 @@ const PADDING_FROM: u64 = 4096;
 /// The time of one product with elements of `element` bytes on an otherwise idle GPU.
 pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_factor: f64) -> Seconds {
     let gemm = padded(gemm);
-    let moved = moving(gemm.elements() * element, gpu);
-    arithmetic(gemm, gpu, rate, stack_factor).max(moved) + gpu.achieved.kernel_floor.value
+    let arithmetic = arithmetic(gemm, gpu, rate, stack_factor * alignment(gemm, rate));
+    arithmetic.max(traffic(gemm.elements(), gpu, element)) + gpu.achieved.kernel_floor.value
 }
 
-/// The time in which memory moves so many bytes.
-pub(super) fn moving(bytes: u64, gpu: &Gpu) -> Seconds {
-    Seconds(Bytes(bytes).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value))
-}
-
-/// The same of a product whose operands are on the chip and that is part of a larger kernel.
+/// The time of the arithmetic of an aligned product, in the tiles that suit it best.
 pub(super) fn arithmetic(gemm: Gemm, gpu: &Gpu, rate: Rate, stack_factor: f64) -> Seconds {
     let fastest = TILES.iter().map(|tile| tiled(gemm, *tile, gpu, rate).0).fold(f64::INFINITY, f64::min);
-    Seconds(fastest / (stack_factor * alignment(gemm, rate)))
+    Seconds(fastest / stack_factor)
+}
+
+/// The time in which so many elements of `element` bytes go from and to memory.
+pub(super) fn traffic(elements: u64, gpu: &Gpu, element: u64) -> Seconds {
+    Seconds(Bytes(elements * element).as_f64() / (gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value))
 }
 
 fn tiled(gemm: Gemm, (height, width): (u64, u64), gpu: &Gpu, rate: Rate) -> Seconds {

@@ -1,10 +1,9 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::convolution::Library;
-use super::{gemm, recurrence};
+use super::{convolution, gemm, recurrence};
 use crate::machine::Machine;
-use trainyard_hardware_profiles::{Device, Gpu, MapLayout, Rate, Stack};
-use trainyard_plan::operators::{AttentionKernel, Image, Layer, OperatorKind, Pass, Sharing};
+use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
+use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
@@ -91,17 +90,18 @@ impl GpuPricing<'_> {
 
     /// The matrix products of a pass, one by one.
     fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
-        if let OperatorKind::Image(Image::Convolution(convolution)) = operator {
-            return self.convolutions().products(convolution, pass);
+        match operator {
+            OperatorKind::Image(Image::Convolution(convolution)) => {
+                let (element, factor) = (self.precision.element_bytes(), self.stack.gemm.value);
+                convolution::durations(convolution, pass, self.gpu, self.rate(), element, factor)
+            }
+            _ => operator.gemms(pass).into_iter().map(|product| self.product(product)).collect(),
         }
-        let element = self.precision.element_bytes();
-        let product = |product| gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value);
-        operator.gemms(pass).into_iter().map(product).collect()
     }
 
-    fn convolutions(&self) -> Library<'_> {
-        let (element, stack_factor) = (self.precision.element_bytes(), self.stack.gemm.value);
-        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor }
+    fn product(&self, product: Gemm) -> Seconds {
+        let element = self.precision.element_bytes();
+        gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
     /// How much slower than the mean the slowest of the job's GPUs is.
@@ -112,7 +112,12 @@ impl GpuPricing<'_> {
     /// Memory traffic of a layer's kernels other than products, relative to what is counted.
     fn fused(&self, layer: &Layer) -> f64 {
         let maps = layer.operators.iter().any(|operator| matches!(operator.kind, OperatorKind::Image(_)));
-        if maps { self.stack.map_traffic.value } else { self.stack.traffic.value }
+        let mixed = self.precision.master_bytes() > 0;
+        match (maps, mixed) {
+            (true, _) => self.stack.map_traffic.value,
+            (false, false) => self.stack.traffic.value,
+            (false, true) => self.stack.traffic.value * self.stack.mixed_traffic.value,
+        }
     }
 
     /// One pass of one operator, on the device alone.
@@ -125,17 +130,12 @@ impl GpuPricing<'_> {
         products + self.sequential(operator, pass) + traffic + self.fused_attention(operator, pass)
     }
 
-    /// What tensor cores read and write of maps is transposed before and after, each a pass over memory, if channels
-    /// come first.
+    /// Transposing what tensor cores read and write of maps.
     fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        match operator {
-            OperatorKind::Image(Image::Convolution(convolution))
-                if self.stack.map_layout == MapLayout::ChannelsFirst =>
-            {
-                Seconds(self.convolutions().transposed(convolution, pass) as f64 / self.memory_rate())
-            }
-            _ => Seconds::ZERO,
-        }
+        let OperatorKind::Image(Image::Convolution(convolution)) = operator else { return Seconds::ZERO };
+        let (layout, element) = (self.stack.map_layout, self.precision.element_bytes());
+        let bytes = convolution::transposed(convolution, pass, layout, self.gpu, self.rate(), element);
+        Seconds(bytes as f64 / self.memory_rate())
     }
 
     /// Products that wait for one another.
