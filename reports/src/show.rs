@@ -167,6 +167,7 @@ pub fn gpu(gpu: &Gpu) -> String {
         sourced_as("shortest kernel", &gpu.achieved.kernel_floor, duration),
         sourced("uncertainty", &gpu.achieved.uncertainty),
     ]);
+    rows.extend(gpu.jpeg_decode.as_ref().map(|decode| sourced_as("JPEG engines", decode, bandwidth)));
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }
 

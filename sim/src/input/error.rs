@@ -1,5 +1,6 @@
 //! Why samples cannot be brought in as a plan says.
 
+use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Cache, SampleFormat, StorageMode};
 use trainyard_units::{Bytes, human_bytes};
 
@@ -90,14 +91,19 @@ impl InputError {
             Self::NotImages { .. } => "decode on the cpu".into(),
             Self::Redundant { .. } => "set `cache` to none".into(),
             Self::TooLarge { place: "the volume", needed, .. } => {
-                format!("a `data.volume` of {} holds it", human_bytes(*needed))
+                format!("a `data.volume` of {} holds it", human_bytes(with_room(*needed)))
             }
             Self::TooLarge { place: "the file system", needed, .. } => {
-                format!("a `data.fsx_size` of {} holds it", human_bytes(*needed))
+                format!("a `data.fsx_size` of {} holds it", human_bytes(catalog().storage().fsx.size_for(*needed)))
             }
             Self::TooLarge { what: "loading ahead", .. } => "a smaller `prefetch` takes less".into(),
             Self::TooLarge { .. } => "stream it with s3-fastfile or fsx-lustre".into(),
             Self::UnknownSize { .. } => return None,
         })
     }
+}
+
+/// A size that is no less when it is written with three digits.
+fn with_room(needed: Bytes) -> Bytes {
+    Bytes(needed.0 + needed.0 / 64)
 }
