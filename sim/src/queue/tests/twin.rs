@@ -133,7 +133,8 @@ impl State<'_> {
         }
         // Overdue jobs count as free at once, so that even now there may seem to be enough.
         let mut spare = self.expected_free(at) - first;
-        for job in self.waiting[1..].to_vec() {
+        let others = self.waiting[1..].to_vec();
+        for job in others {
             if !self.fits(job) {
                 continue;
             }
