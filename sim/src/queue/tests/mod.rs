@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn backfilling_never_delays_a_first_job_that_is_alone_in_waiting_longest(jobs in jobs(4, true)) {
+    fn backfilling_keeps_the_start_that_a_waiting_job_was_promised(jobs in jobs(4, true)) {
         // With exact expectations the job that comes first keeps the start that it has without backfilling as long as
         // nothing but it and what runs was there when it came.
         let (first, rest) = jobs.split_first().expect("at least one job");
