@@ -97,10 +97,13 @@ impl<'a> Scheduler<'a> {
         }
         let mut keys = Vec::new();
         while let Some(now) = self.events.next_instant(&mut keys) {
+            let mut changed = false;
             for key in keys.drain(..) {
-                self.happen(key, now);
+                changed |= self.happen(key, now);
             }
-            self.dispatch(now);
+            if changed {
+                self.dispatch(now);
+            }
             self.note(now);
         }
         self.kept.sort_by_key(|kept| (kept.since, kept.places[0]));
@@ -111,7 +114,8 @@ impl<'a> Scheduler<'a> {
         self.events.schedule(at, event as u32 * self.queue.jobs.len() as u32 + index);
     }
 
-    fn happen(&mut self, key: u32, now: Instant) {
+    /// Applies an event. Returns whether a job came or ended, which is when instances are given out.
+    fn happen(&mut self, key: u32, now: Instant) -> bool {
         let count = self.queue.jobs.len() as u32;
         let (event, index) = (Event::ALL[(key / count) as usize], key % count);
         let job = &self.queue.jobs[index as usize];
@@ -133,6 +137,7 @@ impl<'a> Scheduler<'a> {
                 }
             }
         }
+        matches!(event, Event::Submit | Event::End)
     }
 
     /// Gives instances to the first jobs as long as there are enough, then to others that do not delay the next one.

@@ -54,16 +54,25 @@ pub(super) fn simulate(queue: &Queue) -> Twin {
 impl State<'_> {
     fn second(&mut self) {
         let now = self.now;
-        self.waiting.extend((0..self.queue.jobs.len()).filter(|job| self.queue.jobs[*job].submit == now));
+        let mut changed = false;
+        for job in 0..self.queue.jobs.len() {
+            if self.queue.jobs[job].submit == now {
+                self.waiting.push(job);
+                changed = true;
+            }
+        }
         while let Some(over) = self.clusters.iter().position(|it| it.idle.is_some_and(|(_, until)| until == now)) {
             self.stop_waiting(over, Ended::Expired);
         }
         for job in 0..self.queue.jobs.len() {
             if self.runs[job].as_ref().is_some_and(|run| run.end == now) {
                 self.end(job);
+                changed = true;
             }
         }
-        self.start_jobs();
+        if changed {
+            self.start_jobs();
+        }
     }
 
     fn end(&mut self, job: usize) {
@@ -133,7 +142,8 @@ impl State<'_> {
         }
         // Overdue jobs count as free at once, so that even now there may seem to be enough.
         let mut spare = self.expected_free(at) - first;
-        for job in self.waiting[1..].to_vec() {
+        let others = self.waiting[1..].to_vec();
+        for job in others {
             if !self.fits(job) {
                 continue;
             }
