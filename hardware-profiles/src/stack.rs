@@ -18,15 +18,28 @@ pub enum StageCut {
     Balanced,
 }
 
-/// In which order a framework keeps the values of maps in half precision.
+/// In which order a framework keeps the values of maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLayout {
-    /// All channels of a pixel together (NHWC), as tensor cores need them.
-    #[default]
-    ChannelsLast,
     /// All pixels of a channel together (NCHW): what products on tensor cores read and write is transposed.
     ChannelsFirst,
+    /// All channels of a pixel together (NHWC), as tensor cores need them, in half precision; the other way in single.
+    #[default]
+    ChannelsLastInHalf,
+    /// All channels of a pixel together in every format. Minimal filtering is not there for it.
+    ChannelsLast,
+}
+
+impl MapLayout {
+    /// Whether channels come first where elements have so many bytes.
+    pub fn channels_first(self, element: u64) -> bool {
+        match self {
+            Self::ChannelsFirst => true,
+            Self::ChannelsLastInHalf => element > 2,
+            Self::ChannelsLast => false,
+        }
+    }
 }
 
 /// A label under which measurements were published, and for which a stack of the catalog stands.
@@ -136,6 +149,9 @@ pub struct Stack {
     pub fused_accumulation: Sourced<bool>,
     /// Part of matrix products' rate, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
+    /// Host time to choose one region of an image (proposals sorted, suppressed, matched and sampled), for which the
+    /// device waits; zero where kernels do it for all at once.
+    pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
     /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
@@ -170,7 +186,7 @@ pub struct Stack {
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
-    /// In which order it keeps the values of maps in half precision.
+    /// In which order it keeps the values of maps.
     #[serde(default)]
     pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.
