@@ -314,3 +314,30 @@ fn a_number_format_that_no_machine_has_is_not_dropped_in_silence() {
         document.warnings
     );
 }
+
+#[test]
+fn models_that_are_written_out_are_planned() {
+    // One that goes by blocks, one with skips across layers, one with sixty layers that all differ.
+    for name in ["efficientnet-b0", "unet-medical", "densenet121", "retinanet-resnext50"] {
+        let mut job = job(name, 1.0, 64);
+        (job.data.tokens, job.data.samples) = (None, Some(6400));
+        job.cluster.instances = Some(vec!["p3.*".into()]);
+        job.cluster.max_instances = Some(2);
+        let document = plan(&job, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let again = resimulate(&document, None, Options::default());
+        assert!(again.is_ok(), "{name}");
+        assert_eq!(document.plan.parallel.tensor, 1, "{name}");
+        assert!(document.plan.model.layer.as_ref().is_some_and(|layers| layers.len() > 1), "{name}");
+    }
+}
+
+#[test]
+fn the_example_of_a_model_of_ones_own_is_planned() {
+    let job: JobSpec = toml::from_str(include_str!("../../examples/own-layers.toml")).expect("a job");
+    let model_file = Some(toml::from_str(include_str!("../../examples/own-layers-model.toml")).expect("a model"));
+    let asked = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
+    let limits = Limits { top: 1, max_simulations: None, fixed: Fixed::default() };
+    let document = recommend(&asked, &limits, &job).expect("a plan");
+    // The job's image replaces the file's.
+    assert_eq!(document.plan.model.input.and_then(|input| input.height), Some(256));
+}

@@ -3,6 +3,7 @@
 use crate::operator::AttentionKernel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What one sample is: an image (`channels`, `height`, `width`), a volume (`depth` besides), tokens to be looked up
 /// (`tokens`), a sequence of vectors (`tokens` and `features`), or one vector (`features`).
@@ -27,6 +28,18 @@ pub struct InputSpec {
     /// Elements of a vector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<u64>,
+}
+
+impl fmt::Display for InputSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides: Vec<_> = [self.depth, self.height, self.width].iter().flatten().map(u64::to_string).collect();
+        let parts = [
+            self.channels.map(|channels| format!("{channels} channels of {}", sides.join(" × "))),
+            self.tokens.map(|tokens| format!("{tokens} tokens")),
+            self.features.map(|features| format!("{features} features")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(" of "))
+    }
 }
 
 /// A layer as written: the unit that is assigned to pipeline stages.

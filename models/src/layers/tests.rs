@@ -314,6 +314,18 @@ fn a_job_may_change_the_image_the_tokens_and_how_attention_is_computed() {
 }
 
 #[test]
+fn an_input_is_printed_as_it_is_shaped() {
+    let printed = |fields: &str| {
+        let spec: ModelSpec = toml::from_str(&format!("name = \"own\"\nfamily = \"layers\"\ninput = {{ {fields} }}"))
+            .expect("can be read");
+        spec.input.expect("an input").to_string()
+    };
+    assert_eq!(printed("channels = 1, depth = 8, height = 16, width = 32"), "1 channels of 8 × 16 × 32");
+    assert_eq!(printed("tokens = 1500, features = 80"), "1500 tokens of 80 features");
+    assert_eq!(printed("features = 13"), "13 features");
+}
+
+#[test]
 fn what_is_written_survives_json() {
     for entry in crate::catalog().iter().filter(|entry| entry.model.family() == Family::Layers) {
         let spec = entry.model.spec();
