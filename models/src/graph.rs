@@ -178,8 +178,8 @@ impl OperatorGraph {
 
     /// What an expert-parallel group divides: experts of a layer, or tables; nothing in a dense model.
     pub fn divisible(&self) -> Option<Divisible> {
-        let operators = self.distinct.iter().flat_map(|layer| &layer.operators);
-        operators.filter_map(|operator| operator.kind.divisible()).next()
+        let mut operators = self.distinct.iter().flat_map(|layer| &layer.operators);
+        operators.find_map(|operator| operator.kind.divisible())
     }
 
     /// Tokens of a sample that ranks may share (context parallelism): those of its self-attention, if it has any.
@@ -214,12 +214,12 @@ impl OperatorGraph {
         let mut distinct: Vec<Layer> = Vec::new();
         let order = layers
             .into_iter()
-            .map(|layer| match distinct.iter().position(|known| *known == layer) {
-                Some(index) => index,
-                None => {
+            .map(|layer| {
+                let known = distinct.iter().position(|known| *known == layer);
+                known.unwrap_or_else(|| {
                     distinct.push(layer);
                     distinct.len() - 1
-                }
+                })
             })
             .collect();
         Self::new(distinct, order, 0)

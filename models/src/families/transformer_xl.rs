@@ -190,16 +190,12 @@ impl TransformerXl {
         let mut operators = Vec::new();
         if self.projects() {
             for Cluster { vocab, width, tokens } in self.clusters() {
-                operators.extend([looked_up(tokens, vocab, width), self.product(tokens, width, self.hidden, false)]);
+                operators.extend([looked_up(tokens, vocab, width), product(tokens, width, self.hidden, false)]);
             }
         } else {
             operators.push(looked_up(self.seq_len, self.vocab, self.hidden));
         }
         self.stream().input(operators)
-    }
-
-    fn product(&self, rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
-        operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Tokens)
     }
 
     /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for those
@@ -209,14 +205,14 @@ impl TransformerXl {
         let others = clusters.len() as u64 - 1;
         let mut operators = Vec::new();
         if others > 0 {
-            operators.push(self.product(self.seq_len, self.hidden, others, true));
+            operators.push(product(self.seq_len, self.hidden, others, true));
         }
         for (index, cluster) in clusters.into_iter().enumerate() {
             let rows = if index == 0 { self.seq_len } else { cluster.tokens };
             let projected = OperatorKind::TiedHead { rows, width: self.hidden, vocab: cluster.width, bias: false };
             match (self.projects(), index) {
                 (false, _) => {}
-                (true, 0) => operators.push(self.product(rows, self.hidden, cluster.width, false)),
+                (true, 0) => operators.push(product(rows, self.hidden, cluster.width, false)),
                 (true, _) => operators.push(operator(projected, Split::Tokens)),
             }
             let scored = Stream { tokens: rows, hidden: cluster.width, ..self.stream() };
@@ -224,6 +220,10 @@ impl TransformerXl {
         }
         Stream::head(self.seq_len, operators)
     }
+}
+
+fn product(rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
+    operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Tokens)
 }
 
 /// The share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often as the

@@ -635,7 +635,11 @@ impl OperatorKind {
         let (forward, backward) = match self {
             Self::Linear { .. } | Self::ExpertLinear { .. } | Self::LayerNorm { .. } => (1, 3),
             Self::TiedHead { bias, .. } => (1, 2 + u32::from(bias)),
-            Self::RmsNorm { .. } | Self::TiedEmbedding { .. } | Self::RelativeBias { .. } => (1, 2),
+            // A recurrent layer is one call of the library; backward one for inputs and one for weights. The launches of
+            // its steps are counted with them.
+            Self::RmsNorm { .. } | Self::TiedEmbedding { .. } | Self::RelativeBias { .. } | Self::Recurrent(_) => {
+                (1, 2)
+            }
             Self::Activation { .. } | Self::Rotary { .. } | Self::ClassToken { .. } => (2, 2),
             Self::Residual { dropout: true, .. } => (3, 2),
             Self::Relu { .. } | Self::GatedActivation { .. } | Self::Residual { .. } => (1, 1),
@@ -647,9 +651,6 @@ impl OperatorKind {
                 (2 * tables, tables + 1)
             }
             Self::CrossEntropy { .. } => (8, 6),
-            // One call of the library; backward one for inputs and one for weights. The launches of its steps are
-            // counted with them.
-            Self::Recurrent(_) => (1, 2),
             // Sum, bias, tangent, product with v, softmax, sum of keys.
             Self::AdditiveAttention(_) => (6, 9),
             // Sinusoids projected, two biases, product, shift.

@@ -107,7 +107,7 @@ impl Recurrent {
     /// output, and writes the gradients of gates.
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         let gates_and_states = 2 * self.cell.gates() + self.cell.states();
-        let others = if pass == Pass::Forward { 0 } else { 1 };
+        let others = u64::from(pass == Pass::Backward);
         elements(self.rows() * self.directions * self.hidden * (gates_and_states + others))
     }
 
