@@ -18,15 +18,28 @@ pub enum StageCut {
     Balanced,
 }
 
-/// In which order a framework keeps the values of maps in half precision.
+/// In which order a framework keeps the values of maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLayout {
-    /// All channels of a pixel together (NHWC), as tensor cores need them.
-    #[default]
-    ChannelsLast,
     /// All pixels of a channel together (NCHW): what products on tensor cores read and write is transposed.
     ChannelsFirst,
+    /// All channels of a pixel together (NHWC), as tensor cores need them, in half precision; the other way in single.
+    #[default]
+    ChannelsLastInHalf,
+    /// All channels of a pixel together in every format. Minimal filtering is not there for it.
+    ChannelsLast,
+}
+
+impl MapLayout {
+    /// Whether channels come first where elements have so many bytes.
+    pub fn channels_first(self, element: u64) -> bool {
+        match self {
+            Self::ChannelsFirst => true,
+            Self::ChannelsLastInHalf => element > 2,
+            Self::ChannelsLast => false,
+        }
+    }
 }
 
 /// A label under which measurements were published, and for which a stack of the catalog stands.
@@ -136,6 +149,9 @@ pub struct Stack {
     pub fused_accumulation: Sourced<bool>,
     /// Part of matrix products' rate, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
+    /// Host time to choose one region of an image (proposals sorted, suppressed, matched and sampled), for which the
+    /// device waits; zero where kernels do it for all at once.
+    pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
     /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
@@ -167,10 +183,13 @@ pub struct Stack {
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
     pub step_overhead: Sourced<Seconds>,
+    /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the GPU:
+    /// how much the releases differ that one set of numbers stands for.
+    pub uncertainty: Sourced<f64>,
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
-    /// In which order it keeps the values of maps in half precision.
+    /// In which order it keeps the values of maps.
     #[serde(default)]
     pub map_layout: MapLayout,
     /// Labels of published measurements that it stands for.
@@ -192,5 +211,66 @@ impl Stack {
     /// How closely a published label fits this stack, or nothing if it does not.
     pub(crate) fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
         self.published_as.iter().filter_map(|label| label.closeness(publication)).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::catalog;
+
+    fn of(stack: &str, version: &str, generation: &str, xla: Option<bool>) -> Option<&'static str> {
+        let publication = Publication { stack, version, generation, xla };
+        catalog().stack_published_as(publication).map(|stack| stack.name.as_str())
+    }
+
+    #[test]
+    fn the_label_that_says_most_is_met() {
+        assert_eq!(of("megatron-lm", "", "Ampere", None), Some("megatron"));
+        assert_eq!(of("megatron-lm", "", "Volta", None), Some("megatron-v100"));
+        assert_eq!(of("alpa", "megatron", "Volta", None), Some("megatron-v100-2022"));
+        assert_eq!(of("mlperf-mxnet", "v0.7", "Ampere", None), Some("mlperf-mxnet"), "rather than *mxnet*");
+        assert_eq!(of("mxnet-horovod", "", "Volta", None), Some("mxnet"));
+        assert_eq!(of("a framework of tomorrow", "", "Volta", None), None);
+    }
+
+    #[test]
+    fn releases_are_met_from_the_first_on() {
+        for (version, stack) in [
+            ("NGC pytorch 19.07", "pytorch-2019"),
+            ("NGC pytorch (version not stated)", "pytorch-2019"),
+            ("NGC pytorch 20.12", "pytorch-2020"),
+            ("NGC pytorch 21.11", "pytorch-2020"),
+            ("NGC pytorch 22.08", "pytorch-2022"),
+        ] {
+            assert_eq!(of("pytorch", version, "Ampere", None), Some(stack), "{version}");
+        }
+        assert_eq!(of("mlperf-pytorch", "v0.7", "Ampere", None), Some("mlperf-pytorch"));
+        assert_eq!(of("mlperf-pytorch", "v2.0", "Ampere", None), Some("mlperf-pytorch-2021"));
+    }
+
+    #[test]
+    fn compilers_are_told_apart() {
+        let stack = |xla| of("tensorflow1", "NGC tensorflow (tf1) 20.06", "Ampere", xla);
+        assert_eq!(stack(Some(true)), Some("tensorflow1-2020-xla"));
+        assert_eq!([stack(Some(false)), stack(None)], [Some("tensorflow1-2020"); 2]);
+    }
+
+    #[test]
+    fn a_release_is_a_year_and_a_month() {
+        let release = |text: &str| Release::try_from(text.to_owned());
+        assert!(release("9.12") < release("19.2") && release("v1.0") > release("v0.7"));
+        assert_eq!(release("20.06").map(String::from), Ok("20.06".into()));
+        for wrong in ["", "20", "twenty.six", "20.06.1"] {
+            assert!(release(wrong).is_err_and(|message| message.contains("20.12")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn single_precision_lies_channels_first_unless_all_lies_channels_last() {
+        let first = |layout: MapLayout| [2, 4].map(|element| layout.channels_first(element));
+        assert_eq!(first(MapLayout::ChannelsFirst), [true, true]);
+        assert_eq!(first(MapLayout::ChannelsLastInHalf), [false, true]);
+        assert_eq!(first(MapLayout::ChannelsLast), [false, false]);
     }
 }

@@ -1,12 +1,15 @@
 //! Every input that a user can set changes some output, in the direction in which it should.
 
-use trainyard_hardware_profiles::{Cluster, Device, Fabric, Gpu, Interconnect, Network, Stack, SwitchLevel, catalog};
+use trainyard_hardware_profiles::{
+    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Stack, SwitchLevel, catalog,
+};
 use trainyard_models::ModelSpec;
 use trainyard_plan::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, Placement,
     Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, simulate};
+use trainyard_units::Seconds;
 
 /// Four p4d machines, PyTorch.
 fn machine() -> Machine {
@@ -305,6 +308,36 @@ fn slower_software_takes_longer() {
     let mut by_tensor = machine();
     by_tensor.stack.sharded_by_tensor.value = true;
     assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered, &machine()).step_time);
+}
+
+#[test]
+fn what_frameworks_do_with_maps_and_updates_takes_time() {
+    let find = |name| trainyard_models::find(name).expect("in the catalog").model.clone();
+    let time = |name: &str, precision, optimizer, change: &dyn Fn(&mut Stack)| {
+        let (model, mut machine) = (find(name), machine());
+        change(&mut machine.stack);
+        let spec =
+            PlanSpec { precision, optimizer, ..PlanSpec::plain(model.spec(), base().cluster, model.graph().len()) };
+        outcome(spec, &machine).step_time.0
+    };
+    let image = |precision, change: &dyn Fn(&mut Stack)| time("resnet50", precision, Optimizer::Momentum, change);
+    let (half, single) = (Precision::Fp16Mixed, Precision::Fp32);
+    assert!(image(half, &|s| s.map_traffic.value *= 4.0) > image(half, &|_| {}), "maps");
+    let laid = |layout| move |s: &mut Stack| (s.map_layout, s.launch.value) = (layout, Seconds(0.0));
+    assert!(image(half, &laid(MapLayout::ChannelsFirst)) > image(half, &laid(MapLayout::ChannelsLast)), "transposed");
+    assert!(image(single, &laid(MapLayout::ChannelsLast)) > image(single, &laid(MapLayout::ChannelsFirst)), "filtered");
+    assert!(image(half, &|s| s.update_traffic.value *= 40.0) > image(half, &|_| {}), "updates");
+    let detector = |change: &dyn Fn(&mut Stack)| time("mask-rcnn-r50-fpn", half, Optimizer::Momentum, change);
+    assert!(detector(&|s| s.region_selection.value = Seconds(1e-3)) > detector(&|_| {}) + 0.6, "640 regions");
+    let mixed = |precision| {
+        let change = |s: &mut Stack| (s.mixed_traffic.value, s.launch.value) = (20.0, Seconds(0.0));
+        time("bert-large", precision, Optimizer::AdamW, &change)
+    };
+    assert!(mixed(half) > mixed(Precision::Tf32), "what is kept in single precision");
+    let updates = [Optimizer::Sgd, Optimizer::Momentum, Optimizer::Lars, Optimizer::AdamW, Optimizer::Lamb]
+        .map(|optimizer| time("bert-large", half, optimizer, &|_| {}));
+    assert!(updates.windows(2).all(|pair| pair[0] < pair[1]), "{updates:?}");
+    assert!((updates[3] - time("bert-large", half, Optimizer::RmsProp, &|_| {})).abs() < 1e-12, "the same state");
 }
 
 #[test]

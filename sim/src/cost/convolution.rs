@@ -8,74 +8,77 @@
 //! docs/physics.md.
 
 use super::gemm;
-use trainyard_hardware_profiles::{Gpu, MapLayout, Rate};
+use trainyard_hardware_profiles::{Gpu, Rate};
 use trainyard_plan::operators::{Convolution, Image, OperatorKind, Pass};
 use trainyard_units::Seconds;
 
 /// How many fewer multiplications kernels of 3 × 3 need where they are computed on tiles of 2 × 2 pixels by minimal
-/// filtering: Lavin and Gray, section 4.1. Tensor cores do nothing of the kind.
+/// filtering: Lavin and Gray, section 4.1. Tensor cores do nothing of the kind, and libraries have it for channels that
+/// come first (cuDNN Developer Guide, algorithms of cudnnConvolutionForward).
 const FILTERING: f64 = 2.25;
-
-/// The time of each product of a pass with elements of `element` bytes on an otherwise idle GPU: forward one, backward
-/// that of the input's gradient and that of the weight's.
-pub(crate) fn durations(
-    convolution: Convolution,
-    pass: Pass,
-    gpu: &Gpu,
-    rate: Rate,
-    element: u64,
-    stack_factor: f64,
-) -> Vec<Seconds> {
-    // Each product reads two of input, weight and output, and writes the third.
-    let passes = if depthwise(convolution) { DEPTHWISE } else { 1.0 };
-    let traffic = gemm::traffic(convolution.elements(), gpu, element) * passes;
-    let direct = convolution.gemm().flops() / (gpu.peak(Rate::Fp32) * (gpu.gemm_fraction(Rate::Fp32) * stack_factor));
-    let products = OperatorKind::Image(Image::Convolution(padded(convolution, rate))).gemms(pass).into_iter();
-    products
-        .map(|product| {
-            let implicit = gemm::arithmetic(product, gpu, rate, stack_factor * filtering(convolution, gpu, rate));
-            let arithmetic = if convolution.groups > 1 && direct < implicit { direct } else { implicit };
-            arithmetic.max(traffic) + gpu.achieved.kernel_floor.value
-        })
-        .collect()
-}
 
 /// How many times as long as reading and writing their maps depthwise convolutions take. Fitted on step times of
 /// EfficientNet in three number formats and two frameworks; see docs/physics.md.
 const DEPTHWISE: f64 = 6.0;
 
-/// Bytes that are moved to transpose what a pass's products read and write of maps, before and after, where channels
-/// come first and tensor cores need them last. Maps in single precision come so from every framework.
-pub(crate) fn transposed(
-    convolution: Convolution,
-    pass: Pass,
-    layout: MapLayout,
-    gpu: &Gpu,
-    rate: Rate,
-    element: u64,
-) -> u64 {
-    let first = layout == MapLayout::ChannelsFirst || rate == Rate::Tf32;
-    if !first || !on_tensor_cores(gpu, rate) || depthwise(convolution) {
-        return 0;
+/// A GPU as the convolutions of a framework use it.
+#[derive(Clone, Copy)]
+pub(super) struct Library<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) rate: Rate,
+    /// Bytes of an element.
+    pub(super) element: u64,
+    /// Part of the products' rate that the framework reaches.
+    pub(super) stack_factor: f64,
+    /// Whether all pixels of a channel lie together.
+    pub(super) channels_first: bool,
+}
+
+impl Library<'_> {
+    /// The time of each product of a pass on an otherwise idle GPU: forward one, backward that of the input's gradient
+    /// and that of the weight's.
+    pub(super) fn products(self, convolution: Convolution, pass: Pass) -> Vec<Seconds> {
+        let Self { gpu, rate, element, stack_factor, .. } = self;
+        // Each product reads two of input, weight and output, and writes the third.
+        let passes = if depthwise(convolution) { DEPTHWISE } else { 1.0 };
+        let traffic = gemm::traffic(convolution.elements(), gpu, element) * passes;
+        let single = gpu.peak(Rate::Fp32) * (gpu.gemm_fraction(Rate::Fp32) * stack_factor);
+        let direct = convolution.gemm().flops() / single;
+        let products = OperatorKind::Image(Image::Convolution(padded(convolution, rate))).gemms(pass).into_iter();
+        products
+            .map(|product| {
+                let implicit = gemm::arithmetic(product, gpu, rate, stack_factor * self.filtering(convolution));
+                let arithmetic = if convolution.groups > 1 && direct < implicit { direct } else { implicit };
+                arithmetic.max(traffic) + gpu.achieved.kernel_floor.value
+            })
+            .collect()
     }
-    let products = if pass == Pass::Forward { 1 } else { 2 };
-    2 * products * convolution.elements() * element
+
+    /// The time in which what a pass's products read and write of maps is transposed, before and after, where channels
+    /// come first and tensor cores need them last.
+    pub(super) fn transposes(self, convolution: Convolution, pass: Pass) -> Seconds {
+        if !self.channels_first || !self.on_tensor_cores() || depthwise(convolution) {
+            return Seconds::ZERO;
+        }
+        let products = if pass == Pass::Forward { 1 } else { 2 };
+        gemm::traffic(2 * products * convolution.elements(), self.gpu, self.element)
+    }
+
+    fn on_tensor_cores(self) -> bool {
+        self.rate != Rate::Fp32 && self.gpu.has(self.rate)
+    }
+
+    /// How many times fewer multiplications than counted a convolution takes.
+    fn filtering(self, convolution: Convolution) -> f64 {
+        let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
+        // A stride leaves half the pixels or fewer; where nothing is padded, two in each direction are missing.
+        let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
+        if dense && near && self.channels_first && !self.on_tensor_cores() { FILTERING } else { 1.0 }
+    }
 }
 
 fn depthwise(convolution: Convolution) -> bool {
     convolution.groups > 1 && convolution.groups == convolution.inputs
-}
-
-fn on_tensor_cores(gpu: &Gpu, rate: Rate) -> bool {
-    rate != Rate::Fp32 && gpu.has(rate)
-}
-
-/// How many times fewer multiplications than counted a convolution takes.
-fn filtering(convolution: Convolution, gpu: &Gpu, rate: Rate) -> f64 {
-    let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
-    // A stride leaves half the pixels or fewer; where nothing is padded, two in each direction are missing.
-    let near = convolution.output.iter().zip(&convolution.input).all(|(output, input)| output + 2 >= *input);
-    if dense && near && !on_tensor_cores(gpu, rate) { FILTERING } else { 1.0 }
 }
 
 /// Channels of each group as tensor cores read them.
@@ -112,8 +115,13 @@ mod tests {
         }
     }
 
+    /// With elements of two bytes in every format, so that only arithmetic differs.
+    fn library(rate: Rate, channels_first: bool) -> Library<'static> {
+        Library { gpu: a100(), rate, element: 2, stack_factor: 1.0, channels_first }
+    }
+
     fn forward(convolution: Convolution, rate: Rate) -> f64 {
-        durations(convolution, Pass::Forward, a100(), rate, 2, 1.0)[0].0
+        library(rate, true).products(convolution, Pass::Forward)[0].0
     }
 
     #[test]
@@ -152,11 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn only_tensor_cores_transpose() {
-        let bytes = |layout, rate| transposed(convolution(64, 3, 1), Pass::Forward, layout, a100(), rate, 2);
-        let twice = 4 * convolution(64, 3, 1).elements();
-        assert_eq!([Rate::Fp32, Rate::Fp16].map(|rate| bytes(MapLayout::ChannelsFirst, rate)), [0, twice]);
-        assert_eq!([Rate::Tf32, Rate::Fp16].map(|rate| bytes(MapLayout::ChannelsLast, rate)), [twice, 0]);
+    fn tensor_cores_transpose_where_channels_come_first() {
+        let convolution = convolution(64, 3, 1);
+        let time = |rate, first| library(rate, first).transposes(convolution, Pass::Forward).0;
+        assert_eq!([time(Rate::Fp32, true), time(Rate::Fp16, false)], [0.0, 0.0]);
+        let maps = gemm::traffic(convolution.elements(), a100(), 2).0;
+        assert!((time(Rate::Fp16, true) / maps - 2.0).abs() < 1e-9);
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
-use super::{convolution, gemm, recurrence};
+use super::convolution::Library;
+use super::{gemm, recurrence};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
@@ -60,7 +61,17 @@ impl GpuPricing<'_> {
         let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + added;
         let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
         let host = self.stack.launch.value * f64::from(kernels) + lag;
-        soft_maximum(device * self.slowest(), host)
+        let selection = if pass == Pass::Forward { self.selection(operators()) } else { Seconds::ZERO };
+        soft_maximum(device * self.slowest(), host) + selection
+    }
+
+    /// Host time to choose the regions that a layer cuts out of maps.
+    fn selection(&self, operators: impl Iterator<Item = OperatorKind>) -> Seconds {
+        let regions = operators.map(|operator| match operator {
+            OperatorKind::Image(Image::RegionAlign { samples, .. }) => samples,
+            _ => 0,
+        });
+        self.stack.region_selection.value * regions.sum::<u64>() as f64
     }
 
     /// The part of a layer's backward pass that is for gradients of weights.
@@ -91,12 +102,15 @@ impl GpuPricing<'_> {
     /// The matrix products of a pass, one by one.
     fn products(&self, operator: OperatorKind, pass: Pass) -> Vec<Seconds> {
         match operator {
-            OperatorKind::Image(Image::Convolution(convolution)) => {
-                let (element, factor) = (self.precision.element_bytes(), self.stack.gemm.value);
-                convolution::durations(convolution, pass, self.gpu, self.rate(), element, factor)
-            }
+            OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().products(convolution, pass),
             _ => operator.gemms(pass).into_iter().map(|product| self.product(product)).collect(),
         }
+    }
+
+    fn convolutions(&self) -> Library<'_> {
+        let element = self.precision.element_bytes();
+        let channels_first = self.stack.map_layout.channels_first(element);
+        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor: self.stack.gemm.value, channels_first }
     }
 
     fn product(&self, product: Gemm) -> Seconds {
@@ -109,14 +123,19 @@ impl GpuPricing<'_> {
         1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
     }
 
-    /// Memory traffic of a layer's kernels other than products, relative to what is counted.
+    /// Memory traffic of a layer's kernels other than products, relative to what is counted. Models of tables are few
+    /// kernels, made for them, in every framework.
     fn fused(&self, layer: &Layer) -> f64 {
-        let maps = layer.operators.iter().any(|operator| matches!(operator.kind, OperatorKind::Image(_)));
+        let any = |kind: fn(OperatorKind) -> bool| layer.operators.iter().any(|operator| kind(operator.kind));
         let mixed = self.precision.master_bytes() > 0;
-        match (maps, mixed) {
-            (true, _) => self.stack.map_traffic.value,
-            (false, false) => self.stack.traffic.value,
-            (false, true) => self.stack.traffic.value * self.stack.mixed_traffic.value,
+        if any(|kind| matches!(kind, OperatorKind::Image(_))) {
+            self.stack.map_traffic.value
+        } else if any(|kind| matches!(kind, OperatorKind::Recommendation(_))) {
+            1.0
+        } else if mixed {
+            self.stack.traffic.value * self.stack.mixed_traffic.value
+        } else {
+            self.stack.traffic.value
         }
     }
 
@@ -126,16 +145,12 @@ impl GpuPricing<'_> {
         let single = matches!(operator, OperatorKind::Routing(_));
         let precise = if single { Self { precision: self.precision.single(), ..*self } } else { *self };
         let products: Seconds = precise.products(operator, pass).into_iter().sum();
-        let traffic = self.traffic(operator, pass, fused) + self.transposes(operator, pass);
-        products + self.sequential(operator, pass) + traffic + self.fused_attention(operator, pass)
-    }
-
-    /// Transposing what tensor cores read and write of maps.
-    fn transposes(&self, operator: OperatorKind, pass: Pass) -> Seconds {
-        let OperatorKind::Image(Image::Convolution(convolution)) = operator else { return Seconds::ZERO };
-        let (layout, element) = (self.stack.map_layout, self.precision.element_bytes());
-        let bytes = convolution::transposed(convolution, pass, layout, self.gpu, self.rate(), element);
-        Seconds(bytes as f64 / self.memory_rate())
+        let transposes = match operator {
+            OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().transposes(convolution, pass),
+            _ => Seconds::ZERO,
+        };
+        let others = self.sequential(operator, pass) + self.fused_attention(operator, pass);
+        products + transposes + self.traffic(operator, pass, fused) + others
     }
 
     /// Products that wait for one another.
@@ -194,8 +209,8 @@ impl GpuPricing<'_> {
     /// The optimizer's update: everything it keeps is read and written, once if one kernel does all of it; of tables,
     /// what was looked up.
     pub(crate) fn update(&self, optimizer: Optimizer, parameters: u64, looked_up: u64) -> Seconds {
-        let bytes = update_bytes(optimizer, self.precision, parameters, looked_up).as_f64();
-        Seconds(bytes * self.stack.update_traffic.value / self.memory_rate())
+        let bytes = |parameters, looked_up| update_bytes(optimizer, self.precision, parameters, looked_up).as_f64();
+        Seconds((bytes(parameters, 0) * self.stack.update_traffic.value + bytes(0, looked_up)) / self.memory_rate())
     }
 
     /// Time of kernels that read and write this much.
