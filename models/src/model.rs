@@ -44,6 +44,19 @@ pub enum Model {
     Layers(Layers),
 }
 
+/// What one sample of a training is to its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// This many tokens.
+    Tokens(u64),
+    /// An image of this many values.
+    Image(u64),
+    /// A volume of this many values.
+    Volume(u64),
+    /// Anything else.
+    Record,
+}
+
 impl Model {
     /// Catalog id or the user's name.
     pub fn name(&self) -> &str {
@@ -86,6 +99,17 @@ impl Model {
             Self::ResNet(_) => Family::Resnet,
             Self::Mlp(_) => Family::Mlp,
             Self::Layers(_) => Family::Layers,
+        }
+    }
+
+    /// What one sample is.
+    pub fn sample(&self) -> Sample {
+        let square = |channels, side: u64| Sample::Image(channels * side * side);
+        match self {
+            Self::Vit(vit) => square(vit.channels, vit.image_size),
+            Self::ResNet(resnet) => square(resnet.channels, resnet.image_size),
+            Self::Layers(layers) => layers.sample(),
+            _ => self.tokens_per_sample().map_or(Sample::Record, Sample::Tokens),
         }
     }
 

@@ -3,11 +3,11 @@
 use crate::offload::Offload;
 use crate::spec::{PlanSpec, ScheduleName, StateSharding};
 use crate::valid::{PlanError, range};
-use trainyard_models::{Divisible, OperatorGraph, Pass};
+use trainyard_models::{Divisible, Operator, OperatorGraph, Pass};
 
-/// The most arithmetic of a micro-batch forward: a trillion parameters over hundreds of thousands of tokens. Every
-/// element takes an operation at least, so its bytes, too, are counted within 64 bits.
-const MICRO_BATCH_FLOPS_MAX: f64 = 2.0 * (1_u64 << 60) as f64;
+/// The most arithmetic of a micro-batch forward, and the most bytes that one operator moves for it: a trillion
+/// parameters over hundreds of thousands of tokens. All sums of either are then within 64 bits.
+const MICRO_BATCH_MAX: f64 = 2.0 * (1_u64 << 60) as f64;
 
 /// The most tasks of a step: what a simulation holds in a few hundred megabytes.
 const STEP_TASKS_MAX: u64 = 1 << 21;
@@ -115,7 +115,11 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
 
 /// Samples that a micro-batch of a model can have at most.
 pub fn micro_batch_max(graph: &OperatorGraph) -> u64 {
-    (MICRO_BATCH_FLOPS_MAX / graph.flops(Pass::Forward).0.max(1.0)) as u64
+    // What an operator moves for one sample is within 64 bits itself: dimensions are.
+    let moved = |operator: &Operator| operator.kind.traffic(Pass::Backward).bytes(4).as_f64();
+    let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
+    let most = operators.map(moved).fold(graph.flops(Pass::Forward).0, f64::max);
+    (MICRO_BATCH_MAX / most.max(1.0)) as u64
 }
 
 pub(crate) fn micro_batch(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {

@@ -83,7 +83,7 @@ named! {
 }
 
 /// The most workers of a replica, and the most batches ahead, that are taken for meant.
-const INPUT_MAX: u32 = 1 << 12;
+pub const INPUT_COUNT_MAX: u32 = 1 << 12;
 
 /// How samples reach the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -104,8 +104,8 @@ pub struct InputSpec {
 impl InputSpec {
     /// Whether its counts are in range.
     pub(crate) fn check(self) -> Result<(), PlanError> {
-        range("input.workers", self.workers.into(), INPUT_MAX.into())?;
-        range("input.prefetch", self.prefetch.max(1).into(), INPUT_MAX.into())
+        range("input.workers", self.workers.into(), INPUT_COUNT_MAX.into())?;
+        range("input.prefetch", self.prefetch.max(1).into(), INPUT_COUNT_MAX.into())
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn an_input_survives_the_plan_and_its_counts_are_checked() {
         assert_eq!(plan(PLAIN).map(|plan| plan.spec().input), Ok(Some(PLAIN)));
         assert!(plan(InputSpec { prefetch: 0, ..PLAIN }).is_ok());
-        for wrong in [InputSpec { workers: 0, ..PLAIN }, InputSpec { prefetch: INPUT_MAX + 1, ..PLAIN }] {
+        for wrong in [InputSpec { workers: 0, ..PLAIN }, InputSpec { prefetch: INPUT_COUNT_MAX + 1, ..PLAIN }] {
             assert!(matches!(plan(wrong), Err(PlanError::OutOfRange { .. })), "{wrong:?}");
             let other = plan(PLAIN).expect("a plan");
             assert!(other.with_input(wrong).is_err());

@@ -30,7 +30,7 @@ pub use campaign::{
 };
 pub use check::{StepSize, micro_batch_max};
 pub use executable::{NotExecutable, not_executable};
-pub use input::{Bottleneck, Cache, DecodePlace, InputSpec, SampleFormat, StorageMode};
+pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, checkpoint_bytes, kept_elsewhere, resident, resident_with};

@@ -5,7 +5,7 @@ use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::spec::{GradientCompression, GradientReduction, Recompute, ScheduleName, StateSharding};
+use crate::spec::{GradientCompression, GradientReduction, Precision, Recompute, ScheduleName, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
 use trainyard_models::{Layer, LayerRole};
@@ -87,10 +87,13 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     Bytes(bytes)
 }
 
-/// What a checkpoint holds: weights, moments and master weights of the whole model, each once.
+/// What a checkpoint holds: weights, moments and master weights of the whole model, each once. Tables are their own
+/// master weights.
 pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
-    let parameter = plan.precision().element_bytes() + plan.precision().master_bytes() + plan.optimizer().state_bytes();
-    Bytes(plan.graph().parameters() * parameter)
+    let (graph, precision) = (plan.graph(), plan.precision());
+    let (all, dense) = (graph.parameters(), graph.updated_parameters());
+    let weights = dense * (precision.element_bytes() + precision.master_bytes());
+    Bytes(weights + (all - dense) * Precision::Fp32.element_bytes() + all * plan.optimizer().state_bytes())
 }
 
 fn parameters(plan: &Plan, held: Held) -> Bytes {
@@ -121,19 +124,19 @@ fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
     Bytes(own.parameters * plan.optimizer().state_bytes() + own.updated() * plan.precision().master_bytes())
 }
 
-/// Gathered weights of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
+/// Gathered weights (tables are not) of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
 fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held) -> Bytes {
     let largest = || {
         let layers = runs.iter().cloned().flatten();
-        layers.map(|layer| plan.held(&(layer..layer + 1)).parameters).max().unwrap_or(0)
+        layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
     };
     let element = plan.precision().element_bytes();
     let mut bytes = 0;
     if plan.gathers_weights() {
-        bytes += (GATHERED_LAYERS * largest()).min(held.parameters) * element;
+        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * element;
     }
     if plan.shards(StateSharding::Gradients) && plan.gradient_reduction() == GradientReduction::MicroBatch {
-        bytes += (GATHERED_LAYERS * largest()).min(held.parameters) * 4;
+        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * 4;
     }
     Bytes(bytes)
 }

@@ -2,10 +2,11 @@
 
 use crate::space::{Candidate, Variant};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trainyard_plan::{
-    Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, Offload, Placement, Precision, Recompute,
-    ScheduleName, StateSharding, StorageMode,
+    Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, INPUT_COUNT_MAX, Offload, Placement,
+    Precision, Recompute, ScheduleName, StateSharding, StorageMode,
 };
 
 /// The fields that can be held, each with its path under `plan` of the plan document and how its value is read.
@@ -20,6 +21,12 @@ macro_rules! fields {
         const KEYS: &[&str] = &[$($key),+];
 
         impl Fixed {
+    /// Whether something of how samples are brought in is held.
+    pub(crate) fn holds_input(&self) -> bool {
+        let counts = self.input_workers.is_some() || self.input_prefetch.is_some();
+        counts || self.input_storage.is_some() || self.input_decode.is_some() || self.input_cache.is_some()
+    }
+
             fn hold(&mut self, key: &str, value: &str) -> Result<(), FixError> {
                 match abbreviated(key) {
                     $($key => $set(&mut self.$name, key, value),)+
@@ -91,9 +98,9 @@ fields! {
     /// What decodes them.
     input_decode: DecodePlace = "input.decode" by set,
     /// Processes that load for one replica.
-    input_workers: u32 = "input.workers" by set_count,
+    input_workers: u32 = "input.workers" by set_workers,
     /// Batches ahead.
-    input_prefetch: u32 = "input.prefetch" by set,
+    input_prefetch: u32 = "input.prefetch" by set_prefetch,
     /// Where samples are kept after the first pass.
     input_cache: Cache = "input.cache" by set,
 }
@@ -217,6 +224,23 @@ fn set<T: FromStr<Err: std::fmt::Display>>(field: &mut Option<T>, key: &str, val
 
 fn set_count(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
     set_positive(field, key, value, NonZeroU32::get)
+}
+
+fn set_workers(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
+    set_within(field, key, value, 1..=INPUT_COUNT_MAX)
+}
+
+fn set_prefetch(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
+    set_within(field, key, value, 0..=INPUT_COUNT_MAX)
+}
+
+fn set_within(field: &mut Option<u32>, key: &str, value: &str, allowed: RangeInclusive<u32>) -> Result<(), FixError> {
+    let parsed = value.parse().ok().filter(|count| allowed.contains(count)).ok_or_else(|| FixError::BadValue {
+        key: key.into(),
+        value: value.into(),
+        problem: format!("it must be a whole number from {} to {}", allowed.start(), allowed.end()),
+    })?;
+    replace(field, key, parsed)
 }
 
 fn set_large_count(field: &mut Option<u64>, key: &str, value: &str) -> Result<(), FixError> {

@@ -3,17 +3,16 @@
 use crate::fix::Fixed;
 use crate::job::{JobError, invalid};
 use trainyard_hardware_profiles::{Storage, catalog};
-use trainyard_models::Model;
+use trainyard_models::{Model, Sample};
 use trainyard_plan::{
-    BatchSpec, Cache, DataSpec, DecodePlace, InputSpec, Mesh, ParallelSpec, Placement, SampleFormat, StorageMode,
+    BatchSpec, Cache, DataSpec, DecodePlace, INPUT_COUNT_MAX, InputSpec, Mesh, ParallelSpec, Placement, SampleFormat,
+    StorageMode,
 };
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
 use trainyard_units::{Bytes, Seconds};
 
 /// Batches ahead where nobody says. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;
-/// The most workers of a replica, and the most batches ahead.
-const COUNT_MAX: u32 = 1 << 12;
 const BYTES_MAX: f64 = 1e15;
 const FILES_MAX: u64 = 1_000_000_000_000_000;
 /// By how much a way of bringing in samples must shorten the training to be taken before a plainer one.
@@ -21,7 +20,6 @@ const WORTHWHILE: f64 = 0.01;
 /// Bytes of a token as training gets it, and of a value of an image.
 const TOKEN_BYTES: f64 = 8.0;
 const PIXEL_BYTES: f64 = 4.0;
-const IMAGE_CHANNELS: f64 = 3.0;
 
 /// The data set of a job, and what the job says of how it is brought in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,11 +108,11 @@ pub(crate) fn field_of_input(spec: &DataSpec) -> Option<&'static str> {
 }
 
 fn counts(spec: &DataSpec, samples: Option<u64>) -> Result<(), JobError> {
-    if let Some(workers) = spec.workers.filter(|workers| !(1..=COUNT_MAX).contains(workers)) {
-        return Err(invalid("data.workers", workers, format!("from 1 to {COUNT_MAX}")));
+    if let Some(workers) = spec.workers.filter(|workers| !(1..=INPUT_COUNT_MAX).contains(workers)) {
+        return Err(invalid("data.workers", workers, format!("from 1 to {INPUT_COUNT_MAX}")));
     }
-    if let Some(prefetch) = spec.prefetch.filter(|prefetch| *prefetch > COUNT_MAX) {
-        return Err(invalid("data.prefetch", prefetch, format!("from 0 to {COUNT_MAX}")));
+    if let Some(prefetch) = spec.prefetch.filter(|prefetch| *prefetch > INPUT_COUNT_MAX) {
+        return Err(invalid("data.prefetch", prefetch, format!("from 0 to {INPUT_COUNT_MAX}")));
     }
     let most = samples.unwrap_or(FILES_MAX);
     match spec.files.filter(|files| !(1..=most).contains(files)) {
@@ -160,28 +158,32 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
 }
 
 fn format(spec: &DataSpec, model: &Model) -> Result<SampleFormat, JobError> {
-    let reads_tokens = model.tokens_per_sample().is_some();
-    let usual = if reads_tokens { SampleFormat::Tokens } else { SampleFormat::Jpeg };
+    let sample = model.sample();
+    let usual = match sample {
+        Sample::Tokens(_) => SampleFormat::Tokens,
+        Sample::Image(_) => SampleFormat::Jpeg,
+        Sample::Volume(_) | Sample::Record => SampleFormat::Raw,
+    };
     let format = spec.format.unwrap_or(usual);
     let fits = match format {
-        SampleFormat::Tokens => reads_tokens,
-        SampleFormat::Jpeg => !reads_tokens,
+        SampleFormat::Tokens => matches!(sample, Sample::Tokens(_)),
+        SampleFormat::Jpeg => matches!(sample, Sample::Image(_)),
         SampleFormat::Raw | SampleFormat::Npz => true,
     };
     if fits {
         return Ok(format);
     }
-    let rule = "tokens are for models that read them, jpeg for those that do not";
+    let rule = "tokens are for models that read them, jpeg for those that see images";
     Err(JobError::Conflict { first: "data.format", second: "model", rule })
 }
 
 /// Bytes of a sample as training gets it: tokens as 64-bit integers, images as single-precision values; what else there
 /// is, as it is stored.
 fn decoded_bytes(model: &Model, stored: f64) -> f64 {
-    match (model.tokens_per_sample(), model.spec().image_size) {
-        (Some(tokens), _) => tokens as f64 * TOKEN_BYTES,
-        (None, Some(side)) => IMAGE_CHANNELS * (side as f64).powi(2) * PIXEL_BYTES,
-        (None, None) => stored,
+    match model.sample() {
+        Sample::Tokens(tokens) => tokens as f64 * TOKEN_BYTES,
+        Sample::Image(values) | Sample::Volume(values) => values as f64 * PIXEL_BYTES,
+        Sample::Record => stored,
     }
 }
 
@@ -214,7 +216,7 @@ impl InputChoice {
             if data.format == SampleFormat::Jpeg { DecodePlace::ALL } else { &[DecodePlace::Cpu] };
         let processors = host.and_then(|host| host.processors).map_or(1, |processors| processors.vcpus);
         let share = processors / replicas.div_ceil(machine.cluster.machines()).max(1);
-        let workers = self.workers.unwrap_or(share.max(1));
+        let workers = self.workers.unwrap_or(share.clamp(1, INPUT_COUNT_MAX));
         let prefetch = self.prefetch.unwrap_or(PREFETCH);
         let mut all = Vec::new();
         for storage in each(self.storage, storages) {

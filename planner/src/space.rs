@@ -101,11 +101,18 @@ impl<'a> Space<'a> {
         let plan = Plan::try_from(spec).map_err(|error| error.to_string());
         let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
         let precision = self.fixed.precision.map_or(Ok(()), |held| machine.has_units(held));
-        let input = self.problem.data.as_ref().and_then(|data| data.refusal(self.fixed, &machine));
-        admitted
-            .and(precision.map_err(|error| error.to_string()))
-            .and(input.map_or(Ok(()), |error| Err(error.to_string())))
-            .err()
+        let input = self.input_refusal(&machine);
+        admitted.and(precision.map_err(|error| error.to_string())).and(input.map_or(Ok(()), Err)).err()
+    }
+
+    fn input_refusal(&self, machine: &Machine) -> Option<String> {
+        match &self.problem.data {
+            Some(data) => data.refusal(self.fixed, machine).map(|error| error.to_string()),
+            None if self.fixed.holds_input() => {
+                Some("what is held of `input` needs `data.bytes_per_sample` in the job".into())
+            }
+            None => None,
+        }
     }
 
     pub(crate) fn problem(&self) -> &Problem {

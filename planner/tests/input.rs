@@ -192,3 +192,35 @@ fn machines_without_what_the_job_wants_are_rejected_by_name() {
     let rejected = document.rejected.iter().find(|rejected| rejected.what == "p3.2xlarge").expect("it has no disk");
     assert!(rejected.why.contains("no local disk"), "{}", rejected.why);
 }
+
+#[test]
+fn images_are_decoded_to_their_size_and_only_images_are() {
+    let of = |model: &str| {
+        let mut job = images(&["p4d.24xlarge"]);
+        (job.model.name, job.data.bytes_per_sample) = (Some(model.into()), Some(110_000.0));
+        job
+    };
+    // 3 × 224 × 224 values of four bytes, whether a family or written-out layers see them.
+    for model in ["resnet50", "vgg16"] {
+        let data = problem(&of(model), Resources::default()).expect("a solvable job").data.expect("sizes are known");
+        assert_eq!((data.set.decoded_bytes, data.set.format), (602_112.0, SampleFormat::Jpeg), "{model}");
+    }
+    let mut records = of("dlrm-small");
+    let data = problem(&records, Resources::default()).expect("a solvable job").data.expect("sizes are known");
+    assert_eq!(data.set.format, SampleFormat::Raw);
+    records.data.format = Some(SampleFormat::Jpeg);
+    assert!(matches!(refused(&records), JobError::Conflict { first: "data.format", .. }));
+}
+
+#[test]
+fn what_is_held_of_the_input_is_refused_where_it_cannot_be() {
+    for wrong in ["input.workers=5000", "input.workers=0", "input.prefetch=5000"] {
+        assert!(Fixed::parse(&[wrong.into()]).is_err(), "{wrong}");
+    }
+    let mut job = images(&["p3.2xlarge"]);
+    (job.data.bytes_per_sample, job.data.files) = (None, None);
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let fixed = Fixed::parse(&["input.storage=s3-pipe".into()]).expect("a field of the plan");
+    let refusal = recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job).expect_err("refused");
+    assert!(refusal.to_string().contains("data.bytes_per_sample"), "{refusal}");
+}

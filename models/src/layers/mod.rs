@@ -20,6 +20,7 @@ pub use spec::{
 
 use crate::fields::Fields;
 use crate::graph::OperatorGraph;
+use crate::model::Sample;
 use crate::operator::AttentionKernel;
 use crate::spec::{Family, ModelError, ModelSpec};
 
@@ -56,6 +57,18 @@ impl Layers {
             attention: self.attention,
             layer: Some(self.layers.clone()),
             ..ModelSpec::new(&self.name, Family::Layers)
+        }
+    }
+
+    pub(crate) fn sample(&self) -> Sample {
+        let InputSpec { channels, depth, height, width, tokens, .. } = self.input;
+        match (channels, depth, height.zip(width), tokens) {
+            (Some(channels), None, Some((height, width)), _) => Sample::Image(channels * height * width),
+            (Some(channels), Some(depth), Some((height, width)), _) => {
+                Sample::Volume(channels * depth * height * width)
+            }
+            (.., Some(tokens)) => Sample::Tokens(tokens),
+            _ => Sample::Record,
         }
     }
 
