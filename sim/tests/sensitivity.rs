@@ -312,9 +312,8 @@ fn slower_software_takes_longer() {
 
 #[test]
 fn what_frameworks_do_with_maps_and_updates_takes_time() {
-    let find = |name: &str| trainyard_models::find(name).expect("in the catalog").model.clone();
     let time = |name: &str, precision, optimizer, change: &dyn Fn(&mut Stack)| {
-        let (model, mut machine) = (find(name), machine());
+        let (model, mut machine) = (&trainyard_models::find(name).expect("in the catalog").model, machine());
         change(&mut machine.stack);
         let spec =
             PlanSpec { precision, optimizer, ..PlanSpec::plain(model.spec(), base().cluster, model.graph().len()) };
@@ -334,10 +333,10 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
         time("bert-large", precision, Optimizer::AdamW, &change)
     };
     assert!(mixed(half) > mixed(Precision::Tf32), "what is kept in single precision");
-    let updates = [Optimizer::Sgd, Optimizer::Momentum, Optimizer::Lars, Optimizer::AdamW, Optimizer::Lamb]
+    let updates = [Optimizer::Sgd, Optimizer::Momentum, Optimizer::Lars, Optimizer::Lamb, Optimizer::AdamW]
         .map(|optimizer| time("bert-large", half, optimizer, &|_| {}));
-    assert!(updates.windows(2).all(|pair| pair[0] < pair[1]), "{updates:?}");
-    assert!((updates[3] - time("bert-large", half, Optimizer::RmsProp, &|_| {})).abs() < 1e-12, "the same state");
+    assert!(updates[..4].windows(2).all(|pair| pair[0] < pair[1]) && updates[4] < updates[3], "{updates:?}");
+    assert!((updates[4] - time("bert-large", half, Optimizer::RmsProp, &|_| {})).abs() < 1e-12, "the same state");
 }
 
 #[test]
