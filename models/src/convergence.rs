@@ -3,6 +3,9 @@
 //! Where the points follow it, the law of McCandlish et al. (arXiv:1812.06162, section 2.3),
 //! E(B) = E_min · (1 + B / B_crit), is fitted through them; where they do not, the points are joined.
 
+use crate::catalog::find;
+use crate::model::Model;
+use crate::spec::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
@@ -143,25 +146,50 @@ fn read(path: &str) -> ConvergenceCurve {
     toml::from_str(text).unwrap_or_else(|error| panic!("convergence file {path}: {error}"))
 }
 
-/// The curve of a model to a target.
+/// The curve of a model to a target. A model is what its architecture makes it, whatever its name: one that differs from
+/// the measured one in the kernel of attention or the size of its samples alone has its curve; see
+/// [`ConvergenceCurve::resized`].
 ///
 /// # Errors
 ///
 /// When there is no such target, or none of this model.
-pub fn convergence_curve(target: &str, model: &str) -> Result<&'static ConvergenceCurve, ConvergenceError> {
+pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static ConvergenceCurve, ConvergenceError> {
     let curves = convergence_curves();
     let Some(curve) = curves.iter().find(|curve| curve.target == target) else {
         let known = curves.iter().map(|curve| curve.target.clone()).collect();
         return Err(ConvergenceError::UnknownTarget { target: target.into(), known });
     };
-    if curve.models.iter().any(|known| known == model) {
+    if curve.measured_model(model).is_some() {
         return Ok(curve);
     }
     let pairs = curves.iter().flat_map(|curve| curve.models.iter().map(|model| (model.clone(), curve.target.clone())));
-    Err(ConvergenceError::NoCurve { model: model.into(), target: target.into(), known: pairs.collect() })
+    Err(ConvergenceError::NoCurve { model: model.name().into(), target: target.into(), known: pairs.collect() })
+}
+
+/// What may differ between a model and the measured one of its curve: neither its parameters nor its operators.
+fn shape(model: &Model) -> ModelSpec {
+    let spec = model.spec();
+    ModelSpec { name: String::new(), attention: None, seq_len: None, image_size: None, ..spec }
 }
 
 impl ConvergenceCurve {
+    /// The model of the catalog that the curve was measured with, if this is it.
+    fn measured_model(&self, model: &Model) -> Option<&'static Model> {
+        let known = self.models.iter().map(|id| &find(id).expect("curves are of models of the catalog").model);
+        known.into_iter().find(|known| shape(known) == shape(model))
+    }
+
+    /// Size of the samples that the curve was measured with, then that of this model's, where they differ: height and
+    /// width of an image, or tokens.
+    pub fn resized(&self, model: &Model) -> Option<[u64; 2]> {
+        let size = |model: &Model| {
+            let spec = model.spec();
+            spec.image_size.or(spec.seq_len)
+        };
+        let sizes = [size(self.measured_model(model)?)?, size(model)?];
+        (sizes[0] != sizes[1]).then_some(sizes)
+    }
+
     /// Mean samples to the target at a global batch of this many samples.
     pub fn samples(&self, global_batch: u64) -> f64 {
         let batch = global_batch as f64;
@@ -201,6 +229,28 @@ impl ConvergenceCurve {
 mod tests {
     use super::*;
 
+    fn model(id: &str) -> &'static Model {
+        &find(id).expect("in the catalog").model
+    }
+
+    #[test]
+    fn a_model_is_known_by_its_architecture_and_not_by_its_name() {
+        let changed = |id: &str, change: fn(&mut ModelSpec)| {
+            let mut spec = model(id).spec();
+            change(&mut spec);
+            Model::try_from(spec).expect("a model")
+        };
+        let curve = |model: &Model| convergence_curve("mlperf-resnet", model);
+        let renamed = changed("gpt2", |spec| spec.name = "resnet50".into());
+        assert!(matches!(curve(&renamed), Err(ConvergenceError::NoCurve { .. })));
+        let deeper = changed("resnet50", |spec| spec.depths = Some(vec![3, 4, 23, 3]));
+        assert!(matches!(curve(&deeper), Err(ConvergenceError::NoCurve { .. })));
+        let same = changed("resnet50", |spec| spec.name = "mine".into());
+        assert_eq!(curve(&same).expect("the same network").resized(&same), None);
+        let small = changed("resnet50", |spec| spec.image_size = Some(128));
+        assert_eq!(curve(&small).expect("the same network").resized(&small), Some([224, 128]));
+    }
+
     #[test]
     fn every_curve_is_sourced_ascending_and_of_models_of_the_catalog() {
         for curve in convergence_curves() {
@@ -229,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_critical_batch_needs_twice_the_least_work() {
-        let curve = convergence_curve("mlperf-resnet", "resnet50").expect("measured");
+        let curve = convergence_curve("mlperf-resnet", model("resnet50")).expect("measured");
         let fit = curve.fit.as_ref().expect("fitted");
         let twice = curve.samples(fit.critical_batch as u64) / (fit.minimum * 1_281_167.0);
         assert!((twice - 2.0).abs() < 1e-4, "{twice}");
@@ -247,9 +297,9 @@ mod tests {
 
     #[test]
     fn a_model_without_a_curve_is_told_which_have_one() {
-        let error = convergence_curve("mlperf-resnet", "gpt2").expect_err("no curve");
+        let error = convergence_curve("mlperf-resnet", model("gpt2")).expect_err("no curve");
         assert!(error.hint().contains("resnet50 (mlperf-resnet)") && error.hint().contains("steps or epochs"));
-        let error = convergence_curve("resnet", "resnet50").expect_err("no target");
+        let error = convergence_curve("resnet", model("resnet50")).expect_err("no target");
         assert!(error.to_string().contains("mlperf-resnet"));
     }
 }

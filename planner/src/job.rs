@@ -160,10 +160,11 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let training = training(&job.training, &job.data, &model)?;
-    settings(job, &model, place.pricing())?;
+    let data = data_on(job, &model, &place)?;
+    settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
     Ok(Problem {
         training,
-        data: data_on(&job.data, &model, &place)?,
+        data,
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
         unusable_precisions,
@@ -177,12 +178,12 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
 }
 
 /// The data set, where some of the machines can bring in its samples.
-fn data_on(spec: &DataSpec, model: &Model, place: &Place) -> Result<Option<Data>, JobError> {
-    if let (true, Some(first)) = (place.is_measured(), field_of_input(spec)) {
+fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, JobError> {
+    if let (true, Some(first)) = (place.is_measured(), field_of_input(&job.data)) {
         let rule = "the steps of a measured machine were measured with their input";
         return Err(JobError::Conflict { first, second: "cluster.profile", rule });
     }
-    let Some(data) = data_set(spec, model)? else { return Ok(None) };
+    let Some(data) = data_set(job, model)? else { return Ok(None) };
     let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
     let refusals: Option<Vec<InputError>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
     match refusals.and_then(|all| all.into_iter().next()) {
@@ -192,8 +193,17 @@ fn data_on(spec: &DataSpec, model: &Model, place: &Place) -> Result<Option<Data>
 }
 
 /// The data set that a job describes, with how it is to be brought in; nothing if it does not say how large a sample is.
-pub(crate) fn data_set(spec: &DataSpec, model: &Model) -> Result<Option<Data>, JobError> {
-    data(spec, model, samples(spec, model)?)
+pub(crate) fn data_set(job: &JobSpec, model: &Model) -> Result<Option<Data>, JobError> {
+    data(&job.data, model, epoch(job, model)?)
+}
+
+/// Samples of a pass over the data set, where the job or its target says so.
+pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobError> {
+    let of_target = match &job.training.target {
+        Some(target) => convergence_curve(target, model)?.epoch.as_ref().map(|epoch| epoch.samples),
+        None => None,
+    };
+    Ok(samples(&job.data, model)?.or(of_target))
 }
 
 fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {
@@ -307,7 +317,7 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
     }
     let samples = samples(data, model)?;
     if let Some(target) = &spec.target {
-        return Ok(Training::Target(convergence_curve(target, model.name())?));
+        return Ok(Training::Target(convergence_curve(target, model)?));
     }
     match (spec.steps, samples) {
         (Some(steps), _) if !(1..=MAX_STEPS).contains(&steps) => {
@@ -328,7 +338,7 @@ fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Train
     }
 }
 
-pub(crate) fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
+fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
     match (data.samples, data.tokens) {
         (Some(_), Some(_)) => {
             Err(JobError::Conflict { first: "data.samples", second: "data.tokens", rule: "write one of them" })

@@ -274,7 +274,7 @@ pub fn resimulate(
     let plan = Plan::try_from(document.plan.clone())?;
     let machine = machine(document, file)?;
     let price = price(document);
-    let data = data_set(&document.job.data, plan.model())?;
+    let data = data_set(&document.job, plan.model())?;
     if plan.input().is_some() && data.is_none() {
         return Err(DocumentError::NoData);
     }

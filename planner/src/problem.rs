@@ -117,6 +117,25 @@ pub(crate) fn service_of(name: &str) -> Option<Service> {
     [Service::Ec2, Service::Sagemaker].into_iter().find(|service| service_name(*service) == name)
 }
 
+/// Why no instances are kept from one training to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoWarmPool {
+    /// The service has none.
+    Service,
+    /// Spot instances are not kept.
+    Spot,
+}
+
+/// What stands against a warm pool on these terms, if anything does (Amazon SageMaker Developer Guide, "Managed Warm
+/// Pools").
+pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmPool> {
+    match (service, pricing) {
+        (_, Pricing::Spot) => Some(NoWarmPool::Spot),
+        (Service::Ec2, Pricing::OnDemand) => Some(NoWarmPool::Service),
+        (Service::Sagemaker, Pricing::OnDemand) => None,
+    }
+}
+
 /// The price of an instance that answers a query.
 pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
     instance.prices.iter().find(|price| price.answers(query))

@@ -278,7 +278,7 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
         ));
     }
     if let Training::Target(curve) = problem.training {
-        warnings.extend(extrapolated(curve, chosen.plan.batch().global));
+        warnings.extend(extrapolated(curve, &problem.model, chosen.plan.batch().global));
     } else if problem.global_batches.len() > 1 {
         warnings.push(
             "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),

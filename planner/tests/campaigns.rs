@@ -2,10 +2,11 @@
 
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    CampaignDocument, CampaignSpec, CheckpointStorage, EvaluationSpec, GlobalBatch, JobSpec, Pricing, StartKind,
-    StorageMode,
+    CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
+    Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
+use trainyard_units::Bytes;
 
 const RUNS: u64 = 400;
 
@@ -44,7 +45,10 @@ fn every_field_of_a_campaign_changes_it() {
     let document = planned(&job());
     let plain = with(&document, |_| ()).expect("a campaign");
     let changed = |change: fn(&mut CampaignSpec)| with(&document, change).expect("a campaign");
-    assert!(changed(|c| c.start = Some(StartKind::WarmPool)).phases.waiting_s < plain.phases.waiting_s);
+    let mut kept = document.clone();
+    kept.prediction.price.as_mut().expect("rented").service = "sagemaker".into();
+    let warm = with(&kept, |c| c.start = Some(StartKind::WarmPool)).expect("a campaign");
+    assert!(warm.phases.waiting_s < plain.phases.waiting_s);
     assert!((changed(|c| c.checkpoint_interval = Some("5 min".into())).checkpoint.interval_s - 300.0).abs() < 1e-9);
     assert!(
         changed(|c| c.checkpoint_storage = Some(CheckpointStorage::Ebs)).checkpoint.write_s > plain.checkpoint.write_s
@@ -69,8 +73,10 @@ fn a_data_set_that_is_downloaded_is_downloaded_again_after_each_interruption() {
     let stored = |storage| {
         let mut job = job();
         (job.data.storage, job.data.workers) = (Some(storage), Some(8));
-        let document = planned(&job);
-        let often = with(&document, |c| c.node_mtbf = Some("4 h".into())).expect("a campaign");
+        let mut document = planned(&job);
+        // So long a training that downloads themselves are hardly ever interrupted.
+        document.prediction.steps *= 20;
+        let often = with(&document, |c| c.node_mtbf = Some("80 h".into())).expect("a campaign");
         (document.prediction.input.expect("sizes are known").download_s, often)
     };
     let (once, often) = stored(StorageMode::S3File);
@@ -78,6 +84,67 @@ fn a_data_set_that_is_downloaded_is_downloaded_again_after_each_interruption() {
     assert!(once > 10.0 && often.interruptions.failures > 0.5, "{once} {}", often.interruptions.failures);
     assert!((often.phases.download_s / expected - 1.0).abs() < 0.05, "{} {expected}", often.phases.download_s);
     assert!(stored(StorageMode::S3FastFile).1.phases.download_s < 0.1 * expected);
+}
+
+#[test]
+fn stragglers_and_long_intervals_are_neither_endless_nor_refused() {
+    let document = planned(&job());
+    let slow = with(&document, |c| {
+        c.straggler = Some(1.0);
+        (c.node_mtbf, c.checkpoint_interval) = (Some("30 min".into()), Some("10 min".into()));
+    });
+    assert!(slow.is_ok_and(|slow| slow.interruptions.failures > 1.0));
+    let mut short = document;
+    short.prediction.steps = (600.0 / short.prediction.step_time_s) as u64;
+    let rare = with(&short, |c| {
+        (c.node_mtbf, c.checkpoint_interval) = (Some("15 min".into()), Some("5 d".into()));
+    });
+    assert!(rare.is_ok_and(|rare| rare.phases.lost_s > 0.0));
+}
+
+#[test]
+fn tests_of_the_model_are_progress() {
+    let mut document = planned(&job());
+    document.prediction.steps = 100;
+    let tested = with(&document, |c| {
+        c.evaluation = Some(EvaluationSpec { every_epochs: None, every_steps: Some(1), samples: 10_000_000 });
+    });
+    let tested = tested.expect("much of it is testing, but it gets on");
+    assert!(tested.phases.evaluation_s > 100.0 * tested.phases.training_s);
+}
+
+#[test]
+fn what_copies_lie_on_is_paid_for() {
+    let stored = |storage, volume: Option<Bytes>| {
+        let mut job = job();
+        (job.data.storage, job.data.workers, job.data.volume) = (Some(storage), Some(8), volume);
+        with(&planned(&job), |_| ()).expect("a campaign")
+    };
+    // Cost besides that of instances, which volumes and their size do not slow down.
+    let least = stored(StorageMode::Ebs, None);
+    let large = stored(StorageMode::Ebs, Some(Bytes(10_000_000_000_000)));
+    let hours = large.time_s.mean / 3600.0;
+    let gigabytes = 2.0 * (10_000.0 - 1_281_167.0 * 114_660.0 / 1e9);
+    let month = gigabytes * trainyard_hardware_profiles::catalog().storage().ebs.price.value.0;
+    let more = large.cost_usd.expect("rented").mean - least.cost_usd.expect("rented").mean;
+    assert!((more / (month / 730.0 * hours) - 1.0).abs() < 1e-6, "{more}");
+    let warned = |document: &CampaignDocument| document.warnings.iter().any(|warning| warning.contains("file system"));
+    assert!(warned(&stored(StorageMode::FsxLustre, None)) && !warned(&least));
+}
+
+#[test]
+fn machines_that_share_experts_write_their_own() {
+    let mut job = job();
+    job.model.name = Some("dlrm".into());
+    job.data = DataSpec { samples: Some(1_000_000_000), ..DataSpec::default() };
+    job.training.optimizer = Some(Optimizer::Sgd);
+    let problem = problem(&job, Resources::default()).expect("a solvable job");
+    let held = ["instances=2".into(), "parallel.expert=16".into(), "state_sharding=none".into()];
+    let fixed = Fixed::parse(&held).expect("fields of the plan");
+    let document = recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job).expect("a plan");
+    let campaign = with(&document, |c| c.checkpoint_bandwidth = Some("1 GB/s".into())).expect("a campaign");
+    let checkpoint = campaign.checkpoint;
+    assert!((checkpoint.write_s * 2e9 / checkpoint.bytes as f64 - 1.0).abs() < 1e-6, "{checkpoint:?}");
 }
 
 #[test]
@@ -129,10 +196,18 @@ fn a_target_sets_the_steps_and_their_spread() {
     let mut fixed = document.clone();
     (fixed.job.training.target, fixed.job.training.steps) = (None, Some(steps));
     let spread = |document: &PlanDocument| {
-        let time = with(document, |_| ()).expect("a campaign").time_s;
+        let time = campaign(document, None, 20_000, 1).expect("a campaign").time_s;
         time.p95 / time.p5
     };
     assert!(spread(&document) > spread(&fixed));
+    let mut small = job.clone();
+    small.model.image_size = Some(128);
+    let warned =
+        |job: &JobSpec| planned(job).warnings.into_iter().any(|warning| warning.contains("samples of size 224"));
+    assert!(warned(&small) && !warned(&job));
+    // The data set is that of the target, so a job need not say how many samples it has.
+    (job.data.samples, job.data.storage) = (None, Some(StorageMode::S3File));
+    assert!(planned(&job).prediction.input.is_some_and(|input| input.download_s > 10.0));
     job.training.global_batch = Some(GlobalBatch::Exactly(256));
     assert!(planned(&job).warnings.iter().any(|warning| warning.contains("extrapolated")));
 }

@@ -3,22 +3,20 @@
 use super::settings::{Every, Settings};
 use crate::job::{JobError, invalid};
 use trainyard_hardware_profiles::{Operations, SpotBand, Storage, catalog};
-use trainyard_models::{ConvergenceCurve, convergence_curve};
+use trainyard_models::{ConvergenceCurve, Model, convergence_curve};
 use trainyard_plan::document::{PlanDocument, PriceUsed};
-use trainyard_plan::{CheckpointStorage, Plan, Pricing, StartKind, StateSharding, StorageMode, checkpoint_bytes};
-use trainyard_sim::Machine;
+use trainyard_plan::{CheckpointStorage, Plan, Pricing, StartKind, StateSharding, checkpoint_bytes};
 use trainyard_sim::campaign::{
-    Campaign, CampaignPrice, Checkpoint, Evaluation, Hazards, StartUp, StepTime, Steps, best_interval,
+    Campaign, CampaignPrice, Checkpoint, Evaluation, Hazards, MONTH_HOURS, StartUp, StepTime, Steps, best_interval,
     reclaims_per_hour,
 };
+use trainyard_sim::{Copies, Machine, copies};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd, human_count, human_duration};
 
 /// Standard normal quantile of 95 %: half of an interval that holds 90 %.
 const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 /// Checkpoints that are kept: the last one, and the one that is being written.
 const KEPT: f64 = 2.0;
-/// In 730 hours what is stored is paid for once.
-const MONTH_HOURS: f64 = 730.0;
 
 /// Everything that a campaign follows from.
 pub(super) struct Assembly<'a> {
@@ -86,7 +84,7 @@ impl Assembly<'_> {
         }
         let parallel = self.plan.mesh().parallel();
         let devices = self.machine.cluster.first().devices_per_instance;
-        (parallel.tensor * parallel.pipeline).div_ceil(devices).min(self.instances())
+        (parallel.tensor * parallel.pipeline * parallel.expert).div_ceil(devices).min(self.instances())
     }
 
     /// Writing or reading a checkpoint, all machines with a part of it at once.
@@ -163,22 +161,44 @@ impl Assembly<'_> {
             CheckpointStorage::Ebs => storage.ebs.price.value,
         };
         let gigabytes = KEPT * self.checkpoint_bytes().as_f64() / 1e9;
-        let month = gigabytes * gigabyte_month.0 + self.copied_gigabytes() * storage.ebs.price.value.0;
+        let volumes = match self.copies() {
+            Copies::Volumes(Some(size)) => size.as_f64() / 1e9,
+            Copies::Volumes(None) | Copies::FileSystem(_) | Copies::Nothing => 0.0,
+        };
+        let month = gigabytes * gigabyte_month.0 + volumes * storage.ebs.price.value.0;
         CampaignPrice {
             instance_hour: [Usd(price.low_usd_per_hour), Usd(price.high_usd_per_hour)],
             storage_hour: Usd(month / MONTH_HOURS),
         }
     }
 
-    /// What is downloaded before training lies on a volume of each machine.
-    fn copied_gigabytes(&self) -> f64 {
-        let copied = self.plan.input().is_some_and(|input| input.storage == StorageMode::S3File);
-        if copied { self.settings.data_bytes * f64::from(self.instances()) / 1e9 } else { 0.0 }
+    /// What is rented to keep the data set near the machines.
+    fn copies(&self) -> Copies {
+        match (self.plan.input(), &self.settings.data) {
+            (Some(input), Some(data)) => copies(self.machine, data, input.storage),
+            _ => Copies::Nothing,
+        }
+    }
+
+    /// What keeps the data set and is not in the cost.
+    fn unpriced_copies(&self) -> Option<String> {
+        self.document.prediction.price.as_ref()?;
+        match self.copies() {
+            Copies::FileSystem(size) => {
+                Some(format!("the file system of {size} that keeps the data set is not in the cost"))
+            }
+            Copies::Volumes(None) => Some(
+                "the volumes that keep the data set are not in the cost: write data.samples or data.volume, so that \
+                 their size is known"
+                    .into(),
+            ),
+            Copies::Volumes(Some(_)) | Copies::Nothing => None,
+        }
     }
 
     fn curve(&self) -> Result<Option<&'static ConvergenceCurve>, JobError> {
         let target = self.document.job.training.target.as_deref();
-        Ok(target.map(|target| convergence_curve(target, self.plan.model().name())).transpose()?)
+        Ok(target.map(|target| convergence_curve(target, self.plan.model())).transpose()?)
     }
 
     /// What was assumed where nothing is known, or little.
@@ -224,8 +244,9 @@ impl Assembly<'_> {
             );
         }
         if let Some(curve) = self.curve()? {
-            warnings.extend(extrapolated(curve, self.plan.batch().global));
+            warnings.extend(extrapolated(curve, self.plan.model(), self.plan.batch().global));
         }
+        warnings.extend(self.unpriced_copies());
         Ok(warnings)
     }
 }
@@ -252,16 +273,20 @@ fn start_up(kind: StartKind) -> StartUp {
     }
 }
 
-/// A warning if a curve was not measured at this global batch.
-pub(crate) fn extrapolated(curve: &ConvergenceCurve, global_batch: u64) -> Option<String> {
+/// Warnings if a curve was not measured with samples of this model's size, or not at this global batch.
+pub(crate) fn extrapolated(curve: &ConvergenceCurve, model: &Model, global_batch: u64) -> Vec<String> {
+    let target = &curve.target;
+    let resized = curve.resized(model).map(|[measured, size]| {
+        format!("{target} was measured with samples of size {measured}; for {size} it is taken to be the same")
+    });
     let measured = curve.measured();
-    (!measured.contains(&global_batch)).then(|| {
+    let beyond = (!measured.contains(&global_batch)).then(|| {
         format!(
-            "{} was measured with global batches from {} to {}; for {} its samples are extrapolated",
-            curve.target,
+            "{target} was measured with global batches from {} to {}; for {} its samples are extrapolated",
             human_count(*measured.start()),
             human_count(*measured.end()),
             human_count(global_batch)
         )
-    })
+    });
+    resized.into_iter().chain(beyond).collect()
 }

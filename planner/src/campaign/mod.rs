@@ -9,12 +9,13 @@ pub(crate) use settings::settings;
 
 use crate::job::JobError;
 use crate::predict::{DocumentError, MachineFile, machine, resimulate};
+use crate::problem::service_of;
 use assembly::Assembly;
 use settings::SCENARIOS;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
 use trainyard_sim::Options;
-use trainyard_sim::campaign::{Campaign, expected_time, simulate_campaign};
+use trainyard_sim::campaign::{Campaign, Course, Hazards, best_interval, expected_time, simulate_campaign};
 use trainyard_units::{Seconds, human_duration};
 
 /// How many times as long as undisturbed a campaign may be expected to take before it is refused.
@@ -69,21 +70,21 @@ pub fn campaign(
     let plan = Plan::try_from(document.plan.clone()).map_err(DocumentError::Plan)?;
     let machine = machine(document, file.clone())?;
     let (document, _) = resimulate(document, file, Options::default())?;
-    let settings = settings(&document.job, plan.model(), plan.pricing())?;
+    let service = document.prediction.price.as_ref().and_then(|price| service_of(&price.service));
+    let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
     let scenario = settings.scenario;
     let assembly = Assembly { document: &document, plan: &plan, machine: &machine, settings };
     let campaign = assembly.campaign(scenario)?;
-    progresses(&campaign)?;
-    let courses = simulate_campaign(&campaign, runs, seed);
+    let courses = courses(&campaign, runs, seed)?;
     let mut warnings = assembly.warnings()?;
     let mut scenarios = Vec::new();
     for factor in SCENARIOS.into_iter().filter(|_| plan.pricing() == Pricing::Spot) {
         let other = assembly.campaign(factor)?;
-        if progresses(&other).is_err() {
+        let Ok(courses) = self::courses(&other, runs, seed) else {
             warnings.push(format!("with {factor} times the published reclaims the training hardly gets on"));
             continue;
-        }
-        scenarios.push(summary::scenario(factor, &other, &simulate_campaign(&other, runs, seed)));
+        };
+        scenarios.push(summary::scenario(factor, &other, &courses));
     }
     Ok(CampaignDocument {
         schema: CAMPAIGN_SCHEMA.into(),
@@ -101,7 +102,7 @@ pub fn campaign(
             bytes: assembly.checkpoint_bytes().0,
             write_s: campaign.checkpoint.write.0,
             interval_s: campaign.checkpoint.interval.0,
-            best_interval_s: trainyard_sim::campaign::best_interval(&campaign).0,
+            best_interval_s: best_interval(&campaign).0,
         },
         scenarios,
         price: document.prediction.price.clone(),
@@ -110,17 +111,23 @@ pub fn campaign(
     })
 }
 
-/// Whether training gets on between interruptions.
-fn progresses(campaign: &Campaign) -> Result<(), CampaignError> {
-    let undisturbed = campaign.steps.mean as f64 * campaign.step_time.median.0 + campaign.checkpoint.write.0;
-    if expected_time(campaign).0 <= PATIENCE * undisturbed {
-        return Ok(());
-    }
-    let hazards = campaign.hazards;
-    let per_hour = (hazards.reclaims_per_hour + hazards.failures_per_hour) * f64::from(campaign.instances);
-    let restart = campaign.restart;
-    Err(CampaignError::NoProgress {
-        between: Seconds(3600.0 / per_hour),
-        restart: restart.machines + restart.software + campaign.download + campaign.checkpoint.read,
+/// Courses of a campaign that gets on between interruptions.
+fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<Course>, CampaignError> {
+    let progresses = expected_time(campaign).0 <= PATIENCE * expected_time(&undisturbed(campaign)).0;
+    let courses = if progresses { simulate_campaign(campaign, runs, seed) } else { None };
+    courses.ok_or_else(|| {
+        let hazards = campaign.hazards;
+        let per_hour = (hazards.reclaims_per_hour + hazards.failures_per_hour) * f64::from(campaign.instances);
+        let restart = campaign.restart;
+        CampaignError::NoProgress {
+            between: Seconds(3600.0 / per_hour),
+            restart: restart.machines + restart.software + campaign.download + campaign.checkpoint.read,
+        }
     })
+}
+
+/// The same campaign on machines that nothing ends.
+fn undisturbed(campaign: &Campaign) -> Campaign {
+    let hazards = Hazards { reclaims_per_hour: 0.0, failures_per_hour: 0.0, ..campaign.hazards };
+    Campaign { hazards, ..campaign.clone() }
 }

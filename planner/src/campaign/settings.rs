@@ -1,8 +1,11 @@
 //! What a job says of a whole training, checked.
 
-use crate::job::{JobError, invalid, samples};
-use trainyard_models::{Model, convergence_curve};
+use crate::job::{JobError, data_set, epoch, invalid};
+use crate::problem::{NoWarmPool, no_warm_pool};
+use trainyard_hardware_profiles::Service;
+use trainyard_models::Model;
 use trainyard_plan::{CampaignSpec, CheckpointStorage, EvaluationSpec, JobSpec, Pricing, StartKind};
+use trainyard_sim::DataSet;
 use trainyard_units::{BytesPerSecond, Seconds};
 
 /// Multiples of the published reclaims that are shown.
@@ -20,8 +23,8 @@ pub(crate) struct Settings {
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) straggler: f64,
-    /// Bytes of the data set; zero where the job does not say.
-    pub(crate) data_bytes: f64,
+    /// The data set, where the job says how large its samples are.
+    pub(crate) data: Option<DataSet>,
 }
 
 /// When and on how much the model is tested.
@@ -39,15 +42,20 @@ pub(crate) enum Every {
     Samples(f64),
 }
 
-/// What a job says of a whole training on these terms.
+/// What a job says of a whole training on machines that are paid like this and rented from `service`, if from anybody.
 ///
 /// # Errors
 ///
 /// When a value is out of range or contradicts another.
-pub(crate) fn settings(job: &JobSpec, model: &Model, pricing: Pricing) -> Result<Settings, JobError> {
+pub(crate) fn settings(
+    job: &JobSpec,
+    model: &Model,
+    pricing: Pricing,
+    service: Option<Service>,
+) -> Result<Settings, JobError> {
     let default = CampaignSpec::default();
     let spec = job.campaign.as_ref().unwrap_or(&default);
-    terms(spec, pricing)?;
+    terms(spec, pricing, service)?;
     let epoch = epoch(job, model)?;
     let scenario = spec.spot_scenario.unwrap_or(1);
     if !SCENARIOS.contains(&scenario) {
@@ -70,21 +78,26 @@ pub(crate) fn settings(job: &JobSpec, model: &Model, pricing: Pricing) -> Result
         monthly_reclaims: spec.monthly_reclaims,
         node_mtbf: duration("campaign.node_mtbf", spec.node_mtbf.as_deref())?,
         straggler,
-        data_bytes: job.data.bytes_per_sample.unwrap_or(0.0) * epoch.unwrap_or(0) as f64,
+        data: data_set(job, model)?.map(|data| data.set),
     })
 }
 
-/// What does not go together with how machines are paid.
-fn terms(spec: &CampaignSpec, pricing: Pricing) -> Result<(), JobError> {
+/// What does not go together with how machines are paid, and to whom.
+fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Result<(), JobError> {
     let conflict = |first, rule| Err(JobError::Conflict { first, second: "cluster.pricing", rule });
+    if let (Some(StartKind::WarmPool), Some(service)) = (spec.start, service) {
+        let rule = "no warm pool of spot instances is kept; write on-demand, or start = \"cold\"";
+        match no_warm_pool(service, pricing) {
+            Some(NoWarmPool::Spot) => return conflict("campaign.start", rule),
+            Some(NoWarmPool::Service) => {
+                let rule = "EC2 keeps no warm pools of trainings; write service = \"sagemaker\", or start = \"cold\"";
+                return Err(JobError::Conflict { first: "campaign.start", second: "cluster.service", rule });
+            }
+            None => {}
+        }
+    }
     if pricing == Pricing::Spot {
-        return match spec.start {
-            Some(StartKind::WarmPool) => conflict(
-                "campaign.start",
-                "no warm pool of spot instances is kept; write on-demand, or start = \"cold\"",
-            ),
-            _ => Ok(()),
-        };
+        return Ok(());
     }
     let rule = "only spot instances are reclaimed; write pricing = \"spot\", or leave it out";
     match (spec.spot_scenario, spec.monthly_reclaims) {
@@ -92,15 +105,6 @@ fn terms(spec: &CampaignSpec, pricing: Pricing) -> Result<(), JobError> {
         (None, Some(_)) => conflict("campaign.monthly_reclaims", rule),
         (None, None) => Ok(()),
     }
-}
-
-/// Samples of a pass over the data set, where the job or its target says so.
-fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobError> {
-    let of_target = match &job.training.target {
-        Some(target) => convergence_curve(target, model.name())?.epoch.as_ref().map(|epoch| epoch.samples),
-        None => None,
-    };
-    Ok(samples(&job.data, model)?.or(of_target))
 }
 
 fn duration(field: &'static str, text: Option<&str>) -> Result<Option<Seconds>, JobError> {
@@ -156,6 +160,7 @@ fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPla
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_units::Bytes;
 
     fn job(change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> JobSpec {
         let mut job = JobSpec::default();
@@ -166,7 +171,8 @@ mod tests {
     }
 
     fn checked(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> Result<Settings, JobError> {
-        settings(&job(change), &trainyard_models::find("gpt2").expect("in the catalog").model, pricing)
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        settings(&job(change), model, pricing, Some(Service::Ec2))
     }
 
     fn refused(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> String {
@@ -192,6 +198,7 @@ mod tests {
             refused(Spot, |_, c| c.spot_scenario = Some(2)),
             refused(Spot, |_, c| c.monthly_reclaims = Some(1.0)),
             refused(Spot, |_, c| c.start = Some(StartKind::WarmPool)),
+            refused(OnDemand, |_, c| c.start = Some(StartKind::WarmPool)),
             refused(OnDemand, |_, c| c.evaluation = evaluated(None, None, 1)),
             refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), Some(1), 1)),
             refused(OnDemand, |_, c| c.evaluation = evaluated(None, Some(0), 1)),
@@ -203,6 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn warm_pools_are_those_of_sagemaker_and_of_machines_of_ones_own() {
+        let warm = job(|_, c| c.start = Some(StartKind::WarmPool));
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let with = |pricing, service| settings(&warm, model, pricing, service);
+        assert!(with(Pricing::OnDemand, Some(Service::Sagemaker)).is_ok());
+        assert!(with(Pricing::OnDemand, None).is_ok());
+        let second = |pricing, service| match with(pricing, Some(service)) {
+            Err(JobError::Conflict { second, .. }) => second,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(second(Pricing::OnDemand, Service::Ec2), "cluster.service");
+        assert_eq!(second(Pricing::Spot, Service::Sagemaker), "cluster.pricing");
+    }
+
+    #[test]
     fn what_is_written_is_kept() {
         let settings = checked(Pricing::Spot, |_, c| {
             c.evaluation = evaluated(Some(2.0), None, 50);
@@ -211,7 +233,8 @@ mod tests {
         });
         let settings = settings.expect("valid");
         assert_eq!(settings.evaluation, Some(EvaluationPlan { every: Every::Samples(2000.0), samples: 50 }));
-        assert_eq!((settings.interval, settings.data_bytes), (Some(Seconds(600.0)), 100_000.0));
+        let bytes = settings.data.and_then(|data| data.bytes());
+        assert_eq!((settings.interval, bytes), (Some(Seconds(600.0)), Some(Bytes(100_000))));
         assert_eq!(settings.scenario, 20);
     }
 }

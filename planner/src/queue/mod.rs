@@ -13,7 +13,7 @@ use trainyard_plan::queue::document::{
     InstanceSeconds, JobRun, MakespanBound, PoolState, QUEUE_SCHEMA, QueueCost, QueueDocument, QueuePrediction,
     Waiting, WarmEnd, WarmWait,
 };
-use trainyard_plan::queue::{QueueOrder, QueueSpec};
+use trainyard_plan::queue::{QueueOrder, QueueSpec, QueuedJobSpec};
 use trainyard_sim::queue::{Bound, Ended, Kept, QueueOutcome, State, makespan_bound, simulate_queue};
 use trainyard_units::{Instant, Seconds, Span};
 use valid::{ValidQueue, valid};
@@ -142,6 +142,9 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
             pool.max_instances
         ));
     }
+    if !pool.warm_pool {
+        warnings.extend(unmatched(&spec.jobs));
+    }
     if pool.pricing == Some(Pricing::Spot) {
         warnings.push("spot instances may be reclaimed, which this simulation of a queue leaves out".into());
     }
@@ -153,6 +156,19 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// What jobs say only so that instances that were kept are handed on to those that match.
+fn unmatched(jobs: &[QueuedJobSpec]) -> Option<String> {
+    let written = |is_set: fn(&QueuedJobSpec) -> bool| jobs.iter().any(is_set);
+    let fields = [
+        ("role", written(|job| job.role.is_some())),
+        ("volume", written(|job| job.volume.is_some())),
+        ("vpc", written(|job| job.vpc.is_some())),
+        ("encryption", written(|job| job.encryption.is_some())),
+    ];
+    let fields: Vec<&str> = fields.into_iter().filter(|(_, is_set)| *is_set).map(|(field, _)| field).collect();
+    (!fields.is_empty()).then(|| format!("without a warm pool these change nothing: {}", fields.join(", ")))
 }
 
 #[cfg(test)]

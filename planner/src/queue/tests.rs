@@ -1,4 +1,6 @@
 use super::*;
+use trainyard_plan::Bottleneck;
+use trainyard_plan::document::InputPrediction;
 
 const POOL: &str = "[pool]\ninstance = \"p3.2xlarge\"\nmax_instances = 4\n";
 const JOB: &str = "[[job]]\nname = \"trial\"\nduration = \"1 h\"\ncount = 6\n";
@@ -129,6 +131,37 @@ fn a_plan_brings_its_instances_its_time_and_its_encryption() {
 }
 
 #[test]
+fn a_plan_that_downloads_its_data_set_takes_that_longer() {
+    let mut plans = plan("p3.2xlarge", 1);
+    plans.get_mut("p.json").expect("there").prediction.input = Some(InputPrediction {
+        input_stall_s: 0.0,
+        accelerator_utilisation: 1.0,
+        bottleneck: Bottleneck::Compute,
+        read_samples_per_s: 1.0,
+        decode_samples_per_s: 1.0,
+        copy_samples_per_s: 1.0,
+        step_samples_per_s: 1.0,
+        first_pass_step_time_s: 1.0,
+        download_s: 600.0,
+    });
+    let document = with_plan("", &plans).expect("a plan that fits");
+    assert!((document.jobs[0].end_s - document.jobs[0].ready_s - 87_000.0).abs() < 1e-6);
+}
+
+#[test]
+fn what_only_warm_pools_match_by_is_warned_of_without_one() {
+    let fields = "role = \"other\"\nvolume = \"500 GB\"\nvpc = \"subnet-1\"\nencryption = true";
+    let warned = |pool: &str, job: &str| {
+        let warnings = predicted(pool, "", job).warnings;
+        warnings.into_iter().find(|warning| warning.contains("change nothing"))
+    };
+    let all = warned("", fields).expect("a warning");
+    assert!(all.ends_with("role, volume, vpc, encryption"), "{all}");
+    assert_eq!(warned("", ""), None);
+    assert_eq!(warned("service = \"sagemaker\"\nwarm_pool = true", fields), None);
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_field_and_its_value() {
     let refused = |pool: &str, job: &str| predict(pool, "", job).expect_err("a mistake").to_string();
     let warm = "service = \"sagemaker\"\nwarm_pool = true\n";
@@ -162,7 +195,12 @@ fn what_cannot_be_is_refused_with_its_field_and_its_value() {
         ),
         (format!("{warm}keep_alive = \"0 s\""), String::new(), "`pool.keep_alive` is 0 s"),
         (format!("{warm}max_warm_instances = 5"), String::new(), "`pool.max_warm_instances` is 5"),
-        ("start = { cold = \"1 min\", warm = \"2 min\" }".into(), String::new(), "`pool.start.warm` is 2 min"),
+        (
+            format!("{warm}start = {{ cold = \"1 min\", warm = \"2 min\" }}"),
+            String::new(),
+            "`pool.start.warm` is 2 min",
+        ),
+        ("start = { warm = \"10 s\" }".into(), String::new(), "`pool.start.warm` and `pool.warm_pool = false`"),
     ];
     for (pool, job, expected) in cases {
         let found = refused(&pool, &job);

@@ -2,7 +2,7 @@
 
 use super::QueueError;
 use crate::job::{DEFAULT_REGION, MAX_INSTANCES};
-use crate::problem::{price_of, purchase, regions_of, service_name, service_of};
+use crate::problem::{NoWarmPool, no_warm_pool, price_of, purchase, regions_of, service_name, service_of};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;
@@ -169,7 +169,9 @@ fn work(
                 let (found, pool) = (cluster.instance.clone(), pool.instance.clone());
                 return Err(QueueError::OtherType { field: field("plan"), found, pool });
             }
-            (cluster.instances, Seconds(document.prediction.time_s), cluster.encrypted, field("plan"))
+            let prediction = &document.prediction;
+            let download = prediction.input.map_or(0.0, |input| input.download_s);
+            (cluster.instances, Seconds(download + prediction.time_s), cluster.encrypted, field("plan"))
         }
         (None, Some(text)) => {
             let duration = time(Some(text), field("duration"), Seconds::ZERO)?;
@@ -250,23 +252,26 @@ fn pool(spec: &QueueSpec, service: Service) -> Result<Queue, QueueError> {
 fn warm_pools(pool: &PoolSpec, service: Service) -> Result<Option<WarmPools>, QueueError> {
     if !pool.warm_pool {
         let rule = "without warm pools no instance is kept; write warm_pool = true";
-        let unused = [("pool.keep_alive", pool.keep_alive.is_some())];
-        let unused = unused.into_iter().chain([("pool.max_warm_instances", pool.max_warm_instances.is_some())]);
+        let unused = [
+            ("pool.keep_alive", pool.keep_alive.is_some()),
+            ("pool.max_warm_instances", pool.max_warm_instances.is_some()),
+            ("pool.start.warm", pool.start.warm.is_some()),
+        ];
         return match unused.into_iter().find(|(_, written)| *written) {
             Some((field, _)) => Err(conflict(field, "pool.warm_pool = false", rule)),
             None => Ok(None),
         };
     }
-    if service != Service::Sagemaker {
-        return Err(invalid(
-            "pool.service",
-            "ec2",
-            "sagemaker where `pool.warm_pool` is true: EC2 has no warm pools of jobs",
-        ));
-    }
-    if pool.pricing == Some(Pricing::Spot) {
-        let rule = "SageMaker keeps no spot instances; write pricing = \"on-demand\" or warm_pool = false";
-        return Err(conflict("pool.warm_pool", "pool.pricing = \"spot\"", rule));
+    match no_warm_pool(service, pool.pricing.unwrap_or(Pricing::OnDemand)) {
+        Some(NoWarmPool::Service) => {
+            let allowed = "sagemaker where `pool.warm_pool` is true: EC2 has no warm pools of jobs";
+            return Err(invalid("pool.service", service_name(service), allowed));
+        }
+        Some(NoWarmPool::Spot) => {
+            let rule = "SageMaker keeps no spot instances; write pricing = \"on-demand\" or warm_pool = false";
+            return Err(conflict("pool.warm_pool", "pool.pricing = \"spot\"", rule));
+        }
+        None => {}
     }
     let keep_alive = time(pool.keep_alive.as_deref(), "pool.keep_alive", KEEP_ALIVE)?;
     if !(Seconds(1.0)..=KEEP_ALIVE_MOST).contains(&keep_alive) {

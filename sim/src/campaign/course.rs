@@ -7,6 +7,9 @@ use super::{Campaign, StartUp};
 use rayon::prelude::*;
 use trainyard_units::{Seconds, Usd};
 
+/// Interruptions after which a course is given up: a training that is interrupted so often hardly gets on.
+const MOST_INTERRUPTIONS: u64 = 100_000;
+
 /// How a campaign went once.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Course {
@@ -55,15 +58,17 @@ impl Course {
     }
 }
 
-/// `courses` possible courses of a campaign, in the order of their numbers.
-pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Vec<Course> {
+/// `courses` possible courses of a campaign, in the order of their numbers; nothing if one of them is interrupted a
+/// hundred thousand times.
+pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option<Vec<Course>> {
+    let between = campaign.steps_between_checkpoints();
     let (mean, deviation) = slowest(campaign.instances, campaign.step_time.straggler);
     (0..courses)
         .into_par_iter()
         .map(|number| {
             let mut random = Random::new(seed, number);
             let luck = Luck::draw(campaign, mean, deviation, &mut random);
-            Run { campaign, luck, random, course: Course::default(), left: 0.0 }.course()
+            Run { campaign, between, luck, random, course: Course::default(), left: 0.0 }.course()
         })
         .collect()
 }
@@ -105,6 +110,8 @@ enum Cause {
 /// A course under way.
 struct Run<'a> {
     campaign: &'a Campaign,
+    /// Steps from a checkpoint to the next.
+    between: u64,
     luck: Luck,
     random: Random,
     course: Course,
@@ -113,7 +120,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn course(mut self) -> Course {
+    /// From the start until the last checkpoint is written; nothing if it is interrupted too often.
+    fn course(mut self) -> Option<Course> {
         let mut saved = 0;
         let mut prepared = self.prepare(self.campaign.start, 0, 0.0);
         loop {
@@ -121,13 +129,20 @@ impl Run<'_> {
             if prepared {
                 let reached = self.train(saved);
                 if saved + reached.saved == self.luck.steps {
-                    return self.billed();
+                    return Some(self.billed());
                 }
                 progress = Some(reached);
             }
-            let cause = self.cause();
+            let cause = self.interruption();
             if let Some(progress) = progress {
                 saved += self.keep(cause, &progress);
+            }
+            // A checkpoint of the last step is all that was left to do, whether written when it was due or on notice.
+            if saved == self.luck.steps {
+                return Some(self.billed());
+            }
+            if self.course.reclaims + self.course.failures == MOST_INTERRUPTIONS {
+                return None;
             }
             prepared = self.replace(cause);
         }
@@ -140,7 +155,7 @@ impl Run<'_> {
             from,
             steps: self.luck.steps - from,
             step,
-            between: campaign.steps_between_checkpoints(),
+            between: self.between,
             write: campaign.checkpoint.write.0,
             evaluate_every: campaign.evaluation.map_or(u64::MAX, |evaluation| evaluation.every),
             evaluate: campaign.evaluation.map_or(0.0, |evaluation| evaluation.time.0),
@@ -201,23 +216,23 @@ impl Run<'_> {
     fn replace(&mut self, cause: Cause) -> bool {
         let campaign = self.campaign;
         let start = match cause {
-            Cause::Reclaim => {
-                self.course.reclaims += 1;
-                StartUp { machines: campaign.hazards.wait, ..campaign.restart }
-            }
-            Cause::Failure => {
-                self.course.failures += 1;
-                campaign.restart
-            }
+            Cause::Reclaim => StartUp { machines: campaign.hazards.wait, ..campaign.restart },
+            Cause::Failure => campaign.restart,
         };
         self.prepare(start, campaign.instances - 1, campaign.checkpoint.read.0)
     }
 
-    /// Which of the two processes interrupted: the first event of both together is one of each in proportion to their
-    /// rates.
-    fn cause(&mut self) -> Cause {
+    /// Counts an interruption by which of the two processes it is of: the first event of both together is one of each in
+    /// proportion to their rates.
+    fn interruption(&mut self) -> Cause {
         let (reclaims, failures) = (self.campaign.reclaim_rate(), self.campaign.failure_rate());
-        if self.random.uniform() * (reclaims + failures) < reclaims { Cause::Reclaim } else { Cause::Failure }
+        if self.random.uniform() * (reclaims + failures) < reclaims {
+            self.course.reclaims += 1;
+            Cause::Reclaim
+        } else {
+            self.course.failures += 1;
+            Cause::Failure
+        }
     }
 
     /// Time on all machines. False if an interruption comes before it is over.
@@ -237,12 +252,16 @@ mod tests {
     use crate::campaign::tests::calm;
     use crate::campaign::{CampaignPrice, Evaluation, best_interval, expected_time};
 
+    fn drawn(campaign: &Campaign, courses: u64, seed: u64) -> Vec<Course> {
+        simulate_campaign(campaign, courses, seed).expect("a training that gets on")
+    }
+
     fn only(campaign: &Campaign) -> Course {
-        simulate_campaign(campaign, 1, 5)[0]
+        drawn(campaign, 1, 5)[0]
     }
 
     fn mean(campaign: &Campaign, courses: u64, value: impl Fn(&Course) -> f64) -> f64 {
-        simulate_campaign(campaign, courses, 5).iter().map(value).sum::<f64>() / courses as f64
+        drawn(campaign, courses, 5).iter().map(value).sum::<f64>() / courses as f64
     }
 
     /// Hard failures of any machine every so many seconds.
@@ -288,7 +307,7 @@ mod tests {
         campaign.restart.machines = Seconds(60.0);
         campaign.steps.mean = 12_000;
         let trained = |course: &Course| course.time().0 - 150.0;
-        let courses = simulate_campaign(&campaign, 20_000, 9);
+        let courses = drawn(&campaign, 20_000, 9);
         // Failures during the first start-up begin it again; Daly's form starts after it.
         let calm: Vec<f64> = courses.iter().map(trained).collect();
         let mean = calm.iter().sum::<f64>() / calm.len() as f64;
@@ -305,7 +324,7 @@ mod tests {
         let mut campaign = calm();
         campaign.hazards.reclaims_per_hour = 0.2;
         campaign.restart.software = Seconds(30.0);
-        let all = simulate_campaign(&campaign, 500, 1);
+        let all = drawn(&campaign, 500, 1);
         assert!(all.iter().all(|course| course.phases.lost.0 <= course.reclaims as f64));
         assert!(all.iter().map(|course| course.reclaims).sum::<u64>() > 1000);
         assert!(all.iter().all(|course| (course.phases.training.0 - 10_000.0).abs() < 1e-6));
@@ -314,7 +333,42 @@ mod tests {
         assert!((mean / expected - 1.0).abs() < 0.02, "{mean} {expected}");
         // A checkpoint that takes longer than the notice saves nothing.
         campaign.checkpoint.write = Seconds(121.0);
-        assert!(simulate_campaign(&campaign, 500, 1).iter().map(|course| course.phases.lost.0).sum::<f64>() > 100.0);
+        assert!(drawn(&campaign, 500, 1).iter().map(|course| course.phases.lost.0).sum::<f64>() > 100.0);
+    }
+
+    #[test]
+    fn a_training_that_never_gets_on_is_given_up() {
+        let mut campaign = failing(10.0);
+        assert_eq!(simulate_campaign(&campaign, 4, 1), None);
+        campaign.checkpoint.interval = Seconds(5.0);
+        campaign.checkpoint.write = Seconds(1.0);
+        campaign.start.software = Seconds(5.0);
+        assert!(simulate_campaign(&campaign, 4, 1).is_some());
+    }
+
+    #[test]
+    fn stragglers_leave_as_much_time_between_checkpoints() {
+        let mut campaign = calm();
+        campaign.step_time.straggler = 1.0;
+        let course = only(&campaign);
+        let checkpoints = course.phases.checkpoints.0 / 10.0;
+        assert!((course.phases.training.0 / checkpoints / 600.0 - 1.0).abs() < 0.05, "{course:?}");
+    }
+
+    #[test]
+    fn a_reclaim_during_the_last_checkpoint_only_writes_it_again() {
+        let mut campaign = calm();
+        (campaign.start.machines, campaign.start.software) = (Seconds(0.0), Seconds(0.0));
+        campaign.steps.mean = 10;
+        campaign.checkpoint.write = Seconds(100.0);
+        campaign.hazards.reclaims_per_hour = 0.1;
+        campaign.restart.software = Seconds(1_000.0);
+        let all = drawn(&campaign, 5_000, 2);
+        // One that comes during a step writes two whole checkpoints.
+        let late = |course: &&Course| course.reclaims == 1 && (100.1..199.9).contains(&course.phases.checkpoints.0);
+        let late: Vec<&Course> = all.iter().filter(late).collect();
+        assert!(late.len() > 20, "{}", late.len());
+        assert!(late.iter().all(|course| course.phases.start_up.0 == 0.0 && course.phases.training.0 == 10.0));
     }
 
     #[test]
@@ -347,7 +401,7 @@ mod tests {
         let deviation = |change: &dyn Fn(&mut Campaign)| {
             let mut campaign = calm();
             change(&mut campaign);
-            let times: Vec<f64> = simulate_campaign(&campaign, 2000, 3).iter().map(|course| course.time().0).collect();
+            let times: Vec<f64> = drawn(&campaign, 2000, 3).iter().map(|course| course.time().0).collect();
             let mean = times.iter().sum::<f64>() / 2000.0;
             (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / 2000.0).sqrt() / mean
         };
@@ -374,7 +428,7 @@ mod tests {
     fn the_price_is_drawn_from_its_range() {
         let mut campaign = calm();
         campaign.price = Some(CampaignPrice { instance_hour: [Usd(1.0), Usd(3.0)], storage_hour: Usd(0.0) });
-        let costs: Vec<f64> = simulate_campaign(&campaign, 1000, 3).iter().map(|course| course.cost.0).collect();
+        let costs: Vec<f64> = drawn(&campaign, 1000, 3).iter().map(|course| course.cost.0).collect();
         let at_one = 8.0 * (10_000.0 + 170.0 + 50.0) / 3600.0;
         assert!(costs.iter().all(|cost| (at_one..=3.0 * at_one).contains(cost)));
         assert!((costs.iter().sum::<f64>() / 1000.0 / at_one - 2.0).abs() < 0.06);
@@ -386,10 +440,10 @@ mod tests {
         campaign.step_time = crate::campaign::StepTime { spread: 0.1, straggler: 0.05, ..campaign.step_time };
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-            pool.install(|| simulate_campaign(&campaign, 300, 11))
+            pool.install(|| drawn(&campaign, 300, 11))
         };
         assert_eq!(on(1), on(2));
         assert_eq!(on(1), on(3));
-        assert_ne!(on(1), simulate_campaign(&campaign, 300, 12));
+        assert_ne!(on(1), drawn(&campaign, 300, 12));
     }
 }

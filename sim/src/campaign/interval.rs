@@ -10,8 +10,9 @@ use trainyard_units::Seconds;
 /// fail, besides: (M + w) exp(R/M) (exp((τ+δ)/M) − 1) for each segment. Interruptions that are announced in time lose no
 /// work: with their rate μ the time grows by (1 + μ (w + δ)) exp(μR).
 pub fn expected_time(campaign: &Campaign) -> Seconds {
-    let step = campaign.step_time.median.0;
-    let (steps, between) = (campaign.steps.mean, campaign.steps_between_checkpoints());
+    let (steps, step) = (campaign.steps.mean, campaign.mean_step());
+    // The last step is followed by a checkpoint, however long the interval.
+    let between = campaign.steps_between_checkpoints().min(steps.max(1));
     let evaluation = campaign.evaluation.map_or(0.0, |evaluation| evaluation.time.0 / evaluation.every as f64);
     let restart = campaign.restart.software.0 + campaign.download.0 + campaign.checkpoint.read.0;
     let segment = |steps: u64| steps as f64 * (step + evaluation) + campaign.checkpoint.write.0;
@@ -38,7 +39,8 @@ pub fn expected_time(campaign: &Campaign) -> Seconds {
 ///
 /// Young (1974, doi:10.1145/361147.361115) has √(2δM) for δ ≪ M.
 pub fn best_interval(campaign: &Campaign) -> Seconds {
-    let training = campaign.steps.mean as f64 * campaign.step_time.median.0;
+    let step = campaign.mean_step();
+    let training = campaign.steps.mean as f64 * step;
     let losing = campaign.losing_rate();
     if losing == 0.0 {
         return Seconds(training);
@@ -51,12 +53,13 @@ pub fn best_interval(campaign: &Campaign) -> Seconds {
         let middle = f64::midpoint(low, high);
         if slope(middle) > 0.0 { low = middle } else { high = middle }
     }
-    Seconds((low / losing).clamp(campaign.step_time.median.0.min(training), training))
+    Seconds((low / losing).clamp(step.min(training), training))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::campaign::straggler::slowest;
     use crate::campaign::tests::calm;
 
     fn failing(mean_time: f64, write: f64) -> Campaign {
@@ -108,6 +111,36 @@ mod tests {
         assert_eq!(best_interval(&campaign), Seconds(10_000.0));
         campaign.checkpoint.write = Seconds(121.0);
         assert!(best_interval(&campaign).0 < 1_000.0);
+    }
+
+    #[test]
+    fn an_interval_longer_than_the_training_is_the_training() {
+        let mut campaign = failing(450.0, 10.0);
+        campaign.steps.mean = 600;
+        let at = |campaign: &Campaign, interval: f64| {
+            let checkpoint = crate::campaign::Checkpoint { interval: Seconds(interval), ..campaign.checkpoint };
+            expected_time(&Campaign { checkpoint, ..campaign.clone() }).0
+        };
+        assert_eq!(at(&campaign, 5.0 * 86_400.0), at(&campaign, 600.0));
+        campaign.steps.mean = 599;
+        assert_eq!(at(&campaign, 600.0), at(&campaign, 599.0));
+    }
+
+    #[test]
+    fn stragglers_lengthen_steps_and_so_leave_fewer_of_them_between_checkpoints() {
+        let mut campaign = failing(5_000.0, 30.0);
+        campaign.instances = 64;
+        campaign.checkpoint.interval = Seconds(600.0);
+        campaign.step_time.straggler = 1.0;
+        let mut slower = campaign.clone();
+        slower.step_time.median = Seconds(slowest(64, 1.0).0);
+        slower.step_time.straggler = 0.0;
+        assert!(slower.step_time.median.0 > 5.0);
+        assert_eq!(campaign.steps_between_checkpoints(), slower.steps_between_checkpoints());
+        assert_eq!(expected_time(&campaign), expected_time(&slower));
+        campaign.steps.mean = 1;
+        slower.steps.mean = 1;
+        assert_eq!(best_interval(&campaign), best_interval(&slower));
     }
 
     #[test]

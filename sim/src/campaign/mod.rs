@@ -14,10 +14,11 @@ mod stretch;
 pub use course::{Course, CoursePhases, simulate_campaign};
 pub use interval::{best_interval, expected_time};
 
+use straggler::slowest;
 use trainyard_units::{Seconds, Usd};
 
-/// Hours of an average month, in which reclaimed shares of capacity are published.
-const MONTH_HOURS: f64 = 730.0;
+/// Hours of an average month, for which reclaimed shares of capacity and prices of storage are published.
+pub const MONTH_HOURS: f64 = 730.0;
 
 /// A whole training, in numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,9 +132,14 @@ pub fn reclaims_per_hour(monthly_share: f64) -> f64 {
 }
 
 impl Campaign {
+    /// Mean seconds of a step, which waits for the slowest machine.
+    fn mean_step(&self) -> f64 {
+        self.step_time.median.0 * slowest(self.instances, self.step_time.straggler).0
+    }
+
     /// Steps from a checkpoint to the next, at least one.
     fn steps_between_checkpoints(&self) -> u64 {
-        (self.checkpoint.interval.0 / self.step_time.median.0).round().clamp(1.0, u64::MAX as f64) as u64
+        (self.checkpoint.interval.0 / self.mean_step()).round().clamp(1.0, u64::MAX as f64) as u64
     }
 
     /// Whether what is trained when a reclaim is announced can still be saved.

@@ -5,12 +5,14 @@
 //! from one to the next follows from a recursion (`line`). Nothing here is part of the step that the engine simulates:
 //! the step is one stage here, of the length that the engine found.
 
+mod copies;
 mod decode;
 mod error;
 mod feed;
 mod line;
 mod store;
 
+pub use copies::{Copies, copies};
 pub use error::InputError;
 pub use feed::{Feed, StageTimes};
 
@@ -243,9 +245,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A volume that nobody asked for is there only where there is no disk.
     fn downloads_to_disk(&self) -> bool {
-        self.host.disk.0 > 0 && self.data.volume.is_none()
+        self.data.downloads_to_disk(self.host)
     }
 
     fn volume_holds(&self) -> Result<(), InputError> {
@@ -318,7 +319,7 @@ impl<'a> Site<'a> {
         let fsx = &self.storage.fsx;
         let tier = fsx.tier(self.data.fsx_throughput).expect("the throughput of a data set is one that is sold");
         let all = self.data.bytes().unwrap_or(fsx.smallest.value);
-        let size = self.data.fsx_size.unwrap_or_else(|| fsx.size_for(all));
+        let size = self.data.file_system_size();
         // What was read before may still be in the memory of the file system; what was not, is not.
         let wanted = if read_before { all } else { size };
         Ok(Store {

@@ -273,3 +273,20 @@ proptest! {
         prop_assert!(short.time.0 >= step * steps as f64 * (1.0 - 1e-12));
     }
 }
+
+#[test]
+fn copies_lie_on_volumes_only_where_machines_have_no_disk_for_them() {
+    let kept = |instance, data: DataSet, storage| copies(&machine(instance, 2), &data, storage);
+    let all = IMAGENET.bytes().expect("samples are known");
+    let volume = DataSet { volume: Some(Bytes(500_000_000_000)), ..IMAGENET };
+    let unknown = DataSet { samples: None, ..IMAGENET };
+    assert_eq!(kept("p3.16xlarge", IMAGENET, StorageMode::S3File), Copies::Volumes(Some(Bytes(2 * all.0))));
+    assert_eq!(kept("p4d.24xlarge", IMAGENET, StorageMode::S3File), Copies::Nothing);
+    assert_eq!(kept("p4d.24xlarge", volume, StorageMode::S3File), Copies::Volumes(Some(Bytes(1_000_000_000_000))));
+    assert_eq!(kept("p4d.24xlarge", IMAGENET, StorageMode::Ebs), Copies::Volumes(Some(Bytes(2 * all.0))));
+    assert_eq!(kept("p4d.24xlarge", volume, StorageMode::Ebs), Copies::Volumes(Some(Bytes(1_000_000_000_000))));
+    assert_eq!(kept("p4d.24xlarge", unknown, StorageMode::Ebs), Copies::Volumes(None));
+    let smallest = catalog().storage().fsx.smallest.value;
+    assert_eq!(kept("p3.16xlarge", IMAGENET, StorageMode::FsxLustre), Copies::FileSystem(smallest));
+    assert_eq!(kept("p3.16xlarge", IMAGENET, StorageMode::S3Pipe), Copies::Nothing);
+}
