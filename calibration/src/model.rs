@@ -3,6 +3,7 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::Stack;
+use trainyard_models::layers::InputSpec;
 use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelSpec};
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
@@ -75,10 +76,35 @@ fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> ModelSpec {
         spec.widths = None;
         spec.base_channels = Some(told);
     }
-    if let [size] = row.image_size.as_slice() {
-        spec.image_size = Some(*size);
+    match row.image_size.as_slice() {
+        [size] => spec.image_size = Some(*size),
+        sides => spec.input = spec.input.map(|input| with_sides(input, sides)),
     }
     on_its_task(spec, stack)
+}
+
+/// An input with the sides that a row tells, each padded to the multiple that the model's own sides share, as detectors
+/// pad what they halve several times.
+fn with_sides(input: InputSpec, sides: &[u64]) -> InputSpec {
+    let own = [input.depth, input.height, input.width];
+    let shared = own.into_iter().flatten().fold(0, greatest_common_divisor);
+    let padded = |side: &u64| side.div_ceil(shared) * shared;
+    match sides {
+        [height, width] if input.depth.is_none() && shared > 0 => {
+            InputSpec { height: Some(padded(height)), width: Some(padded(width)), ..input }
+        }
+        [depth, height, width] if input.depth.is_some() && shared > 0 => InputSpec {
+            depth: Some(padded(depth)),
+            height: Some(padded(height)),
+            width: Some(padded(width)),
+            ..input
+        },
+        _ => input,
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// An encoder with the head of what it is trained on, which the length of its samples tells.

@@ -71,7 +71,10 @@ impl Reasons<'_> {
         let clusters = match &self.problem.place {
             Place::Owned { described_by: Description::Profile(_), .. } => "this machine".into(),
             Place::Owned { described_by: Description::ClusterFile(_), .. } => "this cluster".into(),
-            Place::Rented(rental) => format!("{} instance types", rental.instances.len()),
+            Place::Rented(rental) => match rental.instances.len() {
+                1 => "1 instance type".into(),
+                types => format!("{types} instance types"),
+            },
         };
         format!("{goal} of {} on {clusters}", human_count(self.found.candidates))
     }
