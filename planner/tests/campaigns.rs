@@ -5,7 +5,11 @@ use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
     Pricing, StartKind, StorageMode,
 };
-use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
+use trainyard_planner::{
+    CampaignError, DocumentError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend,
+    resimulate,
+};
+use trainyard_sim::Options;
 use trainyard_units::Bytes;
 
 const RUNS: u64 = 400;
@@ -236,6 +240,24 @@ fn what_cannot_be_is_refused() {
     let error = with(&elsewhere, |_| ()).expect_err("no band");
     assert!(matches!(error, CampaignError::Job(JobError::NoSpotBand { .. })), "{error}");
     assert!(with(&elsewhere, |c| c.monthly_reclaims = Some(0.1)).is_ok());
+}
+
+#[test]
+fn a_plan_keeps_the_service_of_its_job_and_is_priced_by_it() {
+    let mut job = job();
+    let unnamed = planned(&job);
+    assert_eq!(unnamed.plan.service, None);
+    job.cluster.service = Some("sagemaker".into());
+    let named = planned(&job);
+    assert_eq!(named.plan.service.as_deref(), Some("sagemaker"));
+    let price =
+        |document: &PlanDocument| resimulate(document, None, Options::default()).map(|(new, _)| new.prediction.price);
+    assert_eq!(price(&named), Ok(named.prediction.price.clone()));
+    let mut moved = unnamed;
+    moved.plan.service = named.plan.service.clone();
+    assert_eq!(price(&moved), Ok(named.prediction.price));
+    moved.plan.service = Some("other".into());
+    assert!(matches!(price(&moved), Err(DocumentError::NoPrice { .. })));
 }
 
 #[test]

@@ -312,7 +312,7 @@ fn slower_software_takes_longer() {
 
 #[test]
 fn what_frameworks_do_with_maps_and_updates_takes_time() {
-    let find = |name| trainyard_models::find(name).expect("in the catalog").model.clone();
+    let find = |name: &str| trainyard_models::find(name).expect("in the catalog").model.clone();
     let time = |name: &str, precision, optimizer, change: &dyn Fn(&mut Stack)| {
         let (model, mut machine) = (find(name), machine());
         change(&mut machine.stack);
