@@ -93,12 +93,9 @@ fn with_sides(input: InputSpec, sides: &[u64]) -> InputSpec {
         [height, width] if input.depth.is_none() && shared > 0 => {
             InputSpec { height: Some(padded(height)), width: Some(padded(width)), ..input }
         }
-        [depth, height, width] if input.depth.is_some() && shared > 0 => InputSpec {
-            depth: Some(padded(depth)),
-            height: Some(padded(height)),
-            width: Some(padded(width)),
-            ..input
-        },
+        [depth, height, width] if input.depth.is_some() && shared > 0 => {
+            InputSpec { depth: Some(padded(depth)), height: Some(padded(height)), width: Some(padded(width)), ..input }
+        }
         _ => input,
     }
 }

@@ -57,6 +57,9 @@ pub struct PlanSpec {
     pub input: Option<InputSpec>,
     /// How the machines are paid.
     pub pricing: Pricing,
+    /// Who rents them out, ec2 or sagemaker; the service of the price that was used if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 /// Which machines, and how many.
@@ -399,6 +402,7 @@ impl PlanSpec {
             optimizer: Optimizer::AdamW,
             input: None,
             pricing: Pricing::OnDemand,
+            service: None,
         }
     }
 }

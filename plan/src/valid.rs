@@ -41,6 +41,7 @@ pub struct Plan {
     optimizer: Optimizer,
     input: Option<InputSpec>,
     pricing: Pricing,
+    service: Option<String>,
 }
 
 /// Why a plan as written cannot be carried out by anybody.
@@ -307,6 +308,7 @@ impl Plan {
             optimizer: self.optimizer,
             input: self.input,
             pricing: self.pricing,
+            service: self.service.clone(),
         }
     }
 }
@@ -353,6 +355,7 @@ impl TryFrom<PlanSpec> for Plan {
             optimizer: spec.optimizer,
             input: spec.input,
             pricing: spec.pricing,
+            service: spec.service,
         })
     }
 }

@@ -459,7 +459,8 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
         return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
     }
     let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
-    let service = service(choice.service.as_deref())?;
+    let named = service(choice.service.as_deref())?;
+    let service = named.unwrap_or(Service::Ec2);
     let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
     let query = PriceQuery { region, service, purchase: purchase(pricing) };
     let (mut instances, mut unpriced) = (Vec::new(), Vec::new());
@@ -474,12 +475,13 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
         let service = crate::problem::service_name(service).into();
         return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
     }
-    Ok(Rental { instances, unpriced, max_instances, pricing, stack })
+    Ok(Rental { instances, unpriced, max_instances, pricing, service: named, stack })
 }
 
-fn service(name: Option<&str>) -> Result<Service, JobError> {
-    let name = name.unwrap_or("ec2");
-    service_of(name).ok_or_else(|| invalid("cluster.service", format!("`{name}`"), "one of ec2, sagemaker"))
+fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {
+    let Some(name) = name else { return Ok(None) };
+    let unknown = || invalid("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
+    service_of(name).map(Some).ok_or_else(unknown)
 }
 
 fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), JobError> {

@@ -33,6 +33,16 @@ pub enum DocumentError {
     /// The plan says how samples are brought in, but the job does not say how large they are.
     #[error("`plan.input` says how samples are brought in, but `job.data.bytes_per_sample` is missing")]
     NoData,
+    /// The service of the plan is none, or has no price of its machines.
+    #[error("`plan.service` is `{service}`, of which no price of {instance} in {region} is known")]
+    NoPrice {
+        /// The service.
+        service: String,
+        /// The type of the machines.
+        instance: String,
+        /// Where.
+        region: String,
+    },
     /// A name of the document is in no catalog.
     #[error("in `{field}`: {error}")]
     Catalog {
@@ -71,6 +81,9 @@ impl DocumentError {
             Self::Prediction(error) => error.hint(),
             Self::Job(error) => error.hint(),
             Self::NoData => Some("without `plan.input` samples are taken to be there".into()),
+            Self::NoPrice { .. } => {
+                Some("services are ec2 and sagemaker; leave it out for that of the document's price".into())
+            }
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
             Self::ClusterFile { error, .. } => error.hint(),
@@ -273,7 +286,7 @@ pub fn resimulate(
 ) -> Result<(PlanDocument, Outcome), DocumentError> {
     let plan = Plan::try_from(document.plan.clone())?;
     let machine = machine(document, file)?;
-    let price = price(document);
+    let price = price(document)?;
     let data = data_set(&document.job, plan.model())?;
     if plan.input().is_some() && data.is_none() {
         return Err(DocumentError::NoData);
@@ -283,11 +296,20 @@ pub fn resimulate(
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 
-/// The price of today's catalog for the plan's terms, or, where the catalog has none, the one in the document.
-fn price(document: &PlanDocument) -> Option<PriceUsed> {
-    let used = document.prediction.price.as_ref()?;
-    let instance = catalog().instance(&document.plan.cluster.instance).ok()?;
-    let service = service_of(&used.service)?;
-    let query = PriceQuery { region: &used.region, service, purchase: purchase(document.plan.pricing) };
-    price_of(instance, query).map(price_used).or_else(|| Some(used.clone()))
+/// The price of today's catalog for the plan's terms, or, where the catalog has none, the one in the document, if that is
+/// of the plan's service; nothing for machines that are not rented.
+fn price(document: &PlanDocument) -> Result<Option<PriceUsed>, DocumentError> {
+    let Some(used) = &document.prediction.price else { return Ok(None) };
+    let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
+    let wanted = plan.service.as_ref().unwrap_or(&used.service);
+    let today = service_of(wanted).and_then(|service| {
+        let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
+        catalog().instance(instance).ok().and_then(|instance| price_of(instance, query)).map(price_used)
+    });
+    let kept = (*wanted == used.service).then(|| used.clone());
+    today.or(kept).map(Some).ok_or_else(|| DocumentError::NoPrice {
+        service: wanted.clone(),
+        instance: instance.clone(),
+        region: used.region.clone(),
+    })
 }

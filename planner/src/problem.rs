@@ -92,6 +92,8 @@ pub struct Rental {
     pub max_instances: u32,
     /// The terms.
     pub pricing: Pricing,
+    /// The service, where the job names it.
+    pub service: Option<Service>,
     /// The training framework.
     pub stack: Stack,
 }
@@ -232,6 +234,14 @@ impl Place {
         match self {
             Self::Owned { .. } => Pricing::OnDemand,
             Self::Rented(rental) => rental.pricing,
+        }
+    }
+
+    /// Who rents the machines out, where the job names it.
+    pub(crate) fn service(&self) -> Option<Service> {
+        match self {
+            Self::Owned { .. } => None,
+            Self::Rented(rental) => rental.service,
         }
     }
 }

@@ -5,7 +5,11 @@ use trainyard_plan::{
     CampaignDocument, CampaignSpec, CheckpointStorage, DataSpec, EvaluationSpec, GlobalBatch, JobSpec, Optimizer,
     Pricing, StartKind, StorageMode,
 };
-use trainyard_planner::{CampaignError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend};
+use trainyard_planner::{
+    CampaignError, DocumentError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend,
+    resimulate,
+};
+use trainyard_sim::Options;
 use trainyard_units::Bytes;
 
 const RUNS: u64 = 400;
@@ -178,7 +182,7 @@ fn spot_campaigns_show_three_scenarios() {
     let twenty = with(&document, |c| c.spot_scenario = Some(20)).expect("a campaign");
     assert_eq!(twenty.time_s, reclaimed.scenarios[2].time_s);
     let none = with(&document, |c| c.monthly_reclaims = Some(0.0)).expect("a campaign");
-    assert_eq!(none.interruptions.reclaims, 0.0);
+    assert!(none.interruptions.reclaims.abs() < 1e-12);
 }
 
 #[test]
@@ -236,6 +240,27 @@ fn what_cannot_be_is_refused() {
     let error = with(&elsewhere, |_| ()).expect_err("no band");
     assert!(matches!(error, CampaignError::Job(JobError::NoSpotBand { .. })), "{error}");
     assert!(with(&elsewhere, |c| c.monthly_reclaims = Some(0.1)).is_ok());
+}
+
+#[test]
+fn a_plan_keeps_the_service_of_its_job_and_is_priced_by_it() {
+    let mut job = job();
+    let unnamed = planned(&job);
+    assert_eq!(unnamed.plan.service, None);
+    job.cluster.service = Some("sagemaker".into());
+    let named = planned(&job);
+    assert_eq!(named.plan.service.as_deref(), Some("sagemaker"));
+    let price = |document: &PlanDocument| {
+        let (anew, _) = resimulate(document, None, Options::default()).expect("a plan that is predicted");
+        anew.prediction.price
+    };
+    assert_eq!(price(&named), named.prediction.price);
+    let mut moved = unnamed;
+    moved.plan.service = named.plan.service.clone();
+    assert_eq!(price(&moved), named.prediction.price);
+    moved.plan.service = Some("other".into());
+    let error = resimulate(&moved, None, Options::default()).expect_err("no such service");
+    assert!(matches!(error, DocumentError::NoPrice { .. }), "{error}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ const PATIENCE: f64 = 100.0;
 pub enum CampaignError {
     /// The plan cannot be predicted.
     #[error(transparent)]
-    Document(#[from] DocumentError),
+    Document(Box<DocumentError>),
     /// What the document's job says of the campaign is wrong.
     #[error("in `job`: {0}")]
     Job(#[from] JobError),
@@ -41,6 +41,12 @@ pub enum CampaignError {
         /// Until training goes on.
         restart: Seconds,
     },
+}
+
+impl From<DocumentError> for CampaignError {
+    fn from(error: DocumentError) -> Self {
+        Self::Document(Box::new(error))
+    }
 }
 
 impl CampaignError {

@@ -179,8 +179,8 @@ mod tests {
         checked(pricing, change).expect_err("refused").to_string()
     }
 
-    fn evaluated(epochs: Option<f64>, steps: Option<u64>, samples: u64) -> Option<EvaluationSpec> {
-        Some(EvaluationSpec { every_epochs: epochs, every_steps: steps, samples })
+    fn evaluated(epochs: Option<f64>, steps: Option<u64>, samples: u64) -> EvaluationSpec {
+        EvaluationSpec { every_epochs: epochs, every_steps: steps, samples }
     }
 
     #[test]
@@ -199,12 +199,12 @@ mod tests {
             refused(Spot, |_, c| c.monthly_reclaims = Some(1.0)),
             refused(Spot, |_, c| c.start = Some(StartKind::WarmPool)),
             refused(OnDemand, |_, c| c.start = Some(StartKind::WarmPool)),
-            refused(OnDemand, |_, c| c.evaluation = evaluated(None, None, 1)),
-            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), Some(1), 1)),
-            refused(OnDemand, |_, c| c.evaluation = evaluated(None, Some(0), 1)),
-            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(0.0), None, 1)),
-            refused(OnDemand, |_, c| c.evaluation = evaluated(Some(1.0), None, 0)),
-            refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, evaluated(Some(1.0), None, 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(None, None, 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(1.0), Some(1), 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(None, Some(0), 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(0.0), None, 1))),
+            refused(OnDemand, |_, c| c.evaluation = Some(evaluated(Some(1.0), None, 0))),
+            refused(OnDemand, |j, c| (j.data.samples, c.evaluation) = (None, Some(evaluated(Some(1.0), None, 1)))),
         ];
         assert!(wrong.iter().all(|message| message.contains("campaign") || message.contains("data")), "{wrong:#?}");
     }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_written_is_kept() {
         let settings = checked(Pricing::Spot, |_, c| {
-            c.evaluation = evaluated(Some(2.0), None, 50);
+            c.evaluation = Some(evaluated(Some(2.0), None, 50));
             c.checkpoint_interval = Some("10 min".into());
             c.spot_scenario = Some(20);
         });

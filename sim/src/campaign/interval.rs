@@ -119,7 +119,7 @@ mod tests {
         campaign.steps.mean = 600;
         let at = |campaign: &Campaign, interval: f64| {
             let checkpoint = crate::campaign::Checkpoint { interval: Seconds(interval), ..campaign.checkpoint };
-            expected_time(&Campaign { checkpoint, ..campaign.clone() }).0
+            expected_time(&Campaign { checkpoint, ..campaign.clone() })
         };
         assert_eq!(at(&campaign, 5.0 * 86_400.0), at(&campaign, 600.0));
         campaign.steps.mean = 599;
