@@ -45,8 +45,8 @@ pub(crate) struct Variant {
     pub(crate) gradient_reduction: GradientReduction,
 }
 
-/// The largest micro-batch that is considered: beyond it a GPU is long saturated.
-const MICRO_MAX: u64 = 256;
+/// The largest micro-batch that is considered: recommendation models take tens of thousands of samples at once.
+const MICRO_MAX: u64 = 1 << 16;
 
 /// Runs of layers on a stage that are considered: more of them shorten the bubble by less and less.
 const RUNS_MAX: u32 = 4;

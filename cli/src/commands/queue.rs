@@ -60,7 +60,7 @@ fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>
         .map(|(index, path)| {
             let document = files::read_plan(&files::beside(file, Path::new(path))).map_err(|failure| {
                 let place = refused(file).because(format!("in `job[{index}].plan`: {}", failure.message()));
-                let told = failure.causes().iter().fold(place, |told, cause| told.because(cause));
+                let told = failure.causes().iter().fold(place, Failure::because);
                 told.maybe_hint(failure.hint_text().map(Into::into))
             })?;
             Ok((path.clone(), document))
