@@ -15,7 +15,7 @@
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem, service_name};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
-use trainyard_plan::operators::OperatorGraph;
+use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
     BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, Plan, PlanSpec,
     Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
@@ -45,8 +45,10 @@ pub(crate) struct Variant {
     pub(crate) gradient_reduction: GradientReduction,
 }
 
-/// The largest micro-batch that is considered: recommendation models take tens of thousands of samples at once.
-const MICRO_MAX: u64 = 1 << 16;
+/// The largest micro-batches that are considered: so many samples, or, of models that compute less for each, so many
+/// that their arithmetic forward takes a third of a second on an A100. Beyond that a GPU is long saturated.
+const MICRO_MAX: u64 = 256;
+const MICRO_FLOPS_MAX: f64 = 1e14;
 
 /// Runs of layers on a stage that are considered: more of them shorten the bubble by less and less.
 const RUNS_MAX: u32 = 4;
@@ -240,7 +242,7 @@ impl<'a> Space<'a> {
         precisions: &[Precision],
     ) {
         let batches = self.problem.global_batches.iter().copied();
-        let most = MICRO_MAX.min(micro_batch_max(&self.graph));
+        let most = self.largest_micro_batch();
         for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
             let replica = global / u64::from(parallel.data);
             for micro in divisors(replica).into_iter().take_while(|micro| *micro <= most) {
@@ -257,6 +259,11 @@ impl<'a> Space<'a> {
                 }
             }
         }
+    }
+
+    fn largest_micro_batch(&self) -> u64 {
+        let saturating = (MICRO_FLOPS_MAX / self.graph.flops(Pass::Forward).0.max(1.0)) as u64;
+        saturating.max(MICRO_MAX).min(micro_batch_max(&self.graph))
     }
 
     fn formats(&self, precisions: &[Precision]) -> impl Iterator<Item = (Precision, Recompute)> {

@@ -55,7 +55,7 @@ fn tables_too_large_for_one_device_are_divided() {
     assert!(found.plan.parallel.expert > 2, "{:?}", found.plan.parallel);
     let held = plan(&job, &["parallel.expert=8"]).expect("a plan");
     assert_eq!(held.plan.parallel.expert, 8);
-    assert!(plan(&job, &["parallel.expert=1"]).is_err());
+    assert!(plan(&job, &["parallel.expert=1", "offload=none"]).is_err());
 }
 
 #[test]
