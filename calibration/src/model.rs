@@ -30,7 +30,7 @@ pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
         "gpt" => told(row, Family::Gpt)?,
         "gpt-moe" => told(row, Family::GptMoe)?,
         name => match trainyard_models::find(name) {
-            Ok(entry) => altered(row, stack, entry.model.spec()),
+            Ok(entry) => altered(row, stack, entry.model.spec())?,
             Err(error) => return Err(Unsupported::new(error.to_string())),
         },
     };
@@ -58,7 +58,7 @@ fn told(row: &Row, family: Family) -> Result<ModelSpec, Unsupported> {
 }
 
 /// A model of the catalog with the dimensions that the row tells in place of its own, of those that it has.
-fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> ModelSpec {
+fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> Result<ModelSpec, Unsupported> {
     spec.layers = spec.layers.map(|own| row.layers.unwrap_or(own));
     spec.hidden = spec.hidden.map(|own| row.hidden.unwrap_or(own));
     spec.heads = spec.heads.map(|own| row.heads.unwrap_or(own));
@@ -77,26 +77,32 @@ fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> ModelSpec {
         spec.base_channels = Some(told);
     }
     match row.image_size.as_slice() {
+        [] => {}
         [size] => spec.image_size = Some(*size),
-        sides => spec.input = spec.input.map(|input| with_sides(input, sides)),
+        sides => {
+            spec.input = Some(spec.input.and_then(|input| with_sides(input, sides)).ok_or_else(|| {
+                Unsupported::new(format!("`image_size` has {} sides, but `{}` has not", sides.len(), row.model))
+            })?)
+        }
     }
-    on_its_task(spec, stack)
+    Ok(on_its_task(spec, stack))
 }
 
 /// An input with the sides that a row tells, each padded to the multiple that the model's own sides share, as detectors
-/// pad what they halve several times.
-fn with_sides(input: InputSpec, sides: &[u64]) -> InputSpec {
+/// pad what they halve several times; nothing if it has not as many.
+fn with_sides(input: InputSpec, sides: &[u64]) -> Option<InputSpec> {
     let own = [input.depth, input.height, input.width];
     let shared = own.into_iter().flatten().fold(0, greatest_common_divisor);
     let padded = |side: &u64| side.div_ceil(shared) * shared;
     match sides {
         [height, width] if input.depth.is_none() && shared > 0 => {
-            InputSpec { height: Some(padded(height)), width: Some(padded(width)), ..input }
+            Some(InputSpec { height: Some(padded(height)), width: Some(padded(width)), ..input })
         }
         [depth, height, width] if input.depth.is_some() && shared > 0 => {
-            InputSpec { depth: Some(padded(depth)), height: Some(padded(height)), width: Some(padded(width)), ..input }
+            let (depth, height, width) = (Some(padded(depth)), Some(padded(height)), Some(padded(width)));
+            Some(InputSpec { depth, height, width, ..input })
         }
-        _ => input,
+        _ => None,
     }
 }
 
@@ -122,4 +128,18 @@ fn attention(row: &Row) -> Option<AttentionKernel> {
         "flash" => AttentionKernel::Flash,
         _ => AttentionKernel::Unfused,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_padded_to_what_the_model_halves_and_must_be_as_many() {
+        let image = InputSpec { channels: Some(3), height: Some(800), width: Some(1344), ..InputSpec::default() };
+        let told = with_sides(image, &[400, 667]).expect("an image has two sides");
+        assert_eq!((told.height, told.width), (Some(416), Some(672)));
+        assert_eq!(with_sides(image, &[800, 1333]), Some(image));
+        assert_eq!(with_sides(image, &[128, 128, 128]), None);
+    }
 }

@@ -149,7 +149,7 @@ impl Job {
             }
             None => Failure::input(error.to_string()),
         };
-        failure.maybe_hint(error.hint().or_else(|| flag_for(error)))
+        failure.maybe_hint(flag_for(error).or_else(|| error.hint()))
     }
 }
 

@@ -140,7 +140,12 @@ impl JobError {
             }
             Self::Input(error) => error.hint(),
             Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
-            Self::Missing { .. } | Self::Conflict { .. } | Self::Invalid { .. } => None,
+            Self::Conflict { first, second, .. } => {
+                Some(format!("leave `{first}` or `{second}` out, or change one of them"))
+            }
+            Self::Missing { .. } | Self::Invalid { .. } => {
+                Some("docs/schemas/job.json describes every field of a job with its unit and its default".into())
+            }
         }
     }
 }
