@@ -80,9 +80,9 @@ fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> Result<ModelSpec, U
         [] => {}
         [size] => spec.image_size = Some(*size),
         sides => {
-            spec.input = Some(spec.input.and_then(|input| with_sides(input, sides)).ok_or_else(|| {
-                Unsupported::new(format!("`image_size` has {} sides, but `{}` has not", sides.len(), row.model))
-            })?)
+            let told = spec.input.and_then(|input| with_sides(input, sides));
+            let missing = || format!("`image_size` has {} sides, but `{}` has not", sides.len(), row.model);
+            spec.input = Some(told.ok_or_else(|| Unsupported::new(missing()))?);
         }
     }
     Ok(on_its_task(spec, stack))
