@@ -2,8 +2,9 @@
 
 use crate::document::RowResult;
 use crate::interval::collective_interval;
-use crate::table::{Record, RowError, Table, TableError};
+use crate::table::{Record, RowError, Table};
 use crate::validate::{scored, unsupported};
+use std::io::Read;
 use trainyard_hardware_profiles::{Cluster, Fabric, catalog};
 use trainyard_sim::{all_reduce_time, transfer_time};
 use trainyard_units::Bytes;
@@ -13,25 +14,16 @@ pub const COLLECTIVE_COLUMNS: [&str; 8] =
     ["system", "gpus", "nodes", "operation", "message_bytes", "algbw_GBps", "latency_us", "notes"];
 
 /// Whether a table is one of collectives: it has operations and messages instead of models and steps.
-pub(crate) fn is_table(table: &Table<'_>) -> bool {
+pub(crate) fn is_table<R: Read>(table: &Table<'_, R>) -> bool {
     table.has("operation") && table.has("message_bytes")
 }
 
-pub(crate) fn results(table: &Table<'_>) -> Result<Vec<(RowResult, Option<RowError>)>, TableError> {
-    table.needs("collective measurements", &COLLECTIVE_COLUMNS)?;
-    Ok(table
-        .records()
-        .map(|record| match record.and_then(|record| result(&record)) {
-            Ok(result) => (result, None),
-            Err(error) => {
-                let id = format!("line {}", error.line);
-                (unsupported(&id, "", None, error.to_string()), Some(error))
-            }
-        })
-        .collect())
-}
-
-fn result(record: &Record<'_>) -> Result<RowResult, RowError> {
+/// A record predicted.
+///
+/// # Errors
+///
+/// When a cell does not hold what its column needs.
+pub(crate) fn result(record: &Record<'_>) -> Result<RowResult, RowError> {
     let id = format!("line {}", record.line);
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");

@@ -85,4 +85,7 @@ pub struct SuiteResult {
     /// or more plans for the same work on the same machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regret: Option<f64>,
+    /// The largest of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regret_max: Option<f64>,
 }

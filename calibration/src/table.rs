@@ -1,8 +1,11 @@
 //! The table of measured training configurations: CSV in, rows out, and an error for every cell that is not one.
 
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
+use std::io::{self, Read};
+use std::rc::Rc;
 use std::str::FromStr;
 
 /// Columns that a table of training measurements must have. Others are for people and are not read.
@@ -191,55 +194,69 @@ impl Record<'_> {
     }
 }
 
-/// Counts lines up to where a record begins. The reader's own count stops before the blank lines and line ends that
-/// stand between two records.
-struct Lines<'a> {
-    text: &'a str,
-    read: usize,
+/// Line ends among the bytes that were read but not yet accounted for. A CSV reader's own count stops before the blank
+/// lines and line ends that stand between two records.
+#[derive(Debug)]
+struct LineEnds {
+    /// Places of `\n` and `\r`, the first byte being 0, and whether it is the former.
+    ahead: VecDeque<(u64, bool)>,
+    read: u64,
     line: u64,
 }
 
-impl Lines<'_> {
-    fn line_at(&mut self, start: usize) -> u64 {
-        let bytes = self.text.as_bytes();
-        let blank = bytes[start..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        let first = (start + blank).min(bytes.len());
-        self.line += self.text[self.read..first].matches('\n').count() as u64;
-        self.read = first;
+impl LineEnds {
+    fn pass(&mut self, bytes: &[u8]) {
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| matches!(byte, b'\n' | b'\r'));
+        self.ahead.extend(ends.map(|(index, byte)| (self.read + index as u64, *byte == b'\n')));
+        self.read += bytes.len() as u64;
+    }
+
+    /// The line of the first byte that is no line end, from `start` on; later calls ask for later places.
+    fn line_at(&mut self, mut start: u64) -> u64 {
+        while let Some((place, feeds)) = self.ahead.front().copied() {
+            if place > start {
+                break;
+            }
+            start += u64::from(place == start);
+            self.line += u64::from(feeds);
+            self.ahead.pop_front();
+        }
         self.line
     }
 }
 
-/// The header and the records of a CSV text.
-pub(crate) struct Table<'a> {
-    file: &'a str,
-    header: csv::StringRecord,
-    records: Vec<(u64, csv::StringRecord)>,
+/// Passes bytes on and remembers where lines end.
+struct Counted<R> {
+    inner: R,
+    ends: Rc<RefCell<LineEnds>>,
 }
 
-impl<'a> Table<'a> {
-    pub(crate) fn parse(text: &str, file: &'a str) -> Result<Self, TableError> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-        let wrong = |error: &csv::Error| TableError::Csv {
-            file: file.into(),
-            line: error.position().map_or(1, csv::Position::line),
-            problem: error.to_string(),
-        };
-        let header = reader.headers().map_err(|error| wrong(&error))?.clone();
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.ends.borrow_mut().pass(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// The header of a CSV text, and its records one by one: a table of any length takes the memory of one record.
+pub(crate) struct Table<'a, R> {
+    file: &'a str,
+    header: csv::StringRecord,
+    reader: csv::Reader<Counted<R>>,
+    ends: Rc<RefCell<LineEnds>>,
+}
+
+impl<'a, R: Read> Table<'a, R> {
+    pub(crate) fn read(input: R, file: &'a str) -> Result<Self, TableError> {
+        let ends = Rc::new(RefCell::new(LineEnds { ahead: VecDeque::new(), read: 0, line: 1 }));
+        let counted = Counted { inner: input, ends: Rc::clone(&ends) };
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(counted);
+        let header = reader.headers().map_err(|error| broken(file, 1, &error))?.clone();
         if header.iter().all(|name| name.trim().is_empty()) {
             return Err(TableError::Empty { file: file.into() });
         }
-        let mut lines = Lines { text, read: 0, line: 1 };
-        let records = reader
-            .records()
-            .map(|record| {
-                let record = record.map_err(|error| wrong(&error))?;
-                let start = record.position().map_or(0, csv::Position::byte);
-                Ok((lines.line_at(start as usize), record))
-            })
-            .collect::<Result<_, TableError>>()?;
-        Ok(Self { file, header, records })
+        Ok(Self { file, header, reader, ends })
     }
 
     pub(crate) fn has(&self, column: &str) -> bool {
@@ -258,22 +275,49 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The records; one with too many or too few cells is an error of that row.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record<'_>, RowError>> {
-        self.records.iter().map(|(line, cells)| {
-            if cells.len() == self.header.len() {
-                Ok(Record { file: self.file, header: &self.header, cells: cells.clone(), line: *line })
-            } else {
-                Err(RowError {
-                    file: self.file.into(),
-                    line: *line,
-                    column: self.header.get(cells.len()).unwrap_or("(beyond the last)").into(),
-                    value: cells.get(self.header.len()).unwrap_or("").into(),
-                    allowed: format!("one of {} cells, but the line has {}", self.header.len(), cells.len()),
-                })
-            }
-        })
+    /// Bytes that were read from the input so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.ends.borrow().read
     }
+
+    /// The next record, or nothing at the end. One that is no text, or has too many or too few cells, is an error of
+    /// that row; the ones after it can still be read.
+    pub(crate) fn next_record(&mut self) -> Result<Option<Result<Record<'_>, RowError>>, TableError> {
+        let start = self.reader.position().byte();
+        let mut cells = csv::StringRecord::new();
+        let read = self.reader.read_record(&mut cells);
+        let line = self.ends.borrow_mut().line_at(start);
+        let error = |column: &str, value: &str, allowed: String| RowError {
+            file: self.file.into(),
+            line,
+            column: column.into(),
+            value: value.into(),
+            allowed,
+        };
+        match read {
+            Ok(false) => Ok(None),
+            Ok(true) if cells.len() == self.header.len() => {
+                Ok(Some(Ok(Record { file: self.file, header: &self.header, cells, line })))
+            }
+            Ok(true) => {
+                let column = self.header.get(cells.len()).unwrap_or("(beyond the last)");
+                let value = cells.get(self.header.len()).unwrap_or("");
+                let allowed = format!("one of {} cells, but the line has {}", self.header.len(), cells.len());
+                Ok(Some(Err(error(column, value, allowed))))
+            }
+            Err(problem) => match problem.kind() {
+                csv::ErrorKind::Utf8 { err, .. } => {
+                    let column = self.header.get(err.field()).unwrap_or("(beyond the last)");
+                    Ok(Some(Err(error(column, "(bytes)", "UTF-8 text".into()))))
+                }
+                _ => Err(broken(self.file, line, &problem)),
+            },
+        }
+    }
+}
+
+fn broken(file: &str, line: u64, problem: &csv::Error) -> TableError {
+    TableError::Csv { file: file.into(), line, problem: problem.to_string() }
 }
 
 /// One measured training configuration. An absent value is unknown, or means the best setting of a plan's knob.
@@ -437,35 +481,97 @@ pub enum Entry {
 ///
 /// When the text is not CSV or lacks a column. A bad cell makes its row [`Entry::Malformed`] and no error.
 pub fn read_measurements(text: &str, file: &str) -> Result<Vec<Entry>, TableError> {
-    let table = Table::parse(text, file)?;
-    needs_measurements(&table)?;
-    Ok(entries(&table))
+    let mut measurements = Measurements::new(Table::read(text.as_bytes(), file)?)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = measurements.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(entries)
 }
 
-pub(crate) fn needs_measurements(table: &Table<'_>) -> Result<(), TableError> {
-    table.needs("training measurements", &MEASUREMENT_COLUMNS)
+/// The rows of a table of training measurements, one by one.
+pub(crate) struct Measurements<'a, R> {
+    pub(crate) table: Table<'a, R>,
+    seen: BTreeSet<Box<str>>,
 }
 
-pub(crate) fn entries(table: &Table<'_>) -> Vec<Entry> {
-    let mut seen = BTreeSet::new();
-    table
-        .records()
-        .map(|record| {
-            let malformed = |id: &str, suite: &str, error: RowError| Entry::Malformed {
-                id: if id.is_empty() { format!("line {}", error.line) } else { id.into() },
-                suite: suite.into(),
-                error,
-            };
-            let record = match record {
-                Ok(record) => record,
-                Err(error) => return malformed("", "", error),
-            };
-            let (id, suite) = (record.text("id"), record.text("suite"));
-            match Row::read(&record) {
-                Ok(row) if seen.insert(row.id.clone()) => Entry::Row(Box::new(row)),
-                Ok(_) => malformed("", suite, record.wrong("id", "different from those of the rows above")),
-                Err(error) => malformed(id, suite, error),
+impl<'a, R: Read> Measurements<'a, R> {
+    pub(crate) fn new(table: Table<'a, R>) -> Result<Self, TableError> {
+        table.needs("training measurements", &MEASUREMENT_COLUMNS)?;
+        Ok(Self { table, seen: BTreeSet::new() })
+    }
+
+    /// The next row, understood or not; nothing at the end.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, TableError> {
+        let malformed = |id: &str, suite: &str, error: RowError| Entry::Malformed {
+            id: if id.is_empty() { format!("line {}", error.line) } else { id.into() },
+            suite: suite.into(),
+            error,
+        };
+        let Some(record) = self.table.next_record()? else { return Ok(None) };
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => return Ok(Some(malformed("", "", error))),
+        };
+        let (id, suite) = (record.text("id"), record.text("suite"));
+        Ok(Some(match Row::read(&record) {
+            Ok(row) if self.seen.insert(row.id.as_str().into()) => Entry::Row(Box::new(row)),
+            Ok(_) => malformed("", suite, record.wrong("id", "different from those of the rows above")),
+            Err(error) => malformed(id, suite, error),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lines counted by looking at the whole text: a record starts at the first byte after the line ends before it.
+    fn lines_of_whole_text(text: &str) -> Vec<u64> {
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+        let records = reader.records().map(|record| {
+            let start = record.expect("text").position().expect("read from a reader").byte() as usize;
+            let blank = text[start..].bytes().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            text[..start + blank].matches('\n').count() as u64 + 1
+        });
+        records.collect()
+    }
+
+    /// Hands out a few bytes at a time.
+    struct Drops<'a>(&'a [u8]);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(buffer.len()).min(3);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_those_of_the_whole_text(
+            parts in prop::collection::vec(prop::sample::select(vec!["a,b", "\n", "\r\n", "\"x\ny\",z", ",", "\n\n"]), 0..40)
+        ) {
+            let text = format!("first,second\n{}", parts.concat());
+            let mut table = Table::read(Drops(text.as_bytes()), "mine.csv").expect("a header");
+            let mut lines = Vec::new();
+            while let Some(record) = table.next_record().expect("text can be read") {
+                lines.push(record.map_or_else(|error| error.line, |record| record.line));
             }
-        })
-        .collect()
+            prop_assert_eq!(lines, lines_of_whole_text(&text));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_cost_their_row() {
+        let mut table = Table::read(&b"a,b\n1,2\n3,\xff\n5,6\n"[..], "mine.csv").expect("a header");
+        assert!(matches!(table.next_record(), Ok(Some(Ok(_)))));
+        let Ok(Some(Err(error))) = table.next_record() else { panic!("the third line is no text") };
+        assert_eq!((error.line, error.column.as_str()), (3, "b"));
+        assert!(matches!(table.next_record(), Ok(Some(Ok(record))) if record.line == 4));
+        assert!(matches!(table.next_record(), Ok(None)));
+    }
 }

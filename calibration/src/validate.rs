@@ -1,12 +1,27 @@
 //! Every row of a table predicted, and the errors summed up.
 
+use crate::SuiteResult;
 use crate::collectives;
 use crate::configuration::{Unsupported, configure};
-use crate::document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
+use crate::document::{RowResult, Status, VALIDATION_SCHEMA, ValidationDocument};
 use crate::interval::interval;
-use crate::table::{Entry, Row, RowError, Table, TableError, entries, needs_measurements};
+use crate::summary::{Choice, Reason, Summary};
+use crate::table::{Entry, Measurements, Row, RowError, Table, TableError};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+
+/// Rows that are read before they are predicted together.
+const TOGETHER: usize = 512;
+
+/// Configurations whose predictions are remembered: rows often repeat one.
+const REMEMBERED: usize = 32_768;
+
+/// Bad cells that are remembered one by one; of more, only the number is.
+const ERRORS_KEPT: usize = 1_000;
+
+/// A prediction and its interval, in seconds, or why there is none.
+type Prediction = Result<(f64, [f64; 2]), Unsupported>;
 
 /// Predicts every row of a table of training measurements, or of collective measurements, which its header tells
 /// apart.
@@ -17,40 +32,185 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// When the text is no table: not CSV, empty, or without a column that such tables have.
 pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError> {
-    let table = Table::parse(text, file)?;
-    if collectives::is_table(&table) {
-        let results = collectives::results(&table)?;
-        return Ok(document(results, |_| None));
-    }
-    needs_measurements(&table)?;
-    let entries = entries(&table);
-    let results: Vec<(RowResult, Option<RowError>)> = entries.par_iter().map(predicted).collect();
-    let rows: Vec<Option<&Row>> = entries
-        .iter()
-        .map(|entry| match entry {
-            Entry::Row(row) => Some(&**row),
-            Entry::Malformed { .. } => None,
-        })
-        .collect();
-    let seconds: Vec<Option<f64>> = results.iter().map(|(result, _)| result.predicted_step_time_s).collect();
-    let groups = groups(&rows);
-    Ok(document(results, |suite| regret(&groups, &rows, &seconds, suite)))
+    let mut validation = Validation::new(text.as_bytes(), file)?;
+    let rows = validation.by_ref().collect::<Result<Vec<RowResult>, TableError>>()?;
+    let suites = validation.suites();
+    Ok(ValidationDocument { schema: VALIDATION_SCHEMA.into(), rows, suites, malformed: validation.malformed })
 }
 
-fn predicted(entry: &Entry) -> (RowResult, Option<RowError>) {
-    match entry {
-        Entry::Malformed { id, suite, error } => (unsupported(id, suite, None, error.to_string()), Some(error.clone())),
-        Entry::Row(row) => {
-            let result = match predict(row) {
-                Ok((seconds, interval)) => scored(&row.id, &row.suite, seconds, interval, row.step_time_s),
-                Err(Unsupported { reason }) => unsupported(&row.id, &row.suite, Some(row.step_time_s), reason),
-            };
-            (result, None)
+/// A table on its way through prediction: an iterator over the results of its rows, in the table's order. It keeps a
+/// few numbers of each row, not the table.
+pub struct Validation<'a, R> {
+    rows: Rows<'a, R>,
+    ready: VecDeque<RowResult>,
+    known: BTreeMap<String, Prediction>,
+    summary: Summary,
+    malformed: Vec<RowError>,
+    malformed_rows: u64,
+}
+
+enum Rows<'a, R> {
+    Measurements(Measurements<'a, R>),
+    Collectives(Table<'a, R>),
+}
+
+impl<'a, R: Read> Validation<'a, R> {
+    /// Reads the header of a table; `file` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// When there is no header, or it lacks a column that such tables have.
+    pub fn new(input: R, file: &'a str) -> Result<Self, TableError> {
+        let table = Table::read(input, file)?;
+        let rows = if collectives::is_table(&table) {
+            table.needs("collective measurements", &collectives::COLLECTIVE_COLUMNS)?;
+            Rows::Collectives(table)
+        } else {
+            Rows::Measurements(Measurements::new(table)?)
+        };
+        Ok(Self {
+            rows,
+            ready: VecDeque::new(),
+            known: BTreeMap::new(),
+            summary: Summary::default(),
+            malformed: Vec::new(),
+            malformed_rows: 0,
+        })
+    }
+
+    /// Bytes of the table that were read so far.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.rows {
+            Rows::Measurements(measurements) => measurements.table.bytes_read(),
+            Rows::Collectives(table) => table.bytes_read(),
         }
     }
+
+    /// The rows so far, summed up: every suite by name, then `*` for all rows.
+    pub fn suites(&self) -> Vec<SuiteResult> {
+        self.summary.suites()
+    }
+
+    /// Why rows so far have no prediction, the most frequent reason first.
+    pub fn reasons(&self) -> Vec<Reason> {
+        self.summary.reasons()
+    }
+
+    /// Rows so far with a cell that could not be read.
+    pub fn malformed_rows(&self) -> u64 {
+        self.malformed_rows
+    }
+
+    /// The first thousand cells that could not be read.
+    pub fn malformed(&self) -> &[RowError] {
+        &self.malformed
+    }
+
+    /// Reads some rows and predicts them.
+    fn go_on(&mut self) -> Result<(), TableError> {
+        match &mut self.rows {
+            Rows::Measurements(measurements) => {
+                let mut entries = Vec::new();
+                while entries.len() < TOGETHER
+                    && let Some(entry) = measurements.next_entry()?
+                {
+                    entries.push(entry);
+                }
+                self.predict(entries);
+            }
+            Rows::Collectives(table) => {
+                for _ in 0..TOGETHER {
+                    let Some(record) = table.next_record()? else { break };
+                    let line = record.as_ref().ok().map(|record| record.line);
+                    let (line, result) = match record.and_then(|record| collectives::result(&record)) {
+                        Ok(result) => (line, result),
+                        Err(error) => {
+                            let row = unsupported(&format!("line {}", error.line), "", None, error.to_string());
+                            remember(&mut self.malformed, &mut self.malformed_rows, error);
+                            (None, row)
+                        }
+                    };
+                    self.summary.add(line, &result, None);
+                    self.ready.push_back(result);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn predict(&mut self, entries: Vec<Entry>) {
+        let keys: Vec<Option<String>> = entries.iter().map(configuration_key).collect();
+        if self.known.len() > REMEMBERED {
+            self.known.clear();
+        }
+        let mut fresh: Vec<(&String, &Row)> = Vec::new();
+        for (entry, key) in entries.iter().zip(&keys) {
+            if let (Entry::Row(row), Some(key)) = (entry, key)
+                && !self.known.contains_key(key)
+            {
+                self.known.insert(key.clone(), Err(Unsupported::new("")));
+                fresh.push((key, row));
+            }
+        }
+        let predictions: Vec<Prediction> = fresh.par_iter().map(|(_, row)| predict(row)).collect();
+        for ((key, _), prediction) in fresh.iter().zip(predictions) {
+            self.known.insert((*key).clone(), prediction);
+        }
+        for (entry, key) in entries.into_iter().zip(keys) {
+            let prediction = key.map(|key| self.known[&key].clone());
+            self.add(entry, prediction);
+        }
+    }
+
+    fn add(&mut self, entry: Entry, prediction: Option<Prediction>) {
+        let (line, result, choice) = match (entry, prediction) {
+            (Entry::Malformed { id, suite, error }, _) => {
+                let result = unsupported(&id, &suite, None, error.to_string());
+                remember(&mut self.malformed, &mut self.malformed_rows, error);
+                (None, result, None)
+            }
+            (Entry::Row(row), Some(Ok((seconds, interval)))) => {
+                let result = scored(&row.id, &row.suite, seconds, interval, row.step_time_s);
+                (Some(row.line), result, Choice::of(&row))
+            }
+            (Entry::Row(row), refused) => {
+                let reason = refused.and_then(Result::err).map_or_else(String::new, |error| error.reason);
+                (Some(row.line), unsupported(&row.id, &row.suite, Some(row.step_time_s), reason), None)
+            }
+        };
+        self.summary.add(line, &result, choice);
+        self.ready.push_back(result);
+    }
 }
 
-fn predict(row: &Row) -> Result<(f64, [f64; 2]), Unsupported> {
+impl<R: Read> Iterator for Validation<'_, R> {
+    type Item = Result<RowResult, TableError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ready.is_empty()
+            && let Err(error) = self.go_on()
+        {
+            return Some(Err(error));
+        }
+        self.ready.pop_front().map(Ok)
+    }
+}
+
+fn remember(kept: &mut Vec<RowError>, count: &mut u64, error: RowError) {
+    *count += 1;
+    if kept.len() < ERRORS_KEPT {
+        kept.push(error);
+    }
+}
+
+/// All that a prediction depends on: the row without its name and what was measured.
+fn configuration_key(entry: &Entry) -> Option<String> {
+    let Entry::Row(row) = entry else { return None };
+    let bare = Row { line: 0, id: String::new(), suite: String::new(), step_time_s: 0.0, ..Row::clone(row) };
+    Some(format!("{bare:?}"))
+}
+
+fn predict(row: &Row) -> Prediction {
     let configuration = configure(row)?;
     let (plan, outcome) = configuration.predict()?;
     Ok((outcome.step_time.0, interval(plan, &configuration.machine, &outcome)))
@@ -80,94 +240,4 @@ pub(crate) fn unsupported(id: &str, suite: &str, measured: Option<f64>, reason: 
         measured_step_time_s: measured,
         error: None,
     }
-}
-
-fn document(
-    results: Vec<(RowResult, Option<RowError>)>,
-    regret: impl Fn(Option<&str>) -> Option<f64>,
-) -> ValidationDocument {
-    let (rows, malformed): (Vec<RowResult>, Vec<Option<RowError>>) = results.into_iter().unzip();
-    let names: BTreeSet<&str> = rows.iter().map(|row| row.suite.as_str()).collect();
-    let mut suites: Vec<SuiteResult> = names
-        .into_iter()
-        .map(|name| {
-            let own: Vec<&RowResult> = rows.iter().filter(|row| row.suite == name).collect();
-            summary(name, &own, regret(Some(name)))
-        })
-        .collect();
-    suites.push(summary("*", &rows.iter().collect::<Vec<_>>(), regret(None)));
-    ValidationDocument {
-        schema: VALIDATION_SCHEMA.into(),
-        rows,
-        suites,
-        malformed: malformed.into_iter().flatten().collect(),
-    }
-}
-
-fn summary(suite: &str, rows: &[&RowResult], regret: Option<f64>) -> SuiteResult {
-    let errors: Vec<f64> = rows.iter().filter_map(|row| row.error).collect();
-    let held = |row: &&&RowResult| {
-        let (Some([low, high]), Some(measured)) = (row.interval_s, row.measured_step_time_s) else { return false };
-        (low..=high).contains(&measured)
-    };
-    let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-    let absolute: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
-    SuiteResult {
-        suite: suite.into(),
-        rows: rows.len(),
-        predicted: errors.len(),
-        mape: mean(&absolute),
-        median: median(absolute),
-        bias: mean(&errors),
-        coverage90: (!errors.is_empty()).then(|| rows.iter().filter(held).count() as f64 / errors.len() as f64),
-        regret,
-    }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
-}
-
-/// The rows that do the same work on the same machines, by index; plans with open knobs stand in no group.
-fn groups(rows: &[Option<&Row>]) -> Vec<Vec<usize>> {
-    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (index, row) in rows.iter().enumerate() {
-        let Some(row) = row else { continue };
-        if [row.dp, row.tp, row.pp].iter().all(Option::is_some) && row.micro_batch.is_some() {
-            let work = (
-                (&row.suite, &row.system, &row.model, row.layers, row.hidden, row.seq_len),
-                (row.global_batch, row.nodes, row.gpus_per_node, &row.stack, &row.precision),
-                (row.zero_stage, row.recompute),
-            );
-            groups.entry(format!("{work:?}")).or_default().push(index);
-        }
-    }
-    groups.into_values().collect()
-}
-
-/// The mean regret over the groups of a suite, or of all suites.
-fn regret(groups: &[Vec<usize>], rows: &[Option<&Row>], predicted: &[Option<f64>], suite: Option<&str>) -> Option<f64> {
-    let regrets: Vec<f64> = groups
-        .iter()
-        .filter_map(|group| {
-            let members = group.iter().filter_map(|index| Some((rows[*index]?, predicted[*index]?)));
-            let members: Vec<(&Row, f64)> =
-                members.filter(|(row, _)| suite.is_none_or(|suite| suite == row.suite)).collect();
-            let plans: BTreeSet<String> = members
-                .iter()
-                .map(|(row, _)| (row.dp, row.tp, row.pp, row.micro_batch, row.schedule, row.virtual_stages))
-                .map(|plan| format!("{plan:?}"))
-                .collect();
-            let chosen = members.iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row.step_time_s)?;
-            let best = members.iter().map(|(row, _)| row.step_time_s).min_by(f64::total_cmp)?;
-            (plans.len() >= 3).then_some(chosen / best - 1.0)
-        })
-        .collect();
-    (!regrets.is_empty()).then(|| regrets.iter().sum::<f64>() / regrets.len() as f64)
 }

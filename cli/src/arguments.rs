@@ -334,6 +334,9 @@ pub(crate) struct ValidateArguments {
     /// Table of measurements: training steps or collectives
     #[arg(value_name = "MEASUREMENTS.csv")]
     pub(crate) table: PathBuf,
+    /// Draw predicted against measured as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 /// What a catalog lists.

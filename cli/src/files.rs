@@ -20,6 +20,17 @@ pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
 }
 
+/// A file to be read bit by bit, and its length in bytes.
+pub(crate) fn open(what: &str, path: &Path) -> Result<(fs::File, u64), Failure> {
+    let opened = || -> std::io::Result<(fs::File, u64)> {
+        let file = fs::File::open(path)?;
+        let about = file.metadata()?;
+        if about.is_dir() { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok((file, about.len())) }
+    };
+    opened()
+        .map_err(|error| Failure::input(format!("cannot read {what} `{}`", path.display())).because(error.to_string()))
+}
+
 /// A plan document.
 pub(crate) fn read_plan(path: &Path) -> Result<PlanDocument, Failure> {
     diagnose::plan_from_json(&read_text("plan", path)?, path)

@@ -1,11 +1,11 @@
 //! What the user sees: results on standard output, everything else on standard error.
 
 use crate::arguments::{Colour, Format, Global};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
 use trainyard_reports::Width;
 
 /// Columns of a report that goes into a file or a pipe.
@@ -62,6 +62,23 @@ impl Output {
         match self.format {
             Format::Table => self.page(&page()),
             Format::Json => self.page(&json(document)),
+        }
+    }
+
+    /// Whether results are for programs.
+    pub(crate) fn programs(&self) -> bool {
+        matches!(self.format, Format::Json)
+    }
+
+    /// Shows a document for programs while it is made. Whoever reads may stop to do so; that is no error.
+    pub(crate) fn stream<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
+        let mut out = BufWriter::new(stdout().lock());
+        let written =
+            serde_json::to_writer_pretty(&mut out, document).map_err(|error| (error.is_io(), error.to_string()));
+        match written.and_then(|()| writeln!(out).and_then(|()| out.flush()).map_err(|error| (true, error.to_string())))
+        {
+            Ok(()) | Err((true, _)) => Ok(()),
+            Err((false, cause)) => Err(Failure::new(Exit::Failed, "cannot write the document").because(cause)),
         }
     }
 

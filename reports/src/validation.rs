@@ -1,13 +1,13 @@
 //! A validation as a page.
 
 use crate::format::{Width, bullets, deviation, percent, seconds, table};
-use std::collections::BTreeMap;
-use trainyard_calibration::{Status, ValidationDocument};
+use trainyard_calibration::{Reason, RowResult, SuiteResult};
 
-/// A validation document for a reader: one line for each suite, and why rows have no prediction.
-pub fn validation(document: &ValidationDocument, width: Width) -> String {
+/// A validation for a reader: one line for each suite, and why rows have no prediction.
+pub fn validation(suites: &[SuiteResult], reasons: &[Reason], width: Width) -> String {
     let shown = |value: Option<f64>, print: fn(f64) -> String| value.map_or_else(|| "–".into(), print);
-    let rows = document.suites.iter().map(|suite| {
+    let rows = suites.iter().map(|suite| {
+        let regret = suite.regret.zip(suite.regret_max);
         [
             if suite.suite == "*" { "all".into() } else { suite.suite.clone() },
             suite.rows.to_string(),
@@ -16,26 +16,27 @@ pub fn validation(document: &ValidationDocument, width: Width) -> String {
             shown(suite.median, percent),
             shown(suite.bias, deviation),
             shown(suite.coverage90, percent),
-            shown(suite.regret, percent),
+            regret.map_or_else(|| "–".into(), |(mean, most)| format!("{} ({})", percent(mean), percent(most))),
         ]
     });
-    let header = ["suite", ">rows", ">predicted", ">mean error", ">median", ">bias", ">90 % intervals hold", ">regret"];
-    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-    for row in document.rows.iter().filter(|row| row.status == Status::Unsupported) {
-        *reasons.entry(row.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
-    }
-    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
-    reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let reasons: Vec<String> = reasons
-        .into_iter()
-        .map(|(reason, count)| format!("{count} {}: {reason}", if count == 1 { "row" } else { "rows" }))
-        .collect();
+    let header =
+        ["suite", ">rows", ">predicted", ">mean error", ">median", ">bias", ">in 90 % interval", ">regret (worst)"];
+    let reasons: Vec<String> = reasons.iter().map(reason).collect();
     table(width, header, rows) + &bullets(width, "Not predicted", &reasons)
 }
 
-/// Every predicted row of a validation document.
-pub fn validation_rows(document: &ValidationDocument, width: Width) -> String {
-    let rows = document.rows.iter().filter_map(|row| {
+fn reason(reason: &Reason) -> String {
+    let lines: Vec<String> = reason.lines.iter().map(u64::to_string).collect();
+    let more = if reason.rows > reason.lines.len() as u64 { ", …" } else { "" };
+    match reason.rows {
+        1 => format!("line {}: {}", lines.join(", "), reason.reason),
+        rows => format!("{rows} rows (lines {}{more}): {}", lines.join(", "), reason.reason),
+    }
+}
+
+/// Every predicted row of a validation.
+pub fn validation_rows(rows: &[RowResult], width: Width) -> String {
+    let rows = rows.iter().filter_map(|row| {
         let (predicted, [low, high]) = (row.predicted_step_time_s?, row.interval_s?);
         Some([
             row.id.clone(),

@@ -4,34 +4,135 @@ use crate::arguments::ValidateArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_calibration::{TableError, validate as predict_table};
+use indicatif::ProgressBar;
+use serde::ser::{Error, SerializeStruct};
+use serde::{Serialize, Serializer};
+use std::cell::RefCell;
+use std::fs::File;
+use trainyard_calibration::{RowResult, TableError, VALIDATION_SCHEMA, Validation};
 use trainyard_reports as reports;
 
-/// The most cells that are told one by one.
-const TOLD: usize = 10;
+/// The most cells that are told one by one, unless all are asked for.
+const TOLD: usize = 20;
 
 /// Predicts every row of a table. Rows with bad cells are told, and the others predicted all the same.
 pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result<Exit, Failure> {
-    let text = files::read_text("table", &arguments.table)?;
-    let file = arguments.table.display().to_string();
-    let document = predict_table(&text, &file).map_err(|error: TableError| Failure::of(Exit::Input, &error))?;
-    output.result(&document, || {
-        let mut page = reports::validation(&document, output.width());
-        if output.verbose() {
-            page += &reports::validation_rows(&document, output.width());
-        }
-        page
+    let name = arguments.table.display().to_string();
+    let (file, length) = files::open("table", &arguments.table)?;
+    let validation = Validation::new(file, &name).map_err(|error| refused(&error))?;
+    let keep = arguments.plot.is_some() || (output.verbose() && !output.programs());
+    let rows = RefCell::new(Rows {
+        validation,
+        bar: output.bar(length, "  {msg} {bar:40} {percent} % of {total_bytes}, {elapsed}").with_message("predicting"),
+        kept: keep.then(Vec::new),
+        broken: None,
     });
-    let malformed = &document.malformed;
-    if malformed.is_empty() {
+    let shown = if output.programs() { output.stream(&Document(&rows)) } else { while_some(&rows) };
+    let rows = rows.into_inner();
+    rows.bar.finish_and_clear();
+    if let Some(error) = &rows.broken {
+        return Err(refused(error));
+    }
+    shown?;
+    let Rows { validation, kept, .. } = rows;
+    let kept = kept.unwrap_or_default();
+    if let Some(path) = &arguments.plot {
+        let svg = reports::predicted_against_measured(&kept)
+            .map_err(|why| Failure::input(format!("cannot plot `{name}`")).because(why))?;
+        files::write(path, &svg)?;
+        output.note(format!("plot written to {}", path.display()));
+    }
+    if !output.programs() {
+        output.page(&reports::validation(&validation.suites(), &validation.reasons(), output.width()));
+        if output.verbose() {
+            output.page(&reports::validation_rows(&kept, output.width()));
+        }
+    }
+    told(&validation, &name, output.verbose())
+}
+
+fn refused(error: &TableError) -> Failure {
+    Failure::of(Exit::Input, error).maybe_hint(error.hint())
+}
+
+/// The rows of a table on their way, and what is kept of them.
+struct Rows<'a> {
+    validation: Validation<'a, File>,
+    bar: ProgressBar,
+    kept: Option<Vec<RowResult>>,
+    broken: Option<TableError>,
+}
+
+impl Iterator for Rows<'_> {
+    type Item = RowResult;
+
+    fn next(&mut self) -> Option<RowResult> {
+        let row = self.validation.next()?;
+        self.bar.set_position(self.validation.bytes_read());
+        match row {
+            Ok(row) => {
+                if let Some(kept) = &mut self.kept {
+                    kept.push(row.clone());
+                }
+                Some(row)
+            }
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
+    }
+}
+
+fn while_some(rows: &RefCell<Rows<'_>>) -> Result<(), Failure> {
+    rows.borrow_mut().by_ref().for_each(drop);
+    Ok(())
+}
+
+/// The validation document, its rows written while they are predicted.
+struct Document<'a, 'b>(&'a RefCell<Rows<'b>>);
+
+impl Serialize for Document<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = serializer.serialize_struct("ValidationDocument", 3)?;
+        document.serialize_field("schema", VALIDATION_SCHEMA)?;
+        document.serialize_field("rows", &Streamed(self.0))?;
+        document.serialize_field("suites", &self.0.borrow().validation.suites())?;
+        document.end()
+    }
+}
+
+struct Streamed<'a, 'b>(&'a RefCell<Rows<'b>>);
+
+impl Serialize for Streamed<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows = self.0.borrow_mut();
+        let written = serializer.collect_seq(rows.by_ref())?;
+        match &rows.broken {
+            Some(error) => Err(S::Error::custom(error)),
+            None => Ok(written),
+        }
+    }
+}
+
+/// Whether all rows could be read, and which could not.
+fn told(validation: &Validation<'_, File>, name: &str, all: bool) -> Result<Exit, Failure> {
+    let count = validation.malformed_rows();
+    if count == 0 {
         return Ok(Exit::Done);
     }
-    let mut failure = Failure::input(format!("{} rows of `{file}` cannot be read", malformed.len()));
-    for error in malformed.iter().take(TOLD) {
+    let rows = if count == 1 { "row" } else { "rows" };
+    let errors = validation.malformed();
+    let shown = if all { errors.len() } else { errors.len().min(TOLD) };
+    let mut failure = Failure::input(format!("{count} {rows} of `{name}` cannot be read"));
+    for error in &errors[..shown] {
         failure = failure.because(error.to_string());
     }
-    if malformed.len() > TOLD {
-        failure = failure.because(format!("and {} more", malformed.len() - TOLD));
+    let rest = count - shown as u64;
+    let mut hint = String::from("all other rows were predicted");
+    if rest > 0 {
+        failure = failure.because(format!("and {rest} more"));
+        hint += "; --format json has the reason of every row";
     }
-    Err(failure.hint("all other rows were predicted"))
+    Err(failure.hint(hint))
 }
