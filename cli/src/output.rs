@@ -71,6 +71,7 @@ impl Output {
     }
 
     /// Shows a document for programs while it is made. Whoever reads may stop to do so; that is no error.
+    #[expect(clippy::unused_self, reason = "all output goes through one value")]
     pub(crate) fn stream<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
         let mut out = BufWriter::new(stdout().lock());
         let written =

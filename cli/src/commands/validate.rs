@@ -27,7 +27,12 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
         kept: keep.then(Vec::new),
         broken: None,
     });
-    let shown = if output.programs() { output.stream(&Document(&rows)) } else { while_some(&rows) };
+    let shown = if output.programs() {
+        output.stream(&Document(&rows))
+    } else {
+        rows.borrow_mut().by_ref().for_each(drop);
+        Ok(())
+    };
     let rows = rows.into_inner();
     rows.bar.finish_and_clear();
     if let Some(error) = &rows.broken {
@@ -82,11 +87,6 @@ impl Iterator for Rows<'_> {
             }
         }
     }
-}
-
-fn while_some(rows: &RefCell<Rows<'_>>) -> Result<(), Failure> {
-    rows.borrow_mut().by_ref().for_each(drop);
-    Ok(())
 }
 
 /// The validation document, its rows written while they are predicted.
