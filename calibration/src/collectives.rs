@@ -5,7 +5,7 @@ use crate::interval::collective_interval;
 use crate::table::{Record, RowError, Table};
 use crate::validate::{scored, unsupported};
 use std::io::Read;
-use trainyard_hardware_profiles::{Cluster, Fabric, catalog};
+use trainyard_hardware_profiles::{Catalog, Cluster, Fabric};
 use trainyard_sim::{all_reduce_time, transfer_time};
 use trainyard_units::Bytes;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_table<R: Read>(table: &Table<'_, R>) -> bool {
 /// # Errors
 ///
 /// When a cell does not hold what its column needs.
-pub(crate) fn result(record: &Record<'_>) -> Result<RowResult, RowError> {
+pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult, RowError> {
     let id = format!("line {}", record.line);
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");
@@ -41,7 +41,7 @@ pub(crate) fn result(record: &Record<'_>) -> Result<RowResult, RowError> {
     let Some(measured) = measured else {
         return refused("neither time nor bandwidth is stated");
     };
-    let Some(cluster) = cluster(&system, nodes, gpus) else {
+    let Some(cluster) = cluster(&system, nodes, gpus, catalog) else {
         return refused(&format!("no instance of the catalog has the fabric of `{system}`"));
     };
     let predicted = match operation.as_str() {
@@ -66,12 +66,12 @@ fn measured(record: &Record<'_>, bytes: Option<u64>) -> Result<Option<f64>, RowE
 
 /// The instance whose name the system begins with, its GPUs cut to those that took part. A benchmark is over before
 /// the burst rate of the network is. A fabric that was shaped by software is not the instance's.
-fn cluster(system: &str, nodes: u32, gpus: u32) -> Option<Cluster> {
+fn cluster(system: &str, nodes: u32, gpus: u32, catalog: &Catalog) -> Option<Cluster> {
     let name = system.split([' ', '(']).next()?;
     if system.contains("shaped") {
         return None;
     }
-    let mut cluster = catalog().cluster(name, nodes).ok()?;
+    let mut cluster = catalog.cluster(name, nodes).ok()?;
     let pool = &mut cluster.pools[0];
     if let Fabric::Wired { network, .. } = &mut pool.fabric {
         network.baseline = network.burst.clone();

@@ -2,7 +2,7 @@
 
 use crate::SuiteResult;
 use crate::collectives;
-use crate::configuration::{Unsupported, configure};
+use crate::configuration::{Unsupported, configure_in};
 use crate::document::{RowResult, Status, VALIDATION_SCHEMA, ValidationDocument};
 use crate::interval::interval;
 use crate::summary::{Choice, Reason, Summary};
@@ -10,6 +10,7 @@ use crate::table::{Entry, Measurements, Row, RowError, Table, TableError};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
+use trainyard_hardware_profiles::{Catalog, catalog};
 
 /// Rows that are read before they are predicted together.
 const TOGETHER: usize = 512;
@@ -32,7 +33,16 @@ type Prediction = Result<(f64, [f64; 2]), Unsupported>;
 ///
 /// When the text is no table: not CSV, empty, or without a column that such tables have.
 pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError> {
-    let mut validation = Validation::new(text.as_bytes(), file)?;
+    validate_in(text, file, catalog())
+}
+
+/// The same with GPUs, machines and stacks of another catalog.
+///
+/// # Errors
+///
+/// As [`validate`].
+pub fn validate_in(text: &str, file: &str, catalog: &Catalog) -> Result<ValidationDocument, TableError> {
+    let mut validation = Validation::new(text.as_bytes(), file, catalog)?;
     let rows = validation.by_ref().collect::<Result<Vec<RowResult>, TableError>>()?;
     let suites = validation.suites();
     Ok(ValidationDocument { schema: VALIDATION_SCHEMA.into(), rows, suites, malformed: validation.malformed })
@@ -41,6 +51,7 @@ pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError
 /// A table on its way through prediction: an iterator over the results of its rows, in the table's order. It keeps a
 /// few numbers of each row, not the table.
 pub struct Validation<'a, R> {
+    catalog: &'a Catalog,
     rows: Rows<'a, R>,
     ready: VecDeque<RowResult>,
     known: BTreeMap<String, Prediction>,
@@ -55,12 +66,12 @@ enum Rows<'a, R> {
 }
 
 impl<'a, R: Read> Validation<'a, R> {
-    /// Reads the header of a table; `file` is its name in messages.
+    /// Reads the header of a table; `file` is its name in messages. GPUs, machines and stacks are those of `catalog`.
     ///
     /// # Errors
     ///
     /// When there is no header, or it lacks a column that such tables have.
-    pub fn new(input: R, file: &'a str) -> Result<Self, TableError> {
+    pub fn new(input: R, file: &'a str, catalog: &'a Catalog) -> Result<Self, TableError> {
         let table = Table::read(input, file)?;
         let rows = if collectives::is_table(&table) {
             table.needs("collective measurements", &collectives::COLLECTIVE_COLUMNS)?;
@@ -69,6 +80,7 @@ impl<'a, R: Read> Validation<'a, R> {
             Rows::Measurements(Measurements::new(table)?)
         };
         Ok(Self {
+            catalog,
             rows,
             ready: VecDeque::new(),
             known: BTreeMap::new(),
@@ -122,7 +134,7 @@ impl<'a, R: Read> Validation<'a, R> {
                 for _ in 0..TOGETHER {
                     let Some(record) = table.next_record()? else { break };
                     let line = record.as_ref().ok().map(|record| record.line);
-                    let (line, result) = match record.and_then(|record| collectives::result(&record)) {
+                    let (line, result) = match record.and_then(|record| collectives::result(&record, self.catalog)) {
                         Ok(result) => (line, result),
                         Err(error) => {
                             let row = unsupported(&format!("line {}", error.line), "", None, error.to_string());
@@ -152,7 +164,7 @@ impl<'a, R: Read> Validation<'a, R> {
                 fresh.push((key, row));
             }
         }
-        let predictions: Vec<Prediction> = fresh.par_iter().map(|(_, row)| predict(row)).collect();
+        let predictions: Vec<Prediction> = fresh.par_iter().map(|(_, row)| predict(row, self.catalog)).collect();
         for ((key, _), prediction) in fresh.iter().zip(predictions) {
             self.known.insert((*key).clone(), prediction);
         }
@@ -210,8 +222,8 @@ fn configuration_key(entry: &Entry) -> Option<String> {
     Some(format!("{bare:?}"))
 }
 
-fn predict(row: &Row) -> Prediction {
-    let configuration = configure(row)?;
+fn predict(row: &Row, catalog: &Catalog) -> Prediction {
+    let configuration = configure_in(row, catalog)?;
     let (plan, outcome) = configuration.predict()?;
     Ok((outcome.step_time.0, interval(plan, &configuration.machine, &outcome)))
 }

@@ -18,8 +18,9 @@ const TOLD: usize = 20;
 /// Predicts every row of a table. Rows with bad cells are told, and the others predicted all the same.
 pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result<Exit, Failure> {
     let name = arguments.table.display().to_string();
+    let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let (file, length) = files::open("table", &arguments.table)?;
-    let validation = Validation::new(file, &name).map_err(|error| refused(&error))?;
+    let validation = Validation::new(file, &name, &catalog).map_err(|error| refused(&error))?;
     let keep = arguments.plot.is_some() || (output.verbose() && !output.programs());
     let rows = RefCell::new(Rows {
         validation,
