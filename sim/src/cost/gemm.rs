@@ -36,6 +36,11 @@ const PADDED: u64 = 128;
 /// A dimension this large is a vocabulary or a token count and is padded rather than left misaligned.
 const PADDING_FROM: u64 = 4096;
 
+/// The time of one product of matrices with elements of `element` bytes, alone on a GPU.
+pub fn product_time(product: Gemm, gpu: &Gpu, rate: Rate, element: u64) -> Seconds {
+    duration(product, gpu, rate, element, 1.0)
+}
+
 /// The time of one product with elements of `element` bytes on an otherwise idle GPU.
 pub(crate) fn duration(gemm: Gemm, gpu: &Gpu, rate: Rate, element: u64, stack_factor: f64) -> Seconds {
     let gemm = padded(gemm);

@@ -1,0 +1,263 @@
+//! What a trace of the PyTorch profiler says of a stack: what the host takes to launch a kernel, which part of the
+//! device's rate its matrix products reach, and how much memory its allocator holds without use.
+//!
+//! The profiler itself slows the host: launches from a trace with stacks or shapes recorded are dearer than without it.
+
+mod trace;
+
+pub use trace::TraceError;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use trace::{Document, Event};
+use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Rate, Sourced, Stack};
+use trainyard_plan::operators::Gemm;
+use trainyard_sim::product_time;
+use trainyard_units::{Bytes, Seconds};
+
+/// Calls that give the device a kernel.
+const LAUNCHES: [&str; 4] = ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"];
+
+/// Calls in which the host waits for the device.
+const WAITS: [&str; 5] =
+    ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cudaFree"];
+
+/// From one launch to the next, a host that took this many times the median did something else in between.
+const PAUSE: f64 = 20.0;
+
+/// Launches that make a mean.
+const LAUNCHES_MIN: usize = 50;
+
+/// Products that would take less than this tell more of the kernel's start than of its rate.
+const PRODUCT_MIN: Seconds = Seconds(50e-6);
+
+/// Products that make a median.
+const PRODUCTS_MIN: usize = 5;
+
+/// What one trace leaves open however many events it has: the profiler's own load, this one model.
+const SYSTEMATIC: f64 = 0.1;
+
+/// A number that a trace tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finding {
+    /// The number; seconds for a time.
+    pub value: f64,
+    /// Its relative standard error.
+    pub deviation: f64,
+    /// Events that it was found in.
+    pub events: u32,
+}
+
+/// What a trace tells of the software that was traced. Absent: not recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceFindings {
+    /// The device, as the driver calls it.
+    pub device: String,
+    /// Seconds of each step that `prof.step()` marked.
+    pub steps_s: Vec<f64>,
+    /// Host time from one kernel launch to the next, seconds.
+    pub launch: Option<Finding>,
+    /// Rate of half- or single-precision matrix products relative to the catalog's constants of the device.
+    pub gemm: Option<Finding>,
+    /// Memory that the allocator holds relative to what tensors take, minus one.
+    pub fragmentation: Option<Finding>,
+}
+
+impl TraceFindings {
+    /// The median step, seconds.
+    pub fn step_s(&self) -> f64 {
+        median(self.steps_s.clone()).unwrap_or(0.0)
+    }
+
+    /// A stack with what was found in place of its own constants.
+    pub fn applied(&self, stack: &Stack, date: &str) -> Stack {
+        let mut stack = stack.clone();
+        let what = format!("a PyTorch profiler trace on {}, {} steps", self.device, self.steps_s.len());
+        let source = |finding: Finding| Fitted {
+            on: what.clone(),
+            rows: finding.events,
+            date: date.into(),
+            deviation: finding.deviation,
+        };
+        if let Some(found) = self.launch {
+            stack.launch = sourced(Seconds(found.value), source(found));
+        }
+        if let Some(found) = self.gemm {
+            stack.gemm = sourced(found.value, source(found));
+        }
+        if let Some(found) = self.fragmentation {
+            stack.fragmentation = sourced(found.value, source(found));
+        }
+        stack
+    }
+}
+
+fn sourced<T>(value: T, fitted: Fitted) -> Sourced<T> {
+    Sourced { value, source: format!("measured: {}", fitted.on), fitted: Some(Box::new(fitted)) }
+}
+
+/// Reads what a trace tells. Products are compared with those of the catalog's GPU of the traced name.
+///
+/// # Errors
+///
+/// When the text is no trace, or marks no steps, or nothing in it tells a constant.
+pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, TraceError> {
+    let document = trace::read(text, file)?;
+    let lacking = |problem, hint| TraceError::Lacking { file: file.into(), problem, hint };
+    let steps = steps(&document);
+    if steps.is_empty() {
+        let hint = "call `prof.step()` after each step, so that the trace has `ProfilerStep#N`";
+        return Err(lacking("no steps are marked in the trace", hint));
+    }
+    let inside = |event: &&Event| steps.iter().any(|(start, end)| (*start..=*end).contains(&event.ts));
+    let events: Vec<&Event> = document.events.iter().filter(inside).collect();
+    let device = document.devices.first().map_or_else(|| "an unnamed device".into(), |device| device.name.clone());
+    let gpu = gpu_called(&device, catalog);
+    let findings = TraceFindings {
+        steps_s: steps.iter().map(|(start, end)| (end - start) * 1e-6).collect(),
+        launch: launch(&events),
+        gemm: gpu.and_then(|gpu| products(&events, gpu)),
+        fragmentation: fragmentation(&document.events),
+        device,
+    };
+    if findings.launch.is_none() && findings.gemm.is_none() && findings.fragmentation.is_none() {
+        let hint = "record with activities=[CPU, CUDA], record_shapes=True and profile_memory=True";
+        return Err(lacking("the trace has too few kernel launches, products and memory records", hint));
+    }
+    Ok(findings)
+}
+
+/// Constants of a stack as a trace tells them, the rest as they are in the catalog.
+///
+/// # Errors
+///
+/// In words, when what was found is out of range.
+pub fn constants_of_trace(findings: &TraceFindings, stack: &Stack, date: &str) -> Result<Constants, String> {
+    let description = format!("stack {} from a PyTorch profiler trace on {}", stack.name, findings.device);
+    Constants::new(description, Vec::new(), Vec::new(), vec![findings.applied(stack, date)])
+        .map_err(|error| error.to_string())
+}
+
+/// Start and end of each marked step, microseconds; the first is left out where there are others: it still warms up.
+fn steps(document: &Document) -> Vec<(f64, f64)> {
+    let marked = |event: &&Event| event.is("user_annotation") && event.name.starts_with("ProfilerStep#");
+    let mut steps: Vec<(f64, f64)> = document.events.iter().filter(marked).map(|step| (step.ts, step.end())).collect();
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let skipped = usize::from(steps.len() > 1);
+    steps.split_off(skipped)
+}
+
+/// The GPU of the catalog that a driver's name means: all words of the one are in the other.
+fn gpu_called<'a>(device: &str, catalog: &'a Catalog) -> Option<&'a Gpu> {
+    let words = |name: &str| -> Vec<String> {
+        let words = name.to_lowercase();
+        words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let told = words(device);
+    let known = |gpu: &&Gpu| words(&gpu.name).iter().filter(|word| told.contains(word)).count();
+    // The board's name comes first: `v100`, `a100`.
+    let same_board = |gpu: &&Gpu| words(&gpu.name).first().is_some_and(|board| told.contains(board));
+    catalog.gpus().iter().filter(same_board).max_by_key(known)
+}
+
+/// Host time per launch: the mean time from one launch to the next on a thread that does not wait in between.
+fn launch(events: &[&Event]) -> Option<Finding> {
+    let mut threads: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.is("cuda_runtime") || event.is("cuda_driver")) {
+        threads.entry(event.tid.to_string()).or_default().push(event);
+    }
+    let mut gaps = Vec::new();
+    for calls in threads.values_mut() {
+        calls.sort_by(|a, b| a.ts.total_cmp(&b.ts));
+        let mut last: Option<f64> = None;
+        for call in calls {
+            if LAUNCHES.contains(&call.name.as_str()) {
+                gaps.extend(last.map(|last| call.ts - last));
+                last = Some(call.ts);
+            } else if WAITS.contains(&call.name.as_str()) {
+                last = None;
+            }
+        }
+    }
+    let typical = median(gaps.clone())?;
+    gaps.retain(|gap| *gap <= PAUSE * typical);
+    (gaps.len() >= LAUNCHES_MIN).then(|| finding(mean(&gaps) * 1e-6, &gaps))
+}
+
+/// How fast products are relative to the catalog's constants: the median of predicted over measured.
+fn products(events: &[&Event], gpu: &Gpu) -> Option<Finding> {
+    let mut kernels: BTreeMap<u64, f64> = BTreeMap::new();
+    for kernel in events.iter().filter(|event| event.is("kernel")) {
+        if let Some(id) = kernel.args.external {
+            *kernels.entry(id).or_default() += kernel.dur * 1e-6;
+        }
+    }
+    let ratio = |event: &&&Event| {
+        let (product, rate, element) = product(event, gpu)?;
+        let measured = *kernels.get(&event.args.external?)?;
+        let expected = product_time(product, gpu, rate, element);
+        (expected.0 >= PRODUCT_MIN.0 && measured > 0.0).then(|| expected.0 / measured)
+    };
+    let ratios: Vec<f64> = events.iter().filter(|event| event.is("cpu_op")).filter_map(|event| ratio(&event)).collect();
+    (ratios.len() >= PRODUCTS_MIN)
+        .then(|| Finding { value: median(ratios.clone()).unwrap_or(1.0), ..finding(1.0, &ratios) })
+}
+
+/// The product of an operator, the unit it runs on and the bytes of an element.
+fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
+    let first = match event.name.as_str() {
+        "aten::mm" | "aten::bmm" => 0,
+        "aten::addmm" | "aten::baddbmm" => 1,
+        _ => return None,
+    };
+    let shape = |index: usize| -> Option<Vec<u64>> {
+        event.args.dims.get(index)?.as_array()?.iter().map(serde_json::Value::as_u64).collect()
+    };
+    let (left, right) = (shape(first)?, shape(first + 1)?);
+    let product = match (left.as_slice(), right.as_slice()) {
+        ([m, k], [depth, n]) if k == depth => Gemm { batch: 1, m: *m, n: *n, k: *k },
+        ([batch, m, k], [same, depth, n]) if k == depth && batch == same => Gemm { batch: *batch, m: *m, n: *n, k: *k },
+        _ => return None,
+    };
+    let (rate, element) = match event.args.types.get(first)?.as_str()? {
+        "c10::Half" => (Rate::Fp16, 2),
+        "c10::BFloat16" => (Rate::Bf16, 2),
+        // Whether single precision runs on tensor cores is a switch that the trace does not tell.
+        "float" if gpu.peak_tf32.is_none() => (Rate::Fp32, 4),
+        _ => return None,
+    };
+    Some((product, rate, element))
+}
+
+/// What the allocator holds beyond what tensors take, at the peak of what it holds.
+fn fragmentation(events: &[Event]) -> Option<Finding> {
+    let records = events.iter().filter(|event| event.name == "[memory]" && event.args.device_type == Some(1));
+    let records: Vec<(Bytes, Bytes)> = records
+        .filter_map(|event| Some((event.args.reserved?, event.args.allocated?)))
+        .map(|(reserved, allocated)| (Bytes(reserved as u64), Bytes(allocated as u64)))
+        .collect();
+    let reserved = records.iter().map(|(reserved, _)| reserved.0).max()?;
+    let allocated = records.iter().map(|(_, allocated)| allocated.0).max()?;
+    let held = reserved as f64 / allocated.max(1) as f64 - 1.0;
+    let found = Finding { value: held, deviation: SYSTEMATIC, events: records.len() as u32 };
+    (allocated > 0 && held >= 0.0).then_some(found)
+}
+
+fn finding(value: f64, samples: &[f64]) -> Finding {
+    let (mean, count) = (mean(samples), samples.len() as f64);
+    let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let random = (variance / count).sqrt() / mean;
+    Finding { value, deviation: random.hypot(SYSTEMATIC), events: samples.len() as u32 }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use serde_json::{Value, json};
+use trainyard_hardware_profiles::catalog;
+
+fn event(cat: &str, name: &str, tid: u64, ts: f64, dur: f64, args: Value) -> Value {
+    json!({ "ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args })
+}
+
+/// Three steps of 10 ms, in each of which a thread launches a kernel every 40 µs, waits once for the device, and
+/// multiplies matrices at half of the catalog's rate.
+fn trace() -> Value {
+    let v100 = catalog().gpu("v100-sxm2-16gb").expect("in the catalog");
+    let expected = product_time(Gemm { batch: 1, m: 4096, n: 4096, k: 1024 }, v100, Rate::Fp16, 2);
+    let mut events = Vec::new();
+    for step in 0..3u32 {
+        let start = f64::from(step) * 20_000.0;
+        events.push(event("user_annotation", &format!("ProfilerStep#{step}"), 1, start, 10_000.0, json!({})));
+        for kernel in 0..60u32 {
+            // The host waits for the device before the thirtieth.
+            let waited = if kernel >= 30 { 3_000.0 } else { 0.0 };
+            let ts = start + f64::from(kernel) * 40.0 + waited;
+            let id = u64::from(step) * 1000 + u64::from(kernel);
+            events.push(event("cuda_runtime", "cudaLaunchKernel", 1, ts, 5.0, json!({ "External id": id })));
+            if kernel % 10 == 0 {
+                let args = json!({
+                    "External id": id, "Input Dims": [[4096, 1024], [1024, 4096]], "Input type": ["c10::Half", "c10::Half"],
+                });
+                events.push(event("cpu_op", "aten::mm", 1, ts - 20.0, 30.0, args));
+                events.push(event("kernel", "gemm", 7, ts + 9.0, expected.0 * 2e6, json!({ "External id": id })));
+            }
+        }
+        events.push(event("cuda_runtime", "cudaStreamSynchronize", 1, start + 1_170.0, 3_000.0, json!({})));
+    }
+    events.push(json!({ "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "tid": "Trace", "ts": 5.0,
+        "args": { "Total Allocated": 4.0e9, "Total Reserved": 5.0e9, "Device Type": 1, "Device Id": 0 } }));
+    json!({ "schemaVersion": 1, "deviceProperties": [{ "id": 0, "name": "Tesla V100-SXM2-16GB" }], "traceEvents": events })
+}
+
+fn read(trace: &Value) -> Result<TraceFindings, TraceError> {
+    read_trace(trace.to_string().as_bytes(), "trace.json", catalog())
+}
+
+#[test]
+fn constants_are_what_the_events_say() {
+    let found = read(&trace()).expect("a whole trace");
+    assert_eq!(found.steps_s, [0.01, 0.01], "the first step still warms up");
+    let launch = found.launch.expect("launches are there");
+    assert!((launch.value - 40e-6).abs() < 1e-9, "waiting for the device is no launching: {launch:?}");
+    assert!(found.gemm.is_some_and(|gemm| (gemm.value - 0.5).abs() < 1e-6), "{:?}", found.gemm);
+    assert!(found.fragmentation.is_some_and(|held| (held.value - 0.25).abs() < 1e-9));
+}
+
+#[test]
+fn a_stack_takes_what_was_found_and_keeps_the_rest() {
+    let stack = catalog().stack("pytorch").expect("in the catalog");
+    let constants = constants_of_trace(&read(&trace()).expect("a whole trace"), stack, "2026-11-21").expect("in range");
+    let [changed] = constants.stacks() else { panic!("one stack") };
+    assert!((changed.launch.value.0 - 40e-6).abs() < 1e-9 && (changed.gemm.value - 0.5).abs() < 1e-6);
+    assert_eq!(changed.launch.fitted.as_ref().map(|fitted| fitted.rows), Some(116));
+    let mut same = changed.clone();
+    (same.launch, same.gemm) = (stack.launch.clone(), stack.gemm.clone());
+    same.fragmentation = stack.fragmentation.clone();
+    assert_eq!(&same, stack);
+}
+
+#[test]
+fn devices_are_recognised_by_the_drivers_names() {
+    for (told, name) in [
+        ("Tesla V100-SXM2-16GB", "v100-sxm2-16gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("Tesla T4", "t4"),
+    ] {
+        assert_eq!(gpu_called(told, catalog()).map(|gpu| gpu.name.as_str()), Some(name), "{told}");
+    }
+    assert!(gpu_called("GeForce GTX 1080", catalog()).is_none());
+}
+
+#[test]
+fn a_trace_that_says_nothing_is_refused_with_what_to_record() {
+    let Err(error) = read_trace(&b"{\"traceEvents\": [\n{]}"[..], "trace.json", catalog()) else { panic!("no JSON") };
+    assert!(error.to_string().starts_with("`trace.json` line 2, column 2"), "{error}");
+    let Err(error) = read(&json!({ "traceEvents": [] })) else { panic!("no steps") };
+    assert!(error.to_string().contains("no steps") && error.hint().contains("prof.step()"), "{error}");
+    let step = event("user_annotation", "ProfilerStep#3", 1, 0.0, 10.0, json!({}));
+    let Err(error) = read(&json!({ "traceEvents": [step] })) else { panic!("no kernels") };
+    assert!(error.hint().contains("record_shapes"), "{error}");
+    assert!(matches!(read(&json!([1, 2])), Err(TraceError::Json { .. })));
+}

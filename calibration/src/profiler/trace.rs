@@ -1,0 +1,122 @@
+//! A trace of the PyTorch profiler as events: only those that constants can be learned from.
+//!
+//! # Source
+//!
+//! The object form of Chrome's trace events as `torch.profiler` exports it: complete events (`ph` = `X`) of the
+//! categories `cpu_op`, `cuda_runtime`, `cuda_driver`, `kernel` and `user_annotation`, and instants named `[memory]`.
+//! Times are in microseconds.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Why a text is no trace that says anything.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// Not JSON, or an event of another form.
+    #[error("`{file}` line {line}, column {column}: {problem}")]
+    Json {
+        /// The file.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It holds nothing of what is needed.
+    #[error("`{file}`: {problem}")]
+    Lacking {
+        /// The file.
+        file: String,
+        /// What is not there.
+        problem: &'static str,
+        /// How to record it.
+        hint: &'static str,
+    },
+}
+
+impl TraceError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Json { .. } => "export it with `profiler.export_chrome_trace(\"trace.json\")`".into(),
+            Self::Lacking { hint, .. } => (*hint).into(),
+        }
+    }
+}
+
+/// What a trace holds, as it is written.
+#[derive(Debug, Deserialize)]
+pub(super) struct Document {
+    #[serde(rename = "traceEvents")]
+    pub(super) events: Vec<Event>,
+    #[serde(rename = "deviceProperties", default)]
+    pub(super) devices: Vec<DeviceProperties>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct DeviceProperties {
+    #[serde(default)]
+    pub(super) name: String,
+}
+
+/// One event. Fields of other tools are not read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Event {
+    #[serde(default)]
+    pub(super) ph: String,
+    #[serde(default)]
+    pub(super) cat: String,
+    #[serde(default)]
+    pub(super) name: String,
+    /// Microseconds.
+    #[serde(default)]
+    pub(super) ts: f64,
+    /// Microseconds.
+    #[serde(default)]
+    pub(super) dur: f64,
+    /// A number, or a word for rows that are no thread.
+    #[serde(default)]
+    pub(super) tid: Value,
+    #[serde(default)]
+    pub(super) args: Arguments,
+}
+
+impl Event {
+    pub(super) fn end(&self) -> f64 {
+        self.ts + self.dur
+    }
+
+    /// Whether it takes time on a processor or a device.
+    pub(super) fn is(&self, category: &str) -> bool {
+        self.ph == "X" && self.cat == category
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Arguments {
+    #[serde(rename = "External id", default)]
+    pub(super) external: Option<u64>,
+    #[serde(rename = "Input Dims", default)]
+    pub(super) dims: Vec<Value>,
+    #[serde(rename = "Input type", default)]
+    pub(super) types: Vec<Value>,
+    #[serde(rename = "Total Allocated", default)]
+    pub(super) allocated: Option<f64>,
+    #[serde(rename = "Total Reserved", default)]
+    pub(super) reserved: Option<f64>,
+    /// 0 is the processor, 1 a CUDA device.
+    #[serde(rename = "Device Type", default)]
+    pub(super) device_type: Option<i64>,
+}
+
+/// Reads a trace.
+pub(super) fn read(text: impl std::io::Read, file: &str) -> Result<Document, TraceError> {
+    serde_json::from_reader(std::io::BufReader::new(text)).map_err(|error| TraceError::Json {
+        file: file.into(),
+        line: error.line(),
+        column: error.column(),
+        problem: error.to_string(),
+    })
+}
