@@ -4,7 +4,6 @@ use crate::bounds::Bounds;
 use crate::space::{Candidate, Space, Variant};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
 use trainyard_sim::{
     Footprint, LayerTable, Machine, OutOfMemory, footprint, longest_runs, step_time_bound_with, step_time_with,
@@ -36,9 +35,6 @@ pub(crate) fn look(
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let builder = Builder { space, candidate, weights, machine: space.machine(candidate), layers: OnceCell::new() };
     let mut looked = Looked::default();
-    if let Some((least, available)) = builder.least().filter(|(least, available)| least > available) {
-        return Looked { too_large: u64::from(candidate.plans), least_too_large: Some((least, available)), ..looked };
-    }
     let matters = |bound: f64| bound.is_finite() && value(bound).is_some_and(|value| value < limit);
     let mut fitting = builder.fitting(&mut looked, &matters);
     fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
@@ -117,32 +113,6 @@ impl Builder<'_> {
             }
         }
         all
-    }
-
-    /// What some stage of every variant needs at least, and what there is: each stage's share of the model with
-    /// everything shared out that can be, one micro-batch under way, and no buffers.
-    fn least(&self) -> Option<(Bytes, Bytes)> {
-        let stages = self.candidate.parallel.pipeline;
-        let mut whole = *self.candidate;
-        whole.parallel.pipeline = 1;
-        let variant = Variant {
-            schedule: ScheduleName::None,
-            virtual_stages: 1,
-            state_sharding: StateSharding::Parameters,
-            gradient_reduction: GradientReduction::MicroBatch,
-        };
-        let layers = vec![StageSpec { first: 0, layers: self.weights.len() }];
-        let plan = Plan::try_from(self.space.spec(&whole, &variant, layers, &self.machine)).ok()?;
-        let held = footprint(&plan, &self.machine);
-        let parts = &held.resident[0];
-        let shared = parts.parameters + parts.gradients + parts.optimizer_state + parts.activations;
-        // Measured machines divide their memory among all ranks.
-        let limit = self.machine.cluster.pools.iter().map(|pool| match &pool.device {
-            Device::Gpu(gpu) => Some(gpu.memory.value),
-            Device::Measured(_) => None,
-        });
-        let limit = limit.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
-        Some((Bytes(shared.0 / u64::from(stages)) + self.machine.stack.resident.value, limit))
     }
 
     fn balanced(&self, runs: u32) -> Vec<StageSpec> {

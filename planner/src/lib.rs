@@ -17,6 +17,7 @@ mod problem;
 mod queue;
 mod reasons;
 mod recommendation;
+mod room;
 mod search;
 mod space;
 

@@ -14,6 +14,7 @@ use crate::evaluate::{Looked, look};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
+use crate::room::Room;
 use crate::space::{Candidate, Space};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -80,6 +81,8 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found =
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
+    let room = Room::new(&space, &problem.place, &all);
+    all.retain(|candidate| found.has_room(&room, candidate));
     let bounds = Bounds::new(problem, fixed, &all);
     searcher.feeding = Feeding::new(&space, &bounds, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
@@ -105,7 +108,9 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
             })
             .collect();
         for ((candidate, _), looked) in chunk.iter().zip(looked) {
-            found.note_too_large(candidate.choice, &looked);
+            if let Some((needed, available)) = looked.least_too_large {
+                found.note_too_large(candidate.choice, looked.too_large, needed, available);
+            }
             found.simulated += looked.simulated;
             if let Some((step_time_s, plan, memory_peak)) = looked.best {
                 searcher.keep(candidate, *plan, step_time_s, memory_peak);
@@ -121,10 +126,16 @@ impl Found {
         self.too_large.values().map(|(count, ..)| count).sum()
     }
 
-    fn note_too_large(&mut self, choice: usize, looked: &Looked) {
-        let Some((needed, available)) = looked.least_too_large else { return };
+    /// Whether a candidate may fit into memory; its plans are counted if it cannot.
+    fn has_room(&mut self, room: &Room, candidate: &Candidate) -> bool {
+        let Some((needed, available)) = room.lacks(candidate) else { return true };
+        self.note_too_large(candidate.choice, u64::from(candidate.plans), needed, available);
+        false
+    }
+
+    fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
-        *entry = (entry.0 + looked.too_large, entry.1.min(needed), available);
+        *entry = (entry.0 + plans, entry.1.min(needed), available);
     }
 }
 

@@ -117,6 +117,11 @@ impl<'a> Space<'a> {
         }
     }
 
+    /// Layers of the model, the first and the last included.
+    pub(crate) fn layers(&self) -> usize {
+        self.graph.len()
+    }
+
     pub(crate) fn problem(&self) -> &Problem {
         self.problem
     }
