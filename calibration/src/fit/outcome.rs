@@ -15,11 +15,20 @@ use crate::table::{Entry, Row, read_measurements};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack};
 
-/// A fit that did not make predictions of left-out rows better by this much is not worth another constant.
-const WORTH: f64 = 2e-4;
+/// A fit that does not lessen the error on left-out rows by this part is not worth other constants.
+const WORTH: f64 = 0.005;
+
+/// By this part a stack that keeps its constants may get worse because those of its GPU change.
+const HARM: f64 = 0.002;
+
+/// A constant that changes by less than this part stays what it is.
+const CHANGE: f64 = 0.002;
 
 /// Times that constants which do not help are held closer, and in the end put back, and all fitted again.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
+
+/// Times that what still does not help, or harms others, is put back.
+const LAST_ROUNDS: usize = 3;
 
 /// How much closer to what it was a constant is held that does not help.
 const CLOSER: f64 = 0.35;
@@ -148,7 +157,7 @@ impl<'a> Fitting<'a> {
     fn found(&self, told: &mut dyn FnMut(&str)) -> Found {
         let mut beliefs = self.beliefs.clone();
         let mut linear = self.start.clone();
-        for round in 1..=ROUNDS {
+        for round in 1..=ROUNDS + LAST_ROUNDS {
             linear = fit(&self.problem, linear, &beliefs, round == 1, &mut |pass| {
                 told(&format!("round {round}, pass {}", pass + 1));
             });
@@ -165,25 +174,52 @@ impl<'a> Fitting<'a> {
             }
             linear = self.put_back(&linear, &beliefs.free);
         }
-        linear = fit(&self.problem, linear, &beliefs, false, &mut |_| told("last round"));
         Found { linear, beliefs }
     }
 
     /// Which free constants are of entries whose left-out rows are predicted no better than before.
     fn idle(&self, free: &[bool], residuals: &[Vec<f64>]) -> Vec<bool> {
-        let before: Vec<Vec<f64>> = self.start.residuals.iter().map(|residual| vec![*residual]).collect();
         let mut idle = vec![false; free.len()];
         for names in self.entries(free) {
             let is_of = |seen: &Observation| names.iter().any(|name| name == seen.stack() || name == seen.gpu());
-            let known = cross::error_of(self.problem.observations, &before, is_of);
-            let left_out = cross::error_of(self.problem.observations, residuals, is_of);
-            if left_out >= known.map(|known| known - WORTH) {
+            if self.change_of_error(residuals, is_of) > -WORTH {
                 for (index, unknown) in self.problem.unknowns.iter().enumerate() {
                     idle[index] |= free[index] && unknown.entries == names;
                 }
             }
         }
+        for index in self.harming(free, residuals) {
+            idle[index] = true;
+        }
         idle
+    }
+
+    /// The free constants of GPUs with which a stack that keeps its own constants is predicted worse than before.
+    fn harming(&self, free: &[bool], residuals: &[Vec<f64>]) -> Vec<usize> {
+        let observations = self.problem.observations;
+        let kept: BTreeSet<&str> = observations.iter().map(Observation::stack).collect();
+        let changed = self.entries(free);
+        let harmed = kept.into_iter().filter(|stack| {
+            !changed.iter().any(|names| names.iter().any(|name| name == stack))
+                && self.change_of_error(residuals, |seen| seen.stack() == *stack) > HARM
+        });
+        let gpus: BTreeSet<&str> = harmed
+            .flat_map(|stack| observations.iter().filter(move |seen| seen.stack() == stack))
+            .map(Observation::gpu)
+            .collect();
+        let unknowns = self.problem.unknowns.iter().enumerate().filter(|(index, own)| free[*index] && own.is_of_gpu());
+        unknowns
+            .filter(|(_, unknown)| unknown.entries.iter().any(|name| gpus.contains(name.as_str())))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// By what part of itself the mean error of some observations changes when they are left out of the fit.
+    fn change_of_error(&self, residuals: &[Vec<f64>], filter: impl Fn(&Observation) -> bool) -> f64 {
+        let before: Vec<Vec<f64>> = self.start.residuals.iter().map(|residual| vec![*residual]).collect();
+        let known = cross::error_of(self.problem.observations, &before, &filter).unwrap_or(0.0);
+        let left_out = cross::error_of(self.problem.observations, residuals, &filter).unwrap_or(0.0);
+        if known > 0.0 { left_out / known - 1.0 } else { left_out }
     }
 
     /// The point where what is not free is what it was before.
@@ -205,7 +241,7 @@ impl<'a> Fitting<'a> {
         let left_out = cross::residuals(&found.linear, unknowns, &found.beliefs, folds);
         let centre = cross::expected(unknowns, self.catalog);
         let noise = found.beliefs.noise.clone();
-        let ignorant = Beliefs { centre, noise, ..self.beliefs.clone() };
+        let ignorant = Beliefs { noise, centre, ..self.beliefs.clone() };
         let unseen = cross::residuals(&found.linear, unknowns, &ignorant, folds);
         let deviations = deviations(&found.linear, &found.beliefs);
         Judged { left_out, unseen, deviations }
@@ -247,6 +283,14 @@ impl<'a> Fitting<'a> {
             .collect()
     }
 
+    /// The constants that changed, by number, with their new values.
+    fn changed(&self, found: &Found) -> Vec<(usize, f64)> {
+        let unknowns = self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index]);
+        let values = unknowns.map(|(index, unknown)| (index, unknown, found.linear.at[index]));
+        let values = values.filter(|(_, unknown, value)| (value - unknown.start).abs() > CHANGE);
+        values.map(|(index, _, value)| (index, rounded(value.exp()))).collect()
+    }
+
     /// Rows that respond to a constant.
     fn responding(&self, unknown: usize) -> usize {
         let responds = |slopes: &&Vec<(usize, f64)>| {
@@ -256,16 +300,14 @@ impl<'a> Fitting<'a> {
     }
 
     fn changes(&self, found: &Found, judged: &Judged) -> Vec<ConstantChange> {
-        let changed = self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index]);
-        changed
-            .map(|(index, unknown)| ConstantChange {
-                name: full_name(unknown),
-                before: unknown.start.exp(),
-                after: rounded(found.linear.at[index].exp()),
-                deviation: judged.deviations[index],
-                rows: self.responding(index),
-            })
-            .collect()
+        let change = |(index, after): (usize, f64)| ConstantChange {
+            name: full_name(&self.problem.unknowns[index]),
+            before: self.problem.unknowns[index].start.exp(),
+            after,
+            deviation: judged.deviations[index],
+            rows: self.responding(index),
+        };
+        self.changed(found).into_iter().map(change).collect()
     }
 
     fn stacks(&self, found: &Found, judged: &Judged) -> Vec<StackErrors> {
@@ -283,13 +325,13 @@ impl<'a> Fitting<'a> {
             cross::error(own.map(|(_, residual)| *residual)).unwrap_or(0.0)
         };
         let of_folds = |residuals: &[Vec<f64>]| cross::error_of(observations, residuals, &filter).unwrap_or(0.0);
-        let replaced = self.problem.unknowns.iter().zip(&found.beliefs.free);
+        let changed = self.changed(found);
         StackErrors {
             stack: name.into(),
             rows: observations.iter().filter(|seen| filter(seen)).count(),
-            replaced: replaced
-                .into_iter()
-                .any(|(unknown, free)| *free && unknown.entries.iter().any(|own| own == name)),
+            replaced: changed
+                .iter()
+                .any(|(index, _)| self.problem.unknowns[*index].entries.iter().any(|own| own == name)),
             errors: Errors {
                 before: own(&self.start.residuals),
                 after: own(&found.linear.residuals),
@@ -313,9 +355,8 @@ impl<'a> Fitting<'a> {
         for name in made {
             stacks.insert(name.clone(), self.catalog.stack(name).expect("it was made").clone());
         }
-        for (index, unknown) in self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index])
-        {
-            let value = rounded(found.linear.at[index].exp());
+        for (index, value) in self.changed(found) {
+            let unknown = &self.problem.unknowns[index];
             let fitted = self.fitted(index, judged.deviations[index], date);
             for name in &unknown.entries {
                 match unknown.of {

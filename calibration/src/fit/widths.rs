@@ -4,6 +4,7 @@
 //! of the terms of `interval`, each with a width of its own. The widths are the most likely ones, near those in use where
 //! few rows have the term, and all of them are then stretched until nine in ten residuals are inside.
 
+use super::document::TermWidth;
 use super::observation::{Grouping, Observation};
 use crate::interval::{STACK, Term, UNMEASURED_STACK, around, terms};
 use argmin::core::{CostFunction, Error, Executor, State};
@@ -14,16 +15,17 @@ use trainyard_hardware_profiles::Stack;
 use trainyard_sim::{Machine, step_time};
 use trainyard_units::Seconds;
 
-use super::document::TermWidth;
-
 /// Degrees of freedom of a residual: tails as heavy as published tables have.
 const FREEDOM: f64 = 5.0;
 
 /// Standard deviation of the logarithm of a width before anything is known of it.
 const PRIOR: f64 = 0.7;
 
-/// The part of a Student distribution of [`FREEDOM`] degrees of freedom inside which nine in ten draws are, in standard
-/// deviations of a normal distribution whose 90 % is 1.645: the two quantiles' ratio.
+/// The 95th percentile of that distribution, and of the standard normal one.
+const STUDENT_95: f64 = 2.015;
+const NORMAL_95: f64 = 1.645;
+
+/// The share of residuals that intervals shall hold.
 const NINE_TENTHS: f64 = 0.9;
 
 /// A stack that nobody measured is as unsure as so many groups of rows with its width would make it.
@@ -91,7 +93,7 @@ impl Evidence<'_> {
     fn coverage(&self, widths: &BTreeMap<&str, f64>, factor: f64) -> f64 {
         let (mut held, mut all) = (0.0, 0.0);
         for (row, residuals) in &self.rows {
-            let half = 1.645 * row.variance(widths).sqrt() * factor;
+            let half = NORMAL_95 * row.variance(widths).sqrt() * factor;
             let inside = residuals.iter().filter(|residual| residual.abs() <= half).count();
             held += inside as f64 / residuals.len() as f64;
             all += 1.0;
@@ -111,9 +113,9 @@ impl CostFunction for Evidence<'_> {
             .iter()
             .map(|(row, residuals)| {
                 // The scale whose distribution has the normal's 90 % interval.
-                let variance = row.variance(&widths) * (1.645_f64 / 2.015).powi(2);
+                let variance = row.variance(&widths) * (NORMAL_95 / STUDENT_95).powi(2);
                 let each = |residual: &f64| (FREEDOM + 1.0) * (1.0 + residual * residual / variance / FREEDOM).ln();
-                (variance.ln() + residuals.iter().map(each).sum::<f64>() / residuals.len() as f64) / 2.0
+                0.5 * (variance.ln() + residuals.iter().map(each).sum::<f64>() / residuals.len() as f64)
             })
             .sum();
         let before = logarithms.iter().zip(&self.present);
@@ -177,7 +179,7 @@ fn unmeasured(observations: &[Observation], simulated: &[Simulated], default: &S
 fn share_inside(rows: &[(&Simulated, &[f64])], half_width: f64) -> f64 {
     let widths = BTreeMap::from([(STACK, half_width)]);
     let inside = |(row, residuals): &(&Simulated, &[f64])| {
-        let half = 1.645 * row.variance(&widths).sqrt();
+        let half = NORMAL_95 * row.variance(&widths).sqrt();
         residuals.iter().filter(|residual| residual.abs() <= half).count() as f64 / residuals.len() as f64
     };
     rows.iter().map(inside).sum::<f64>() / rows.len() as f64
