@@ -7,6 +7,7 @@
 mod collectives;
 mod configuration;
 mod document;
+mod fit;
 mod interval;
 mod model;
 mod profile;
@@ -19,6 +20,10 @@ mod validate;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
+pub use fit::{
+    ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, TermWidth,
+    refit,
+};
 pub use interval::{collective_interval, interval};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use profiler::{Finding, TraceError, TraceFindings, constants_of_trace, read_trace};
