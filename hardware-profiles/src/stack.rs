@@ -186,9 +186,19 @@ pub struct Stack {
     /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the GPU:
     /// how much the releases differ that one set of numbers stands for.
     pub uncertainty: Sourced<f64>,
+    /// Part of convolutions' rate, besides `gemm`; all of it if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convolution: Option<Sourced<f64>>,
+    /// The number of heads of samples by which its fused softmax takes attention scores in half precision; those of a
+    /// rank that are no multiple go through separate kernels in single precision. Any number if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softmax_heads: Option<Sourced<u32>>,
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
+    /// Whether it decides by itself what replicas share out of weights and the optimizer's state.
+    #[serde(default)]
+    pub chooses_sharding: bool,
     /// In which order it keeps the values of maps.
     #[serde(default)]
     pub map_layout: MapLayout,
