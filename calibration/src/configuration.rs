@@ -364,10 +364,7 @@ fn sharding(zero_stage: Option<u32>) -> Result<StateSharding, Unsupported> {
 
 /// What replicas may share out: what the row states, or, where it states nothing and the framework decides by itself,
 /// nothing, the optimizer's state (gradients being reduced once a step) or all. The first is what one replica does.
-fn shardings(
-    zero_stage: Option<u32>,
-    stack: &Stack,
-) -> Result<Vec<(StateSharding, GradientReduction)>, Unsupported> {
+fn shardings(zero_stage: Option<u32>, stack: &Stack) -> Result<Vec<(StateSharding, GradientReduction)>, Unsupported> {
     let stated = sharding(zero_stage)?;
     let chosen: &[StateSharding] = match zero_stage {
         None if stack.chooses_sharding => &[StateSharding::None, StateSharding::Optimizer, StateSharding::Parameters],

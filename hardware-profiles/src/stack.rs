@@ -60,6 +60,10 @@ pub struct PublishedAs {
     /// Only with, or only without, graphs that XLA compiled; any if left out.
     #[serde(default)]
     pub xla: Option<bool>,
+    /// Only with, or only without, sequence parallelism, which tells releases apart that came before and after it; any
+    /// if left out.
+    #[serde(default)]
+    pub sequence_parallel: Option<bool>,
 }
 
 /// Under which label a measurement was published, and on what it was made.
@@ -73,6 +77,8 @@ pub struct Publication<'a> {
     pub generation: &'a str,
     /// Whether XLA compiled the graph, if that is known.
     pub xla: Option<bool>,
+    /// Whether the plan has sequence parallelism.
+    pub sequence_parallel: bool,
 }
 
 /// A release of a framework, `20.12` or `v2.0`: a year and a month, or a major and a minor number.
@@ -118,6 +124,7 @@ impl PublishedAs {
             self.since.map(|since| Release::of_version(publication.version).is_some_and(|release| release >= since)),
             self.generation.as_ref().map(|generation| generation == publication.generation),
             self.xla.map(|xla| publication.xla == Some(xla)),
+            self.sequence_parallel.map(|sequence| publication.sequence_parallel == sequence),
         ];
         let stated = || parts.iter().flatten();
         let met = matches(&self.stack, publication.stack) && stated().all(|equal| *equal);
@@ -230,7 +237,7 @@ mod tests {
     use crate::catalog::catalog;
 
     fn of(stack: &str, version: &str, generation: &str, xla: Option<bool>) -> Option<&'static str> {
-        let publication = Publication { stack, version, generation, xla };
+        let publication = Publication { stack, version, generation, xla, ..Publication::default() };
         catalog().stack_published_as(publication).map(|stack| stack.name.as_str())
     }
 
@@ -242,6 +249,17 @@ mod tests {
         assert_eq!(of("mlperf-mxnet", "v0.7", "Ampere", None), Some("mlperf-mxnet"), "rather than *mxnet*");
         assert_eq!(of("mxnet-horovod", "", "Volta", None), Some("mxnet"));
         assert_eq!(of("a framework of tomorrow", "", "Volta", None), None);
+    }
+
+    #[test]
+    fn sequence_parallelism_tells_of_a_later_release() {
+        let of = |generation, sequence_parallel| {
+            let publication =
+                Publication { stack: "megatron-lm", generation, sequence_parallel, ..Publication::default() };
+            catalog().stack_published_as(publication).map(|stack| stack.name.as_str())
+        };
+        assert_eq!([false, true].map(|sequence| of("Ampere", sequence)), [Some("megatron"), Some("megatron-2022")]);
+        assert_eq!(of("Volta", true), Some("megatron-v100"));
     }
 
     #[test]

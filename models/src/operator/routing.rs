@@ -45,11 +45,8 @@ impl Places {
     /// go to any place of the whole group.
     fn groups(self, group: u64) -> (u64, u64, u64) {
         let count = self.tokens.div_ceil(group);
-        let places = if self.tokens < group {
-            self.places * group / self.tokens.max(1)
-        } else {
-            self.places.div_ceil(count)
-        };
+        let places =
+            if self.tokens < group { self.places * group / self.tokens.max(1) } else { self.places.div_ceil(count) };
         (count, self.tokens.min(group), places)
     }
 
