@@ -316,7 +316,7 @@ pub fn stacks(catalog: &Catalog, width: Width) -> String {
 
 /// One software stack.
 pub fn stack(stack: &Stack) -> String {
-    let rows = [
+    let mut rows = vec![
         sourced_as("host time per kernel", &stack.launch, duration),
         sourced("memory traffic", &stack.traffic),
         sourced("memory traffic of the loss", &stack.loss_traffic),
@@ -333,6 +333,8 @@ pub fn stack(stack: &Stack) -> String {
         sourced("fragmentation", &stack.fragmentation),
         sourced_as("step overhead", &stack.step_overhead, duration),
     ];
+    rows.extend(stack.convolution.as_ref().map(|part| sourced("rate of convolutions", part)));
+    rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     format!("{}: {}\n\n{}", stack.name, stack.description, facts(&rows))
 }
 

@@ -192,6 +192,16 @@ impl GpuPricing<'_> {
         softmax::separate(attention, pass, by.value.into())
     }
 
+    /// Elements that the stack's fused softmax does not read because the mask hides them.
+    fn skipped(&self, operator: OperatorKind, pass: Pass) -> f64 {
+        let OperatorKind::Attention(attention) = operator else { return 0.0 };
+        let fused = attention.kernel == AttentionKernel::Unfused
+            && self.stack.softmax_heads.is_some()
+            && self.precision.master_bytes() > 0
+            && self.softmax(operator, pass).is_none();
+        if fused { softmax::skipped(attention, pass) } else { 0.0 }
+    }
+
     fn separate_softmax(&self, operator: OperatorKind, pass: Pass) -> Seconds {
         let Some(separate) = self.softmax(operator, pass) else { return Seconds::ZERO };
         let starts = self.gpu.achieved.kernel_floor.value * f64::from(separate.kernels);
@@ -201,7 +211,8 @@ impl GpuPricing<'_> {
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
     fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
-        let counted = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64();
+        let element = self.precision.element_bytes();
+        let counted = operator.traffic(pass).bytes(element).as_f64() - self.skipped(operator, pass) * element as f64;
         let bytes = counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 };
         if bytes == 0.0 {
             return Seconds::ZERO;

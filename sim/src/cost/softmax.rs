@@ -1,12 +1,13 @@
-//! Softmax over attention scores by separate kernels, where a framework's fused kernel cannot be used.
+//! Softmax over attention scores by a fused kernel, or by separate ones where it cannot be used.
 //!
-//! Megatron-LM's kernel takes so many rows of scores at a time that the heads of all samples on a rank must come in
+//! Megatron-LM's kernel reads of each row only the scores that a causal mask leaves. It takes so many rows of scores at a time that the heads of all samples on a rank must come in
 //! fours; otherwise PyTorch's own kernels do it in single precision, one after another: to single precision, scaled,
 //! masked, softmax, back to half precision.
 //!
 //! # Source
 //!
-//! NVIDIA/Megatron-LM, megatron/model/fused_softmax.py, `is_kernel_available` and `forward_torch_softmax`.
+//! NVIDIA/Megatron-LM, megatron/model/fused_softmax.py, `is_kernel_available` and `forward_torch_softmax`;
+//! megatron/fused_kernels/scaled_upper_triang_masked_softmax.h.
 
 use trainyard_plan::operators::{Attention, AttentionKernel, Pass};
 use trainyard_units::Bytes;
@@ -28,6 +29,14 @@ pub(super) struct Separate {
     pub(super) bytes: Bytes,
 }
 
+/// Elements that a pass of the fused kernel does not read, of those that `models` counts: scores forward, weights and
+/// their gradients backward. What the mask hides is written all the same, as zeros.
+pub(super) fn skipped(attention: Attention, pass: Pass) -> f64 {
+    let reads = if pass == Pass::Forward { 1.0 } else { 2.0 };
+    let scores = (attention.samples * attention.heads * attention.queries * attention.keys) as f64;
+    reads * scores * (1.0 - attention.unmasked_share())
+}
+
 /// What a pass does besides in half precision if the fused kernel takes heads by so many; nothing if it can be used.
 pub(super) fn separate(attention: Attention, pass: Pass, by: u64) -> Option<Separate> {
     let heads = attention.samples * attention.heads;
@@ -42,7 +51,7 @@ pub(super) fn separate(attention: Attention, pass: Pass, by: u64) -> Option<Sepa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::operators::Mask;
+    use trainyard_models::Mask;
 
     fn attention(samples: u64, heads: u64) -> Attention {
         Attention {
@@ -58,6 +67,14 @@ mod tests {
             dropout: true,
             biased: false,
         }
+    }
+
+    #[test]
+    fn half_of_the_scores_are_behind_a_causal_mask() {
+        let scores = 4.0 * 1024.0 * 1024.0;
+        assert_eq!([Pass::Forward, Pass::Backward].map(|pass| skipped(attention(1, 4), pass)), [scores / 2.0, scores]);
+        let full = Attention { mask: Mask::Full, ..attention(1, 4) };
+        assert_eq!(skipped(full, Pass::Forward), 0.0);
     }
 
     #[test]
