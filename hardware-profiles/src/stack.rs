@@ -3,7 +3,7 @@
 use crate::catalog::matches;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// How a framework cuts a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +193,10 @@ pub struct Stack {
     /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the GPU:
     /// how much the releases differ that one set of numbers stands for.
     pub uncertainty: Sourced<f64>,
+    /// Rate at which it handles what such collectives bring and take, besides links and parts: copies into and out of
+    /// buffers that it allocates for each tensor. No time if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharded_copy_rate: Option<Sourced<BytesPerSecond>>,
     /// Part of convolutions' rate, besides `gemm`; all of it if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convolution: Option<Sourced<f64>>,
@@ -220,9 +224,11 @@ impl Stack {
         if self.sharded_by_tensor.value { matrices.max(1) } else { 1 }
     }
 
-    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives.
-    pub fn copying(&self, collectives: u32, ranks: usize) -> Seconds {
-        self.sharded_copy.value * (f64::from(collectives) * ranks as f64)
+    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives that
+    /// carried so many bytes together.
+    pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
+        let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
+        parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
     }
 
     /// How closely a published label fits this stack, or nothing if it does not.

@@ -9,7 +9,7 @@ use trainyard_plan::{
     Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, simulate};
-use trainyard_units::Seconds;
+use trainyard_units::{BytesPerSecond, Seconds};
 
 /// Four p4d machines, PyTorch.
 fn machine() -> Machine {
@@ -332,7 +332,10 @@ fn slower_software_takes_longer() {
     let gathered = with(wide(), |s| s.state_sharding = StateSharding::Parameters);
     let mut by_tensor = machine();
     by_tensor.stack.sharded_by_tensor.value = true;
-    assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered, &machine()).step_time);
+    assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered.clone(), &machine()).step_time);
+    let mut copied = machine();
+    copied.stack.sharded_copy_rate = Some(Sourced::new(BytesPerSecond(1e9), "a test"));
+    assert!(outcome(gathered.clone(), &copied).step_time > outcome(gathered, &machine()).step_time);
 }
 
 #[test]
