@@ -72,9 +72,11 @@ mod tests {
     #[test]
     fn half_of_the_scores_are_behind_a_causal_mask() {
         let scores = 4.0 * 1024.0 * 1024.0;
-        assert_eq!([Pass::Forward, Pass::Backward].map(|pass| skipped(attention(1, 4), pass)), [scores / 2.0, scores]);
+        let near = |value: f64, expected: f64| (value - expected).abs() < 1e-6;
+        assert!(near(skipped(attention(1, 4), Pass::Forward), scores / 2.0));
+        assert!(near(skipped(attention(1, 4), Pass::Backward), scores));
         let full = Attention { mask: Mask::Full, ..attention(1, 4) };
-        assert_eq!(skipped(full, Pass::Forward), 0.0);
+        assert!(near(skipped(full, Pass::Forward), 0.0));
     }
 
     #[test]
