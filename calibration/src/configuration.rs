@@ -131,7 +131,9 @@ struct Knobs {
     precision: Precision,
     optimizer: Optimizer,
     schedule: ScheduleName,
-    sharding: StateSharding,
+    /// What replicas may share out, and when gradients are then reduced.
+    shardings: Vec<(StateSharding, GradientReduction)>,
+    gpus_per_node: u32,
     offload: Offload,
 }
 
@@ -142,6 +144,8 @@ struct Layout {
     virtual_stages: u32,
     micro: u64,
     recompute: Recompute,
+    sharding: StateSharding,
+    reduction: GradientReduction,
 }
 
 impl Knobs {
@@ -158,7 +162,8 @@ impl Knobs {
             precision: precision(&row.precision)?,
             optimizer: optimizer(&row.optimizer)?,
             schedule: schedule(row),
-            sharding: sharding(row.zero_stage)?,
+            shardings: shardings(row.zero_stage, stack)?,
+            gpus_per_node: row.gpus_per_node,
             offload: offload(&row.offload)?,
         })
     }
@@ -181,32 +186,46 @@ impl Knobs {
             };
             for virtual_stages in self.virtual_stages(row, parallel.pipeline) {
                 for micro in &micros {
-                    let layout = |recompute: &Recompute| Layout {
-                        parallel,
-                        virtual_stages,
-                        micro: *micro,
-                        recompute: *recompute,
-                    };
-                    layouts.extend(recompute.iter().map(layout));
+                    for (sharding, reduction) in self.shardings_of(parallel) {
+                        let layout = |recompute: &Recompute| Layout {
+                            parallel,
+                            virtual_stages,
+                            micro: *micro,
+                            recompute: *recompute,
+                            sharding,
+                            reduction,
+                        };
+                        layouts.extend(recompute.iter().map(layout));
+                    }
                 }
             }
         }
         layouts
     }
 
-    /// The same degrees with experts spread over as many replicas as possible, or over none; over none where the row
-    /// states its replicas, which then hold the same. Tables are always divided (Naumov et al., arXiv:1906.00091,
+    /// What so many replicas may share out: where there is one, nothing.
+    fn shardings_of(&self, parallel: ParallelSpec) -> Vec<(StateSharding, GradientReduction)> {
+        let shared = if parallel.data > 1 { self.shardings.len() } else { 1 };
+        self.shardings[..shared].to_vec()
+    }
+
+    /// The same degrees with experts spread over as many replicas as possible, over those of a machine, or over none;
+    /// over none where the row states its replicas, which then hold the same. Tables are always divided (Naumov et al., arXiv:1906.00091,
     /// section 4).
     fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
         let Some(divisible) = self.divisible else { return vec![parallel] };
         let admitted = |ranks: &u64| divisible.admits(*ranks);
-        let most = divisors(u64::from(parallel.data)).into_iter().rfind(admitted).unwrap_or(1) as u32;
-        let divided = ParallelSpec { expert: most, ..parallel };
-        match divisible {
-            Divisible::TableColumns(_) => vec![divided],
-            Divisible::Experts(_) if most == 1 || !open => vec![parallel],
-            Divisible::Experts(_) => vec![parallel, divided],
-        }
+        let possible: Vec<u64> = divisors(u64::from(parallel.data)).into_iter().filter(admitted).collect();
+        let most = possible.last().copied().unwrap_or(1);
+        let beside = |ranks: &&u64| **ranks * u64::from(parallel.tensor) <= u64::from(self.gpus_per_node);
+        let near = possible.iter().rfind(beside).copied().unwrap_or(1);
+        let mut degrees = match divisible {
+            Divisible::TableColumns(_) => vec![most],
+            Divisible::Experts(_) if !open => vec![1],
+            Divisible::Experts(_) => vec![1, near, most],
+        };
+        degrees.dedup();
+        degrees.into_iter().map(|expert| ParallelSpec { expert: expert as u32, ..parallel }).collect()
     }
 
     /// Runs of layers on each stage: as many as the row states, or those that the schedule leaves open.
@@ -273,7 +292,7 @@ impl Knobs {
     }
 
     fn plan(&self, layout: Layout, machine: &Machine) -> Result<Plan, Unsupported> {
-        let Layout { parallel, virtual_stages, micro, recompute } = layout;
+        let Layout { parallel, virtual_stages, micro, recompute, sharding, reduction } = layout;
         let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
         let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
         let spec = PlanSpec {
@@ -284,8 +303,8 @@ impl Knobs {
             stages: self.stages(layout, machine)?,
             precision: self.precision,
             recompute,
-            state_sharding: self.sharding,
-            gradient_reduction: reduction(self.sharding),
+            state_sharding: sharding,
+            gradient_reduction: reduction,
             offload: self.offload,
             optimizer: self.optimizer,
             ..PlanSpec::plain(self.model.spec(), self.cluster.clone(), 0)
@@ -350,6 +369,17 @@ fn sharding(zero_stage: Option<u32>) -> Result<StateSharding, Unsupported> {
         Some(3) => Ok(StateSharding::Parameters),
         Some(other) => Err(Unsupported::new(format!("there is no ZeRO-{other}, only stages 0 to 3"))),
     }
+}
+
+/// What replicas may share out: what the row states, or, where it states nothing and the framework decides by itself,
+/// nothing, the optimizer's state (gradients being reduced once a step) or all. The first is what one replica does.
+fn shardings(zero_stage: Option<u32>, stack: &Stack) -> Result<Vec<(StateSharding, GradientReduction)>, Unsupported> {
+    let stated = sharding(zero_stage)?;
+    let chosen: &[StateSharding] = match zero_stage {
+        None if stack.chooses_sharding => &[StateSharding::None, StateSharding::Optimizer, StateSharding::Parameters],
+        _ => &[stated],
+    };
+    Ok(chosen.iter().map(|sharding| (*sharding, reduction(*sharding))).collect())
 }
 
 /// Gradients that are shared out leave after each micro-batch, so that nobody keeps all of them: DeepSpeed's stages 2

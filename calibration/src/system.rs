@@ -25,8 +25,15 @@ pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupport
         Device::Gpu(gpu) => gpu.generation.as_str(),
         Device::Measured(_) => "",
     };
+    let publication = Publication {
+        stack: &row.stack,
+        version: &row.stack_version,
+        generation,
+        xla: row.xla,
+        sequence_parallel: row.sequence_parallel,
+    };
     let stack = catalog
-        .stack_published_as(Publication { stack: &row.stack, version: &row.stack_version, generation, xla: row.xla })
+        .stack_published_as(publication)
         .or_else(|| catalog.stack(DEFAULT_STACK).ok())
         .expect("the default stack is in the catalog")
         .clone();

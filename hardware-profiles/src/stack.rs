@@ -3,7 +3,7 @@
 use crate::catalog::matches;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// How a framework cuts a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,10 @@ pub struct PublishedAs {
     /// Only with, or only without, graphs that XLA compiled; any if left out.
     #[serde(default)]
     pub xla: Option<bool>,
+    /// Only with, or only without, sequence parallelism, which tells releases apart that came before and after it; any
+    /// if left out.
+    #[serde(default)]
+    pub sequence_parallel: Option<bool>,
 }
 
 /// Under which label a measurement was published, and on what it was made.
@@ -73,6 +77,8 @@ pub struct Publication<'a> {
     pub generation: &'a str,
     /// Whether XLA compiled the graph, if that is known.
     pub xla: Option<bool>,
+    /// Whether the plan has sequence parallelism.
+    pub sequence_parallel: bool,
 }
 
 /// A release of a framework, `20.12` or `v2.0`: a year and a month, or a major and a minor number.
@@ -118,6 +124,7 @@ impl PublishedAs {
             self.since.map(|since| Release::of_version(publication.version).is_some_and(|release| release >= since)),
             self.generation.as_ref().map(|generation| generation == publication.generation),
             self.xla.map(|xla| publication.xla == Some(xla)),
+            self.sequence_parallel.map(|sequence| publication.sequence_parallel == sequence),
         ];
         let stated = || parts.iter().flatten();
         let met = matches(&self.stack, publication.stack) && stated().all(|equal| *equal);
@@ -186,9 +193,23 @@ pub struct Stack {
     /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the GPU:
     /// how much the releases differ that one set of numbers stands for.
     pub uncertainty: Sourced<f64>,
+    /// Rate at which it handles what such collectives bring and take, besides links and parts: copies into and out of
+    /// buffers that it allocates for each tensor. No time if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharded_copy_rate: Option<Sourced<BytesPerSecond>>,
+    /// Part of convolutions' rate, besides `gemm`; all of it if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convolution: Option<Sourced<f64>>,
+    /// The number of heads of samples by which its fused softmax takes attention scores in half precision; those of a
+    /// rank that are no multiple go through separate kernels in single precision. Any number if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softmax_heads: Option<Sourced<u32>>,
     /// How it cuts a model into pipeline stages when nobody says.
     #[serde(default)]
     pub stage_cut: StageCut,
+    /// Whether it decides by itself what replicas share out of weights and the optimizer's state.
+    #[serde(default)]
+    pub chooses_sharding: bool,
     /// In which order it keeps the values of maps.
     #[serde(default)]
     pub map_layout: MapLayout,
@@ -203,9 +224,11 @@ impl Stack {
         if self.sharded_by_tensor.value { matrices.max(1) } else { 1 }
     }
 
-    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives.
-    pub fn copying(&self, collectives: u32, ranks: usize) -> Seconds {
-        self.sharded_copy.value * (f64::from(collectives) * ranks as f64)
+    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives that
+    /// carried so many bytes together.
+    pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
+        let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
+        parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
     }
 
     /// How closely a published label fits this stack, or nothing if it does not.
@@ -220,7 +243,7 @@ mod tests {
     use crate::catalog::catalog;
 
     fn of(stack: &str, version: &str, generation: &str, xla: Option<bool>) -> Option<&'static str> {
-        let publication = Publication { stack, version, generation, xla };
+        let publication = Publication { stack, version, generation, xla, ..Publication::default() };
         catalog().stack_published_as(publication).map(|stack| stack.name.as_str())
     }
 
@@ -232,6 +255,17 @@ mod tests {
         assert_eq!(of("mlperf-mxnet", "v0.7", "Ampere", None), Some("mlperf-mxnet"), "rather than *mxnet*");
         assert_eq!(of("mxnet-horovod", "", "Volta", None), Some("mxnet"));
         assert_eq!(of("a framework of tomorrow", "", "Volta", None), None);
+    }
+
+    #[test]
+    fn sequence_parallelism_tells_of_a_later_release() {
+        let of = |generation, sequence_parallel| {
+            let publication =
+                Publication { stack: "megatron-lm", generation, sequence_parallel, ..Publication::default() };
+            catalog().stack_published_as(publication).map(|stack| stack.name.as_str())
+        };
+        assert_eq!([false, true].map(|sequence| of("Ampere", sequence)), [Some("megatron"), Some("megatron-2022")]);
+        assert_eq!(of("Volta", true), Some("megatron-v100"));
     }
 
     #[test]

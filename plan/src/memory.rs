@@ -19,7 +19,7 @@ const GATHERED_LAYERS: u64 = 2;
 pub struct Resident {
     /// Weights that compute uses.
     pub parameters: Bytes,
-    /// Gradients, in single precision.
+    /// Gradients, in the precision in which they are summed up.
     pub gradients: Bytes,
     /// The optimizer's moments and, with mixed precision, the single-precision master weights.
     pub optimizer_state: Bytes,
@@ -42,23 +42,24 @@ impl Resident {
 ///
 /// # Source
 ///
-/// State: Rajbhandari et al., arXiv:1910.02054, section 3.1, with gradients kept in single precision as Megatron-LM
-/// does (18 bytes a parameter in mixed precision, 16 in single), and section 5 where it is shared out. Two versions of
+/// State: Rajbhandari et al., arXiv:1910.02054, section 3.1, with gradients of `gradient_element` bytes (in mixed
+/// precision 16 bytes a parameter where they are kept as computed, 18 in single precision), and section 5 where it is
+/// shared out. Two versions of
 /// the weights in 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
-pub fn resident(plan: &Plan, stage: StageId) -> Resident {
-    resident_with(plan, stage, &runs_of(plan, stage))
+pub fn resident(plan: &Plan, stage: StageId, gradient_element: u64) -> Resident {
+    resident_with(plan, stage, &runs_of(plan, stage), gradient_element)
 }
 
 /// The same if `stage` had these `runs` of layers instead of its own: what a cut into stages within memory asks.
-pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Resident {
+pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>], gradient_element: u64) -> Resident {
     let held = runs.iter().map(|layers| plan.held(layers)).fold(Held::default(), std::ops::Add::add);
     let offload = plan.offload();
     Resident {
         parameters: parameters(plan, held),
-        gradients: gradients(plan, held),
+        gradients: gradients(plan, held, gradient_element),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
         activations: activations(plan, stage, runs),
-        buffers: buffers(plan, runs, held),
+        buffers: buffers(plan, runs, held, gradient_element),
         workspace: workspace(plan, runs),
     }
 }
@@ -106,12 +107,12 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
 }
 
 /// Gradients are whole until they are reduced: those that are reduced after each micro-batch need only their shard.
-fn gradients(plan: &Plan, held: Held) -> Bytes {
+fn gradients(plan: &Plan, held: Held, element: u64) -> Bytes {
     let at_once = plan.gradient_reduction() == GradientReduction::MicroBatch || plan.batch().accumulation == 1;
     let sharded = plan.shards(StateSharding::Gradients) && at_once;
     let own = if sharded { plan.shard_of(held) } else { held };
     // Of tables there are the rows of a whole step.
-    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes();
+    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes_in(element);
     match plan.gradient_compression() {
         // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => Bytes(3 * kept.0),
@@ -125,7 +126,7 @@ fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
 }
 
 /// Gathered weights (tables are not) of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
-fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held) -> Bytes {
+fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, gradient_element: u64) -> Bytes {
     let largest = || {
         let layers = runs.iter().cloned().flatten();
         layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
@@ -136,7 +137,7 @@ fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held) -> Bytes {
         bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * element;
     }
     if plan.shards(StateSharding::Gradients) && plan.gradient_reduction() == GradientReduction::MicroBatch {
-        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * 4;
+        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * gradient_element;
     }
     Bytes(bytes)
 }

@@ -33,9 +33,14 @@ impl Held {
         self.parameters - self.tables
     }
 
-    /// Gradients of a micro-batch, which are kept and reduced in single precision whatever computes them.
+    /// Gradients of a micro-batch in single precision.
     pub fn gradient_bytes(self) -> Bytes {
-        Bytes((self.updated() + self.looked_up) * Precision::Fp32.element_bytes())
+        self.gradient_bytes_in(Precision::Fp32.element_bytes())
+    }
+
+    /// Gradients in elements of so many bytes; those of tables stay in single precision.
+    pub(crate) fn gradient_bytes_in(self, element: u64) -> Bytes {
+        Bytes(self.updated() * element + self.looked_up * Precision::Fp32.element_bytes())
     }
 
     /// Weights in a format of so many bytes; tables stay in single precision.

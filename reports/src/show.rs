@@ -7,7 +7,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{CatalogEntry, Family, LayerRole, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
-use trainyard_units::{Seconds, human_count};
+use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
 /// All models.
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
@@ -322,7 +322,7 @@ pub fn stacks(catalog: &Catalog, width: Width) -> String {
 
 /// One software stack.
 pub fn stack(stack: &Stack) -> String {
-    let rows = [
+    let mut rows = vec![
         sourced_as("host time per kernel", &stack.launch, duration),
         sourced("memory traffic", &stack.traffic),
         sourced("memory traffic of the loss", &stack.loss_traffic),
@@ -339,6 +339,10 @@ pub fn stack(stack: &Stack) -> String {
         sourced("fragmentation", &stack.fragmentation),
         sourced_as("step overhead", &stack.step_overhead, duration),
     ];
+    let handled = |rate: &Sourced<BytesPerSecond>| sourced_as("rate of a sharded copy", rate, bandwidth);
+    rows.extend(stack.sharded_copy_rate.as_ref().map(handled));
+    rows.extend(stack.convolution.as_ref().map(|part| sourced("rate of convolutions", part)));
+    rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
     format!("{}: {}\n\n{}", stack.name, stack.description, facts(&rows))
 }
 

@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use trainyard_plan::{Plan, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
+use trainyard_plan::{Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
 use trainyard_units::{Bytes, human_bytes};
 
 /// What one rank of each stage needs, and what there is.
@@ -109,7 +109,8 @@ impl Footprint {
 /// What one rank of each stage of `plan` needs on `machine`, and what the ranks of one machine keep in its main memory
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
-    let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage)).collect();
+    let element = gradient_element(plan, machine);
+    let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage, element)).collect();
     let software = resident.iter().map(|held| software(machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
@@ -118,6 +119,12 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
         .filter_map(|store| fullest_machine(plan, machine, layout, store))
         .collect();
     Footprint { limits: limits(plan, machine), resident, software, shared }
+}
+
+/// Bytes of a gradient as the framework sums it up: in the precision of compute, or in single precision.
+fn gradient_element(plan: &Plan, machine: &Machine) -> u64 {
+    let kept = if machine.stack.compute_precision_gradients.value { plan.precision() } else { Precision::Fp32 };
+    kept.element_bytes()
 }
 
 /// What the software takes beside `held`: its own libraries, and what its allocator holds without use.
@@ -143,9 +150,9 @@ fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
 /// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
 /// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
 pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
-    let layers = plan.graph().len();
+    let (layers, element) = (plan.graph().len(), gradient_element(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
-        let held = resident_with(plan, stage, std::slice::from_ref(&run));
+        let held = resident_with(plan, stage, std::slice::from_ref(&run), element);
         held.total() + software(machine, &held) <= limit
     };
     let of_stage = |(stage, limit): (StageId, Bytes)| {

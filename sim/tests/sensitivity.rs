@@ -1,7 +1,7 @@
 //! Every input that a user can set changes some output, in the direction in which it should.
 
 use trainyard_hardware_profiles::{
-    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Stack, SwitchLevel, catalog,
+    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Sourced, Stack, SwitchLevel, catalog,
 };
 use trainyard_models::ModelSpec;
 use trainyard_plan::{
@@ -9,7 +9,7 @@ use trainyard_plan::{
     Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, simulate};
-use trainyard_units::Seconds;
+use trainyard_units::{BytesPerSecond, Seconds};
 
 /// Four p4d machines, PyTorch.
 fn machine() -> Machine {
@@ -281,6 +281,31 @@ fn slower_machines_take_longer() {
 }
 
 #[test]
+fn a_fused_softmax_that_does_not_take_the_heads_takes_longer() {
+    // Forty heads on two ranks are twenty for one sample: five groups of four, but no whole groups of eight.
+    let with_heads = |heads: u32| {
+        let mut machine = machine();
+        machine.stack.softmax_heads = Some(Sourced::new(heads, "a test"));
+        let spec = model(|m| (m.hidden, m.heads) = (Some(2560), Some(40)));
+        outcome(spec, &machine).step_time
+    };
+    assert!(with_heads(8) > with_heads(4));
+    assert_eq!(with_heads(4), with_heads(1));
+}
+
+#[test]
+fn sequence_parallelism_waits_for_less() {
+    // A node with slow links, so that collectives inside layers count: backward waits for one of three.
+    let time = |sequence| {
+        let mut machine = machine();
+        machine.stack.overlap_slowdown.value = 0.0;
+        let spec = with(wide(), |s| s.parallel.sequence = sequence);
+        outcome(spec, &machine).step_time.0
+    };
+    assert!(time(true) < time(false));
+}
+
+#[test]
 fn slower_software_takes_longer() {
     slower("launches", stack(|s| s.launch.value = s.launch.value * 4.0));
     slower("traffic", stack(|s| s.traffic.value *= 2.0));
@@ -307,7 +332,10 @@ fn slower_software_takes_longer() {
     let gathered = with(wide(), |s| s.state_sharding = StateSharding::Parameters);
     let mut by_tensor = machine();
     by_tensor.stack.sharded_by_tensor.value = true;
-    assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered, &machine()).step_time);
+    assert!(outcome(gathered.clone(), &by_tensor).step_time > outcome(gathered.clone(), &machine()).step_time);
+    let mut copied = machine();
+    copied.stack.sharded_copy_rate = Some(Sourced::new(BytesPerSecond(1e9), "a test"));
+    assert!(outcome(gathered.clone(), &copied).step_time > outcome(gathered, &machine()).step_time);
 }
 
 #[test]
@@ -323,6 +351,8 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
     let (half, single) = (Precision::Fp16Mixed, Precision::Fp32);
     assert!(image(half, &|s| s.map_traffic.value *= 4.0) > image(half, &|_| {}), "maps");
     let laid = |layout| move |s: &mut Stack| (s.map_layout, s.launch.value) = (layout, Seconds(0.0));
+    let slow = |s: &mut Stack| s.convolution = Some(Sourced::new(0.5, "a test"));
+    assert!(image(half, &slow) > image(half, &|_| {}), "convolutions");
     assert!(image(half, &laid(MapLayout::ChannelsFirst)) > image(half, &laid(MapLayout::ChannelsLast)), "transposed");
     assert!(image(single, &laid(MapLayout::ChannelsLast)) > image(single, &laid(MapLayout::ChannelsFirst)), "filtered");
     assert!(image(half, &|s| s.update_traffic.value *= 40.0) > image(half, &|_| {}), "updates");

@@ -41,10 +41,13 @@ impl Places {
         Self { tokens: self.tokens.div_ceil(parts), places: self.places.div_ceil(parts), ..self }
     }
 
-    /// Groups, and tokens and places of each.
+    /// Groups, and tokens and places of each. A rank with fewer tokens than a group has a part of one, whose tokens may
+    /// go to any place of the whole group.
     fn groups(self, group: u64) -> (u64, u64, u64) {
         let count = self.tokens.div_ceil(group);
-        (count, self.tokens.min(group), self.places.div_ceil(count))
+        let places =
+            if self.tokens < group { self.places * group / self.tokens.max(1) } else { self.places.div_ceil(count) };
+        (count, self.tokens.min(group), places)
     }
 
     /// Elements of the masks.
@@ -148,6 +151,16 @@ mod tests {
         for routing in [Routing::Dispatch(places), Routing::Combine(places)] {
             assert_eq!(routing.gemms().into_iter().map(Gemm::flops).sum::<Flops>(), formula);
         }
+    }
+
+    #[test]
+    fn a_part_of_a_group_costs_its_part() {
+        // Half of a group's tokens are multiplied with masks over all its places: half of the work.
+        let flops = |tokens| {
+            let places = Places { tokens, places: 2 * tokens, width: 768, group: Some(2048) };
+            Routing::Dispatch(places).gemms().into_iter().map(Gemm::flops).sum::<Flops>()
+        };
+        assert_eq!(flops(2048), flops(1024) * 2.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
 use super::convolution::Library;
-use super::{gemm, recurrence};
+use super::{gemm, recurrence, softmax};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
@@ -58,7 +58,7 @@ impl GpuPricing<'_> {
         let device: Seconds = operators().map(|operator| self.operator(operator, pass, fused)).sum();
         let reductions = if tensor > 1 { layer.tensor_reductions } else { 0 };
         let added = if reductions > 0 { TENSOR_KERNELS } else { 0 };
-        let kernels = operators().map(|operator| operator.kernels(pass)).sum::<u32>() + added;
+        let kernels = operators().map(|operator| self.kernels(operator, pass)).sum::<u32>() + added;
         let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
         let host = self.stack.launch.value * f64::from(kernels) + lag;
         let selection = if pass == Pass::Forward { self.selection(operators()) } else { Seconds::ZERO };
@@ -93,7 +93,7 @@ impl GpuPricing<'_> {
         cores
             .filter(|operator| matches!(operator, OperatorKind::Attention(_)))
             .map(|core| {
-                let host = self.stack.launch.value * f64::from(core.kernels(Pass::Forward));
+                let host = self.stack.launch.value * f64::from(self.kernels(core, Pass::Forward));
                 soft_maximum(self.operator(core, Pass::Forward, self.fused(layer)) * self.slowest(), host)
             })
             .sum()
@@ -110,7 +110,9 @@ impl GpuPricing<'_> {
     fn convolutions(&self) -> Library<'_> {
         let element = self.precision.element_bytes();
         let channels_first = self.stack.map_layout.channels_first(element);
-        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor: self.stack.gemm.value, channels_first }
+        let convolution = self.stack.convolution.as_ref().map_or(1.0, |part| part.value);
+        let stack_factor = self.stack.gemm.value * convolution;
+        Library { gpu: self.gpu, rate: self.rate(), element, stack_factor, channels_first }
     }
 
     fn product(&self, product: Gemm) -> Seconds {
@@ -149,7 +151,8 @@ impl GpuPricing<'_> {
             OperatorKind::Image(Image::Convolution(convolution)) => self.convolutions().transposes(convolution, pass),
             _ => Seconds::ZERO,
         };
-        let others = self.sequential(operator, pass) + self.fused_attention(operator, pass);
+        let attention = self.fused_attention(operator, pass) + self.separate_softmax(operator, pass);
+        let others = self.sequential(operator, pass) + attention;
         products + transposes + self.traffic(operator, pass, fused) + others
     }
 
@@ -177,10 +180,39 @@ impl GpuPricing<'_> {
         }
     }
 
+    /// Kernels that the host launches for a pass of an operator.
+    fn kernels(&self, operator: OperatorKind, pass: Pass) -> u32 {
+        operator.kernels(pass) + self.softmax(operator, pass).map_or(0, |separate| separate.kernels)
+    }
+
+    /// What softmax does besides where the stack's fused kernel, of half precision, does not take the rank's heads.
+    fn softmax(&self, operator: OperatorKind, pass: Pass) -> Option<softmax::Separate> {
+        let OperatorKind::Attention(attention) = operator else { return None };
+        let by = self.stack.softmax_heads.as_ref().filter(|_| self.precision.master_bytes() > 0)?;
+        softmax::separate(attention, pass, by.value.into())
+    }
+
+    /// Elements that the stack's fused softmax does not read because the mask hides them.
+    fn skipped(&self, operator: OperatorKind, pass: Pass) -> f64 {
+        let OperatorKind::Attention(attention) = operator else { return 0.0 };
+        let fused = attention.kernel == AttentionKernel::Unfused
+            && self.stack.softmax_heads.is_some()
+            && self.precision.master_bytes() > 0
+            && self.softmax(operator, pass).is_none();
+        if fused { softmax::skipped(attention, pass) } else { 0.0 }
+    }
+
+    fn separate_softmax(&self, operator: OperatorKind, pass: Pass) -> Seconds {
+        let Some(separate) = self.softmax(operator, pass) else { return Seconds::ZERO };
+        let starts = self.gpu.achieved.kernel_floor.value * f64::from(separate.kernels);
+        Seconds(separate.bytes.as_f64() / self.memory_rate()) + starts
+    }
+
     /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
     fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
-        let counted = operator.traffic(pass).bytes(self.precision.element_bytes()).as_f64();
+        let element = self.precision.element_bytes();
+        let counted = operator.traffic(pass).bytes(element).as_f64() - self.skipped(operator, pass) * element as f64;
         let bytes = counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 };
         if bytes == 0.0 {
             return Seconds::ZERO;

@@ -133,9 +133,17 @@ fn on_gpu(pricing: GpuPricing<'_>, layer: &Layer, micro: u64, sharing: Sharing) 
     }
 }
 
+/// What a collective adds to a kernel beside which it goes on, and which takes longer while it does by so much.
+fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Seconds {
+    let slowed = collective * (slowdown / (1.0 + slowdown));
+    Seconds(collective.0 - kernel.0).max(slowed)
+}
+
 /// The communication inside layers. Ranks of a group wait for it: it is not spread over shared links by the engine, but
 /// priced as if all groups of a stage did it at the same time and nothing else used their links.
 struct Inside<'a> {
+    /// How much longer kernels take beside a collective.
+    slowdown: f64,
     micro: u64,
     element: u64,
     sharing: Sharing,
@@ -149,6 +157,7 @@ impl<'a> Inside<'a> {
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
         let wired = machine.cluster.pools.iter().all(|pool| matches!(pool.fabric, Fabric::Wired { .. }));
         Self {
+            slowdown: machine.stack.overlap_slowdown.value,
             micro,
             element: precision.element_bytes(),
             sharing,
@@ -160,34 +169,45 @@ impl<'a> Inside<'a> {
     fn add_to(&self, kernels: LayerPrice, layer: &Layer) -> Result<LayerPrice, MachineError> {
         let recomputed = layer.role == LayerRole::Block;
         let Some(wiring) = &self.wiring else { return Ok(LayerPrice { recomputed, ..kernels }) };
-        let reductions = self.reductions(wiring, layer)?;
+        let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
         let experts = self.exchanges(wiring, layer)?;
         let passing = self.passing(wiring, layer)?;
         let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
         Ok(LayerPrice {
             inside_forward: reductions + experts + exposed(kernels.core, 1.0),
             // Backward passes keys and values round again, and their gradients with them, beside twice the work.
-            inside_backward: reductions + experts + exposed(kernels.core * 2.0, 2.0),
+            inside_backward: reduced_back + experts + exposed(kernels.core * 2.0, 2.0),
             recomputed,
             ..kernels
         })
     }
 
-    /// Tensor parallelism: sums of the residual stream (Shoeybi et al., arXiv:1909.08053, section 3); with sequence
-    /// parallelism the two halves of each sum in different places (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
-    fn reductions(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
+    /// Tensor parallelism, forward and backward: sums of the residual stream (Shoeybi et al., arXiv:1909.08053,
+    /// section 3); with sequence parallelism the two halves of each sum in different places (Korthikanti et al.,
+    /// arXiv:2205.05198, section 4.2.2). Backward then gathers the input of a product once more beside the gradient of
+    /// that input, and scatters the gradient beside that of the weight (NVIDIA/Megatron-LM,
+    /// `LinearWithGradAccumulationAndAsyncCommunication`), so that one of three is waited for.
+    fn reductions(
+        &self,
+        wiring: &Wiring<'_>,
+        layer: &Layer,
+        kernels: &LayerPrice,
+    ) -> Result<[Seconds; 2], MachineError> {
         if self.sharing.tensor == 1 || layer.tensor_reductions == 0 {
-            return Ok(Seconds::ZERO);
+            return Ok([Seconds::ZERO; 2]);
         }
         let elements = layer.stream_elements.div_ceil(self.sharing.context) * self.micro;
         let bytes = Bytes(elements * self.element);
         let of = |collective| self.slowest(wiring, Group::Tensor, collective, bytes);
-        let one = if self.sharing.sequence {
-            of(Collective::ReduceScatter)? + of(Collective::AllGather)?
-        } else {
-            of(Collective::AllReduce)?
-        };
-        Ok(one * f64::from(layer.tensor_reductions))
+        let count = f64::from(layer.tensor_reductions);
+        if !self.sharing.sequence {
+            return Ok([of(Collective::AllReduce)? * count; 2]);
+        }
+        let [scattered, gathered] = [of(Collective::ReduceScatter)?, of(Collective::AllGather)?];
+        // Half of a block's weights are behind a gathering, the other half before a scattering.
+        let product = kernels.backward * (kernels.weights_share / 2.0 / count);
+        let beside = |collective| exposed_beside(collective, product, self.slowdown);
+        Ok([(scattered + gathered) * count, (gathered + beside(gathered) + beside(scattered)) * count])
     }
 
     /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows of
@@ -226,5 +246,19 @@ impl<'a> Inside<'a> {
             slowest = slowest.max(together(wiring, collective, Collectives::Nccl, &groups, bytes)?);
         }
         Ok(slowest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collective_beside_a_kernel_slows_it_or_is_waited_for() {
+        let exposed = |collective, kernel| exposed_beside(Seconds(collective), Seconds(kernel), 0.25).0;
+        // For one second the kernel does 0.8 seconds' work.
+        assert!((exposed(1.0, 5.0) - 0.2).abs() < 1e-12);
+        assert!((exposed(5.0, 1.0) - 4.0).abs() < 1e-12);
+        assert!((exposed(1.0, 0.0) - 1.0).abs() < 1e-12);
     }
 }

@@ -12,6 +12,7 @@ mod prices;
 mod protocol;
 mod recurrence;
 mod route;
+mod softmax;
 
 pub use collective::{Collective, all_reduce_time, collective_time, transfer_time};
 pub use gemm::product_time;

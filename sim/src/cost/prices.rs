@@ -226,17 +226,15 @@ impl<'a> Prices<'a> {
         }
         let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
         let times = if shares { stack.collectives_for(exchange.held.matrices) } else { 1 };
+        let carried = Bytes(exchange.held.parameters * self.plan.precision().element_bytes());
         let placed = groups.into_iter().map(|group| {
             let positions = self.layout().positions(&group);
             let mut operation = match exchange.content {
-                Content::Weights => {
-                    let bytes = Bytes(exchange.held.parameters * self.plan.precision().element_bytes());
-                    self.collective(of_plan(exchange.collective), &positions, bytes)
-                }
+                Content::Weights => self.collective(of_plan(exchange.collective), &positions, carried),
                 Content::Gradients => self.gradients(exchange, &positions),
             };
             operation.repeat_latency(times);
-            let copying = if shares { stack.copying(times, positions.len()) } else { Seconds::ZERO };
+            let copying = if shares { stack.copying(times, positions.len(), carried) } else { Seconds::ZERO };
             if copying > Seconds::ZERO {
                 operation.phases.push(Phase::lasting(copying));
             }
