@@ -53,7 +53,10 @@ fn predicted(entry: &Entry) -> (RowResult, Option<RowError>) {
 fn predict(row: &Row) -> Result<(f64, [f64; 2]), Unsupported> {
     let configuration = configure(row)?;
     let (plan, outcome) = configuration.predict()?;
-    Ok((outcome.step_time.0, interval(plan, &configuration.machine, &outcome)))
+    // Images are decoded beside the step before.
+    let waited = configuration.decoding.0 / outcome.step_time.0;
+    let [low, high] = interval(plan, &configuration.machine, &outcome).map(|end| end * waited.max(1.0));
+    Ok((outcome.step_time.0 * waited.max(1.0), [low, high]))
 }
 
 pub(crate) fn scored(id: &str, suite: &str, predicted: f64, interval: [f64; 2], measured: f64) -> RowResult {

@@ -154,6 +154,19 @@ pub struct Stack {
     pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
+    /// What an update with Adam in single precision takes besides for each tensor of parameters, where the fused kernel
+    /// is used in mixed precision only and a dozen kernels for each tensor are launched instead; nothing where it is
+    /// always used.
+    #[serde(default)]
+    pub separate_update: Option<Sourced<Seconds>>,
+    /// What one virtual processor, of the kind for which the rates of the loader hold, takes to read, decode and augment an image, where the framework's own examples leave it
+    /// to the processors and no loader was stated; nothing where images are there when a step wants them.
+    #[serde(default)]
+    pub image_decoding: Option<Sourced<Seconds>>,
+    /// Share of the rows looked up in tables that ranks exchange, where rows that are often needed are held by all and
+    /// their gradients summed; everything if left out.
+    #[serde(default)]
+    pub table_exchange: Option<Sourced<f64>>,
     /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
     pub masked_head: Sourced<bool>,
     /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.

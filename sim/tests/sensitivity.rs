@@ -1,7 +1,7 @@
 //! Every input that a user can set changes some output, in the direction in which it should.
 
 use trainyard_hardware_profiles::{
-    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Stack, SwitchLevel, catalog,
+    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Sourced, Stack, SwitchLevel, catalog,
 };
 use trainyard_models::ModelSpec;
 use trainyard_plan::{
@@ -328,6 +328,22 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
     assert!(image(half, &|s| s.update_traffic.value *= 40.0) > image(half, &|_| {}), "updates");
     let detector = |change: &dyn Fn(&mut Stack)| time("mask-rcnn-r50-fpn", half, Optimizer::Momentum, change);
     assert!(detector(&|s| s.region_selection.value = Seconds(1e-3)) > detector(&|_| {}) + 0.6, "640 regions");
+    let tables = |share: f64| {
+        let model = &trainyard_models::find("dlrm").expect("in the catalog").model;
+        let mut machine = machine();
+        machine.stack.table_exchange = Some(Sourced::new(share, "a test"));
+        let spec = PlanSpec {
+            parallel: ParallelSpec { data: 32, expert: 32, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 65_536, micro: 2048, accumulation: 1 },
+            precision: half,
+            ..PlanSpec::plain(model.spec(), base().cluster, model.graph().len())
+        };
+        outcome(spec, &machine).step_time.0
+    };
+    assert!(tables(1.0) > tables(0.2), "rows that are exchanged");
+    let apart = |s: &mut Stack| s.separate_update = Some(Sourced::new(Seconds(1e-3), "a test"));
+    let adam = |precision, change: &dyn Fn(&mut Stack)| time("bert-large", precision, Optimizer::AdamW, change);
+    assert!(adam(single, &apart) > adam(single, &|_| {}) + 0.3, "an update tensor by tensor");
     let mixed = |precision| {
         let change = |s: &mut Stack| (s.mixed_traffic.value, s.launch.value) = (20.0, Seconds(0.0));
         time("bert-large", precision, Optimizer::AdamW, &change)
