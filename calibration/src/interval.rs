@@ -50,7 +50,7 @@ const EXPERTS: Term = Term { half_width: 0.35, observations: 16.0 };
 const MAPS: Term = Term { half_width: 0.15, observations: 475.0 };
 
 /// Regions that the host chooses: how many there are, and how they are chosen, differs by framework.
-const REGIONS: Term = Term { half_width: 0.45, observations: 108.0 };
+const REGIONS: Term = Term { half_width: 0.35, observations: 108.0 };
 
 /// Tables that are looked up: what overlaps with the exchange of rows is not told.
 const TABLES: Term = Term { half_width: 0.8, observations: 44.0 };
