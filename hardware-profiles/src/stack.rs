@@ -192,6 +192,10 @@ pub struct Stack {
     pub sharded_copy: Sourced<Seconds>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
+    /// What layers over tokens keep from forward to backward, relative to the counts of `models`, which are those of fused
+    /// normalisation and activation; as counted if left out.
+    #[serde(default)]
+    pub token_activations: Option<Sourced<f64>>,
     /// Memory that the allocator holds without use, relative to what tensors take.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
@@ -252,12 +256,15 @@ mod tests {
         for (version, stack) in [
             ("NGC pytorch 19.07", "pytorch-2019"),
             ("NGC pytorch (version not stated)", "pytorch-2019"),
+            ("NGC pytorch 20.06", "pytorch-2020-spring"),
             ("NGC pytorch 20.12", "pytorch-2020"),
             ("NGC pytorch 21.11", "pytorch-2020"),
             ("NGC pytorch 22.08", "pytorch-2022"),
         ] {
             assert_eq!(of("pytorch", version, "Ampere", None), Some(stack), "{version}");
         }
+        assert_eq!(of("mlperf-pytorch", "v0.6", "Volta", None), Some("mlperf-pytorch-2019"));
+        assert_eq!(of("mlperf-mxnet", "v1.1", "Ampere", None), Some("mlperf-mxnet-2021"));
         assert_eq!(of("mlperf-pytorch", "v0.7", "Ampere", None), Some("mlperf-pytorch"));
         assert_eq!(of("mlperf-pytorch", "v2.0", "Ampere", None), Some("mlperf-pytorch-2021"));
     }

@@ -110,7 +110,7 @@ impl Footprint {
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage)).collect();
-    let software = resident.iter().map(|held| software(machine, held)).collect();
+    let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
         .into_iter()
@@ -120,10 +120,17 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     Footprint { limits: limits(plan, machine), resident, software, shared }
 }
 
-/// What the software takes beside `held`: its own libraries, and what its allocator holds without use.
-fn software(machine: &Machine, held: &Resident) -> Bytes {
-    let unused = held.total().as_f64() * machine.stack.fragmentation.value;
-    machine.stack.resident.value + Bytes(unused as u64)
+/// What the software takes beside `held`: its own libraries, what its separate kernels keep besides the counts where
+/// layers are over tokens, and what its allocator holds without use.
+fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
+    let stack = &machine.stack;
+    let tokens = || plan.graph().distinct().iter().any(|layer| layer.context_elements > 0);
+    let besides = match &stack.token_activations {
+        Some(kept) if tokens() => (held.activations + held.workspace).as_f64() * (kept.value - 1.0),
+        _ => 0.0,
+    };
+    let unused = (held.total().as_f64() + besides) * stack.fragmentation.value;
+    stack.resident.value + Bytes((besides + unused) as u64)
 }
 
 /// Per stage, what the smallest of its devices has.
@@ -146,7 +153,7 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
     let layers = plan.graph().len();
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
         let held = resident_with(plan, stage, std::slice::from_ref(&run));
-        held.total() + software(machine, &held) <= limit
+        held.total() + software(plan, machine, &held) <= limit
     };
     let of_stage = |(stage, limit): (StageId, Bytes)| {
         let mut first = 0;

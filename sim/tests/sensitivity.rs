@@ -356,6 +356,18 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
 }
 
 #[test]
+fn what_separate_kernels_keep_is_of_layers_over_tokens() {
+    let held = |name: &str, kept: Option<f64>| {
+        let (model, mut machine) = (&trainyard_models::find(name).expect("in the catalog").model, machine());
+        machine.stack.token_activations = kept.map(|kept| Sourced::new(kept, "a test"));
+        let spec = PlanSpec::plain(model.spec(), base().cluster, model.graph().len());
+        outcome(spec, &machine).footprint.peak()
+    };
+    assert!(held("bert-large", Some(2.0)) > held("bert-large", None));
+    assert_eq!(held("resnet50", Some(2.0)), held("resnet50", None));
+}
+
+#[test]
 fn memory_grows_with_what_the_software_takes() {
     let held = |change: &dyn Fn(&mut Machine)| {
         let mut machine = machine();
