@@ -219,7 +219,7 @@ fn a_frozen_layer_has_no_backward_pass_and_keeps_nothing() {
     let (trained, frozen) = (with(""), with("frozen = true"));
     let (whole, layer) = (trained.layer(0), frozen.layer(0));
     assert_eq!(layer.flops(Pass::Forward), whole.flops(Pass::Forward));
-    assert_eq!(layer.flops(Pass::Backward).0, 0.0);
+    assert_eq!(layer.flops(Pass::Backward), trainyard_units::Flops(0.0));
     assert_eq!(layer.stored(2, Sharing::WHOLE), crate::operator::Storage::default());
     assert_eq!((layer.parameters(Sharing::WHOLE), layer.parameter_tensors()), (whole.parameters(Sharing::WHOLE), 0));
     assert_eq!(frozen.layer(1), trained.layer(1));

@@ -270,13 +270,13 @@ impl Image {
     pub(super) fn stored(self) -> Storage {
         match self {
             Self::Convolution(convolution) => elements(convolution.input_elements()),
-            Self::Norm { frozen: true, .. } => Storage::default(),
-            Self::Norm { samples, pixels, channels, .. }
+            Self::Norm { samples, pixels, channels, frozen: false }
             | Self::Pool { samples, pixels, channels, kind: Pool::Max, .. }
             | Self::Scale { samples, pixels, channels, .. } => elements(samples * pixels * channels),
             Self::Pointwise { samples, elements: count } => elements(samples * count),
             Self::Dropout { samples, elements: count } => Storage { masks: samples * count, ..Storage::default() },
-            Self::Pool { kind: Pool::Mean, .. }
+            Self::Norm { frozen: true, .. }
+            | Self::Pool { kind: Pool::Mean, .. }
             | Self::Upsample { .. }
             | Self::Concatenation { .. }
             | Self::RegionAlign { .. } => Storage::default(),

@@ -309,7 +309,8 @@ mod tests {
     #[test]
     fn the_rank_with_the_most_to_do_is_waited_for() {
         let on = |ranks, samples| GpuPricing { ranks, unlike: 0.25, ..pricing(Precision::Fp16Mixed) }.fullest(samples);
-        assert_eq!([on(1, 4), GpuPricing { ranks: 64, ..pricing(Precision::Fp16Mixed) }.fullest(4)], [1.0; 2]);
+        let alike = GpuPricing { ranks: 64, ..pricing(Precision::Fp16Mixed) };
+        assert!((on(1, 4) - 1.0).abs() < 1e-12 && (alike.fullest(4) - 1.0).abs() < 1e-12);
         // 64 ranks: 2.88 standard deviations, half of which four samples leave.
         assert!((on(64, 4) - (1.0 + 0.125 * 2.884)).abs() < 1e-3, "{}", on(64, 4));
         assert!(on(64, 1) > on(64, 4) && on(512, 4) > on(64, 4));
@@ -322,8 +323,8 @@ mod tests {
         let time =
             |precision, optimizer| GpuPricing { stack: &stack, ..pricing(precision) }.separate_update(optimizer, 400).0;
         assert!((time(Precision::Tf32, Optimizer::AdamW) - 0.4).abs() < 1e-12);
-        assert_eq!(time(Precision::Fp16Mixed, Optimizer::AdamW), 0.0);
-        assert_eq!(time(Precision::Fp32, Optimizer::Lamb), 0.0);
+        assert!(time(Precision::Fp16Mixed, Optimizer::AdamW).abs() < 1e-12);
+        assert!(time(Precision::Fp32, Optimizer::Lamb).abs() < 1e-12);
     }
 
     #[test]
