@@ -8,12 +8,13 @@ use crate::system;
 use crate::table::Row;
 use std::cmp::Ordering;
 use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
-use trainyard_models::{Divisible, Model};
+use trainyard_models::{Divisible, Model, Sample};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store,
 };
-use trainyard_sim::{Machine, Outcome, layer_prices, simulate, step_time_bound};
+use trainyard_sim::{Machine, Outcome, image_decoding, layer_prices, simulate, step_time_bound};
+use trainyard_units::Seconds;
 
 /// Runs of layers on a stage that are tried where an interleaved row does not state them.
 const INTERLEAVED: std::ops::RangeInclusive<u32> = 2..=4;
@@ -42,6 +43,8 @@ pub struct Configuration {
     pub machine: Machine,
     /// Every plan that the row may mean: one, unless it leaves knobs open.
     pub plans: Vec<Plan>,
+    /// The time in which the processors decode the images of a step, where the framework leaves that to them.
+    pub decoding: Seconds,
 }
 
 /// The plan and the machine of a measured row.
@@ -75,7 +78,9 @@ pub fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsup
     if plans.is_empty() {
         return Err(problem.unwrap_or_else(|| knobs.contradiction(row)));
     }
-    Ok(Configuration { machine, plans })
+    let images = if matches!(knobs.model.sample(), Sample::Image(_)) { knobs.global } else { 0 };
+    let decoding = image_decoding(&machine, images);
+    Ok(Configuration { machine, plans, decoding })
 }
 
 impl Configuration {

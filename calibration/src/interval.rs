@@ -53,7 +53,7 @@ const EXPERTS: Term = Term::new("experts on several GPUs", 0.85, 46.0);
 const MAPS: Term = Term::new("maps", 0.22, 459.0);
 
 /// Regions that the host chooses: how many there are, and how they are chosen, differs by framework.
-const REGIONS: Term = Term::new("regions", 0.45, 108.0);
+const REGIONS: Term = Term::new("regions", 0.35, 108.0);
 
 /// Tables that are looked up: what overlaps with the exchange of rows is not told. Wider than the residuals of 44 rows ask
 /// for, which are of two programs.

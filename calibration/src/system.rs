@@ -3,7 +3,7 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Publication, Sourced, Transport,
+    Catalog, Cluster, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,
 };
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
@@ -102,6 +102,15 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
                 flow_limit: None,
             },
         },
-        host: None,
+        host: host(row, catalog),
     }))
+}
+
+/// The host of the catalog's system after which a row's system is named, `dgx-1-v100-16gb` of `dgx-1-v100-16gb-100g`:
+/// the same machine on another network.
+fn host(row: &Row, catalog: &Catalog) -> Option<Host> {
+    let namesake = |name: &&str| row.system.strip_prefix(*name).is_some_and(|rest| rest.starts_with('-'));
+    let names = catalog.systems().iter().map(|system| system.name.as_str());
+    let closest = names.filter(namesake).max_by_key(|name| name.len())?;
+    catalog.cluster(closest, row.nodes).ok()?.first().host.clone()
 }

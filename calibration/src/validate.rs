@@ -225,7 +225,10 @@ fn configuration_key(entry: &Entry) -> Option<String> {
 fn predict(row: &Row, catalog: &Catalog) -> Prediction {
     let configuration = configure_in(row, catalog)?;
     let (plan, outcome) = configuration.predict()?;
-    Ok((outcome.step_time.0, interval(plan, &configuration.machine, &outcome)))
+    // Images are decoded beside the step before.
+    let waited = configuration.decoding.0 / outcome.step_time.0;
+    let [low, high] = interval(plan, &configuration.machine, &outcome).map(|end| end * waited.max(1.0));
+    Ok((outcome.step_time.0 * waited.max(1.0), [low, high]))
 }
 
 pub(crate) fn scored(id: &str, suite: &str, predicted: f64, interval: [f64; 2], measured: f64) -> RowResult {

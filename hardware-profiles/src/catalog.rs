@@ -309,7 +309,7 @@ mod tests {
             assert_eq!(machine.disk.value.0 > 0, host.disk_bandwidth.value.0 > 0.0, "{}", machine.name);
             let rented = !machine.prices.is_empty();
             assert_eq!(rented || machine.name == "p5e.48xlarge", machine.storage.is_some(), "{}", machine.name);
-            assert_eq!(machine.processor.is_some(), machine.storage.is_some(), "{}", machine.name);
+            assert!(machine.processor.is_some() || machine.storage.is_none(), "{}", machine.name);
             let network = &machine.network;
             assert!(network.interfaces > 0 && network.burst.value.0 >= network.baseline.value.0, "{}", machine.name);
         }

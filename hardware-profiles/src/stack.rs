@@ -161,6 +161,19 @@ pub struct Stack {
     pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
+    /// What an update with Adam in single precision takes besides for each tensor of parameters, where the fused kernel
+    /// is used in mixed precision only and a dozen kernels for each tensor are launched instead; nothing where it is
+    /// always used.
+    #[serde(default)]
+    pub separate_update: Option<Sourced<Seconds>>,
+    /// What one virtual processor, of the kind for which the rates of the loader hold, takes to read, decode and augment an image, where the framework's own examples leave it
+    /// to the processors and no loader was stated; nothing where images are there when a step wants them.
+    #[serde(default)]
+    pub image_decoding: Option<Sourced<Seconds>>,
+    /// Share of the rows looked up in tables that ranks exchange, where rows that are often needed are held by all and
+    /// their gradients summed; everything if left out.
+    #[serde(default)]
+    pub table_exchange: Option<Sourced<f64>>,
     /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
     pub masked_head: Sourced<bool>,
     /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.
@@ -186,6 +199,10 @@ pub struct Stack {
     pub sharded_copy: Sourced<Seconds>,
     /// Memory of the driver's context, the framework and its libraries, on each device.
     pub resident: Sourced<Bytes>,
+    /// What layers over tokens keep from forward to backward, relative to the counts of `models`, which are those of fused
+    /// normalisation and activation; as counted if left out.
+    #[serde(default)]
+    pub token_activations: Option<Sourced<f64>>,
     /// Memory that the allocator holds without use, relative to what tensors take.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
@@ -273,12 +290,15 @@ mod tests {
         for (version, stack) in [
             ("NGC pytorch 19.07", "pytorch-2019"),
             ("NGC pytorch (version not stated)", "pytorch-2019"),
+            ("NGC pytorch 20.06", "pytorch-2020-spring"),
             ("NGC pytorch 20.12", "pytorch-2020"),
             ("NGC pytorch 21.11", "pytorch-2020"),
             ("NGC pytorch 22.08", "pytorch-2022"),
         ] {
             assert_eq!(of("pytorch", version, "Ampere", None), Some(stack), "{version}");
         }
+        assert_eq!(of("mlperf-pytorch", "v0.6", "Volta", None), Some("mlperf-pytorch-2019"));
+        assert_eq!(of("mlperf-mxnet", "v1.1", "Ampere", None), Some("mlperf-mxnet-2021"));
         assert_eq!(of("mlperf-pytorch", "v0.7", "Ampere", None), Some("mlperf-pytorch"));
         assert_eq!(of("mlperf-pytorch", "v2.0", "Ampere", None), Some("mlperf-pytorch-2021"));
     }

@@ -36,6 +36,8 @@ pub struct Layer {
     /// Elements per sample, keys and values, that go round the ring of context-parallel ranks forward; nothing in a
     /// layer without self-attention.
     pub context_elements: u64,
+    /// Whether its weights stay as they are, so that it has no backward pass.
+    pub frozen: bool,
 }
 
 impl Layer {
@@ -50,6 +52,7 @@ impl Layer {
             tensor_reductions: 0,
             exchanged_elements: 0,
             context_elements: 0,
+            frozen: false,
         }
     }
 
@@ -84,16 +87,22 @@ impl Layer {
 
     /// Trainable tensors.
     pub fn parameter_tensors(&self) -> u32 {
-        self.operators.iter().map(Operator::parameter_tensors).sum()
+        if self.frozen { 0 } else { self.operators.iter().map(Operator::parameter_tensors).sum() }
     }
 
     /// Arithmetic of one pass over one sample, unsplit.
     pub fn flops(&self, pass: Pass) -> Flops {
+        if self.frozen && pass == Pass::Backward {
+            return Flops(0.0);
+        }
         self.operators.iter().map(|operator| operator.kind.flops(pass)).sum()
     }
 
     /// Activations that one of the ranks that share the layer keeps of `samples` samples from forward to backward.
     pub fn stored(&self, samples: u64, sharing: Sharing) -> Storage {
+        if self.frozen {
+            return Storage::default();
+        }
         self.operators
             .iter()
             .map(|operator| operator.stored(samples, sharing))
@@ -103,6 +112,9 @@ impl Layer {
     /// The same if the scores and weights of attention are computed again in backward (Korthikanti et al.,
     /// arXiv:2205.05198, section 5).
     pub fn stored_without_core(&self, samples: u64, sharing: Sharing) -> Storage {
+        if self.frozen {
+            return Storage::default();
+        }
         let without = |operator: &Operator| match operator.on_rank(samples, sharing) {
             OperatorKind::Attention(attention) => attention.stored_without_core(),
             _ => operator.stored(samples, sharing),

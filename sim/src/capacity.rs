@@ -111,7 +111,7 @@ impl Footprint {
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let element = gradient_element(plan, machine);
     let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage, element)).collect();
-    let software = resident.iter().map(|held| software(machine, held)).collect();
+    let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
         .into_iter()
@@ -127,10 +127,17 @@ fn gradient_element(plan: &Plan, machine: &Machine) -> u64 {
     kept.element_bytes()
 }
 
-/// What the software takes beside `held`: its own libraries, and what its allocator holds without use.
-fn software(machine: &Machine, held: &Resident) -> Bytes {
-    let unused = held.total().as_f64() * machine.stack.fragmentation.value;
-    machine.stack.resident.value + Bytes(unused as u64)
+/// What the software takes beside `held`: its own libraries, what its separate kernels keep besides the counts where
+/// layers are over tokens, and what its allocator holds without use.
+fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
+    let stack = &machine.stack;
+    let tokens = || plan.graph().distinct().iter().any(|layer| layer.context_elements > 0);
+    let besides = match &stack.token_activations {
+        Some(kept) if tokens() => (held.activations + held.workspace).as_f64() * (kept.value - 1.0),
+        _ => 0.0,
+    };
+    let unused = (held.total().as_f64() + besides) * stack.fragmentation.value;
+    stack.resident.value + Bytes((besides + unused) as u64)
 }
 
 /// Per stage, what the smallest of its devices has.
@@ -153,7 +160,7 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
     let (layers, element) = (plan.graph().len(), gradient_element(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
         let held = resident_with(plan, stage, std::slice::from_ref(&run), element);
-        held.total() + software(machine, &held) <= limit
+        held.total() + software(plan, machine, &held) <= limit
     };
     let of_stage = |(stage, limit): (StageId, Bytes)| {
         let mut first = 0;

@@ -31,7 +31,7 @@ pub use cost::{
     layer_prices, product_time, transfer_time,
 };
 pub use estimate::{Estimator, Shape};
-pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies};
+pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
 pub use simulate::{

@@ -358,6 +358,22 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
     assert!(image(half, &|s| s.update_traffic.value *= 40.0) > image(half, &|_| {}), "updates");
     let detector = |change: &dyn Fn(&mut Stack)| time("mask-rcnn-r50-fpn", half, Optimizer::Momentum, change);
     assert!(detector(&|s| s.region_selection.value = Seconds(1e-3)) > detector(&|_| {}) + 0.6, "640 regions");
+    let tables = |share: f64| {
+        let model = &trainyard_models::find("dlrm").expect("in the catalog").model;
+        let mut machine = machine();
+        machine.stack.table_exchange = Some(Sourced::new(share, "a test"));
+        let spec = PlanSpec {
+            parallel: ParallelSpec { data: 32, expert: 32, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 65_536, micro: 2048, accumulation: 1 },
+            precision: half,
+            ..PlanSpec::plain(model.spec(), base().cluster, model.graph().len())
+        };
+        outcome(spec, &machine).step_time.0
+    };
+    assert!(tables(1.0) > tables(0.2), "rows that are exchanged");
+    let apart = |s: &mut Stack| s.separate_update = Some(Sourced::new(Seconds(1e-3), "a test"));
+    let adam = |precision, change: &dyn Fn(&mut Stack)| time("bert-large", precision, Optimizer::AdamW, change);
+    assert!(adam(single, &apart) > adam(single, &|_| {}) + 0.3, "an update tensor by tensor");
     let mixed = |precision| {
         let change = |s: &mut Stack| (s.mixed_traffic.value, s.launch.value) = (20.0, Seconds(0.0));
         time("bert-large", precision, Optimizer::AdamW, &change)
@@ -367,6 +383,18 @@ fn what_frameworks_do_with_maps_and_updates_takes_time() {
         .map(|optimizer| time("bert-large", half, optimizer, &|_| {}));
     assert!(updates[..4].windows(2).all(|pair| pair[0] < pair[1]) && updates[4] < updates[3], "{updates:?}");
     assert!((updates[4] - time("bert-large", half, Optimizer::RmsProp, &|_| {})).abs() < 1e-12, "the same state");
+}
+
+#[test]
+fn what_separate_kernels_keep_is_of_layers_over_tokens() {
+    let held = |name: &str, kept: Option<f64>| {
+        let (model, mut machine) = (&trainyard_models::find(name).expect("in the catalog").model, machine());
+        machine.stack.token_activations = kept.map(|kept| Sourced::new(kept, "a test"));
+        let spec = PlanSpec::plain(model.spec(), base().cluster, model.graph().len());
+        outcome(spec, &machine).footprint.peak()
+    };
+    assert!(held("bert-large", Some(2.0)) > held("bert-large", None));
+    assert_eq!(held("resnet50", Some(2.0)), held("resnet50", None));
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Stacks {
             tensor_reductions: 3,
             exchanged_elements: 0,
             context_elements: decoder.tokens * heads.kv_width(),
+            frozen: false,
         }
     }
 }

@@ -242,7 +242,7 @@ impl Feature {
             bias: false,
             transposed: false,
         };
-        let norm = Image::Norm { samples: 1, pixels: output.pixels(), channels: outputs };
+        let norm = Image::Norm { samples: 1, pixels: output.pixels(), channels: outputs, frozen: false };
         operators.extend([Image::Convolution(convolution), norm].map(|kind| replicated(OperatorKind::Image(kind))));
         output
     }
@@ -276,5 +276,6 @@ fn layer(name: &'static str, role: LayerRole, operators: Vec<Operator>, output: 
         tensor_reductions: 0,
         exchanged_elements: 0,
         context_elements: 0,
+        frozen: false,
     }
 }

@@ -236,6 +236,7 @@ impl Stream {
             tensor_reductions: 2,
             exchanged_elements: 0,
             context_elements: 0,
+            frozen: false,
         }
     }
 
@@ -250,6 +251,7 @@ impl Stream {
             tensor_reductions: 1,
             exchanged_elements: 0,
             context_elements: 0,
+            frozen: false,
         }
     }
 
@@ -264,6 +266,7 @@ impl Stream {
             tensor_reductions: 1,
             exchanged_elements: 0,
             context_elements: 0,
+            frozen: false,
         }
     }
 

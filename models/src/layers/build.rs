@@ -130,8 +130,13 @@ impl<'a> Builder<'a> {
             return Err(whole(Problem::TooFewLayers { count }));
         }
         let mut built = Vec::new();
+        let mut trained = false;
         for spec in layers {
             self.layer = &spec.name;
+            if spec.frozen && trained {
+                return Err(self.error(Problem::FrozenBehindTrained));
+            }
+            trained |= !spec.frozen;
             super::shape::range("repeat", spec.repeat, 1, LAYERS_MAX).map_err(|problem| self.error(problem))?;
             for _ in 0..spec.repeat {
                 let layer = self.layer(spec, flow, count)?;
@@ -168,6 +173,7 @@ impl<'a> Builder<'a> {
             tensor_reductions: 0,
             exchanged_elements: self.exchanged_elements,
             context_elements: self.context_elements,
+            frozen: spec.frozen,
         };
         Ok(Built { layer, flow: output })
     }
@@ -284,7 +290,7 @@ fn keeps_input(kind: OperatorKind) -> bool {
             | OperatorKind::Activation { .. }
             | OperatorKind::Image(
                 Image::Convolution(_)
-                    | Image::Norm { .. }
+                    | Image::Norm { frozen: false, .. }
                     | Image::Pool { kind: Pool::Max, .. }
                     | Image::Pointwise { .. }
                     | Image::Scale { .. }

@@ -152,6 +152,9 @@ pub enum Problem {
     /// A loss is missing.
     #[error("it does not end in a loss")]
     NoLoss,
+    /// A frozen layer stands behind one that is trained, whose gradients would have to go through it.
+    #[error("it is frozen, but the layer before it is trained")]
+    FrozenBehindTrained,
     /// A list of branches is too short.
     #[error("there are {count} branches, but at least two are joined")]
     TooFewBranches {
@@ -183,6 +186,7 @@ impl LayersError {
             Problem::Unused { name } => format!("leave it out, or use it with {{ concat = \"{name}\" }}"),
             Problem::TablesTwice => "write the rows of all tables in one list, or put them into another layer".into(),
             Problem::Tokens => "write { embedding = 30522, width = 768 } first".into(),
+            Problem::FrozenBehindTrained => "freeze all layers before it too".into(),
             Problem::NoLoss => "end with \"cross_entropy\"".into(),
             Problem::Indivisible { field, channels, divisor } => {
                 let below = (1..=*divisor.min(channels)).rev().find(|count| channels % count == 0).unwrap_or(1);

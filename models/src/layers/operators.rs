@@ -58,7 +58,7 @@ impl<'a> Builder<'a> {
             OperatorSpec::TransposedConv(conv) => self.transposed_conv(conv, value)?,
             OperatorSpec::GroupNorm(norm) => {
                 self.divides("group_norm", value.shape.channels, norm.group_norm)?;
-                self.norm(value)
+                self.norm(value, false)
             }
             OperatorSpec::MaxPool(MaxPool { max_pool, stride, padding }) => {
                 self.pool(("max_pool", max_pool), stride.as_ref(), padding.as_ref(), Pool::Max, value)?
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         let shape = value.shape;
         let (samples, elements) = (shape.samples, shape.map_elements());
         match word {
-            Word::BatchNorm | Word::InstanceNorm => return self.norm(value),
+            Word::BatchNorm | Word::InstanceNorm => return self.norm(value, false),
             Word::LayerNorm => self.push(OperatorKind::LayerNorm { rows: shape.rows(), width: shape.channels }, value),
             Word::Scale => {
                 let scale = Image::Scale { samples, pixels: shape.pixels(), channels: shape.channels, trained: true };
@@ -121,9 +121,10 @@ impl<'a> Builder<'a> {
         self.value(shape)
     }
 
-    fn norm(&mut self, value: Value) -> Value {
+    fn norm(&mut self, value: Value, frozen: bool) -> Value {
         let Shape { samples, channels, .. } = value.shape;
-        self.push(OperatorKind::Image(Image::Norm { samples, pixels: value.shape.pixels(), channels }), value);
+        let norm = Image::Norm { samples, pixels: value.shape.pixels(), channels, frozen };
+        self.push(OperatorKind::Image(norm), value);
         self.value(value.shape)
     }
 
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
         self.push(OperatorKind::Image(Image::Convolution(convolution)), value);
         let normed = match after.norm {
             None => made,
-            Some(Norm::Batch | Norm::Instance) => self.norm(made),
+            Some(norm @ (Norm::Batch | Norm::Instance | Norm::Frozen)) => self.norm(made, norm == Norm::Frozen),
             Some(Norm::Layer) => self.word(Word::LayerNorm, made),
         };
         Ok(after.activation.map_or(normed, |activation| self.activation(activation, normed)))

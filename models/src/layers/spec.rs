@@ -51,6 +51,10 @@ pub struct LayerSpec {
     /// How many of it follow one another; shapes are inferred again for each. 1 if left out.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub repeat: u64,
+    /// Whether its weights stay as they are: it has no backward pass, and neither have the layers before it, which must
+    /// be frozen too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
     /// What it computes, in order.
     pub operators: Vec<OperatorSpec>,
 }
@@ -202,6 +206,8 @@ pub enum Norm {
     Instance,
     /// Over the channels of each pixel.
     Layer,
+    /// Scale and shift of each channel by what was learnt before: nothing is measured and nothing trained.
+    Frozen,
 }
 
 /// `{ conv = 64, kernel = 3 }`: a convolution.

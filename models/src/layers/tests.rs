@@ -213,6 +213,35 @@ fn a_side_over_several_maps_has_one_set_of_weights() {
 }
 
 #[test]
+fn a_frozen_layer_has_no_backward_pass_and_keeps_nothing() {
+    let stem = "operators = [{ conv = 8, kernel = 3 }]";
+    let with = |frozen: &str| graph(IMAGE, &[&format!("{frozen}\n{stem}"), stem, LOSS]);
+    let (trained, frozen) = (with(""), with("frozen = true"));
+    let (whole, layer) = (trained.layer(0), frozen.layer(0));
+    assert_eq!(layer.flops(Pass::Forward), whole.flops(Pass::Forward));
+    assert_eq!(layer.flops(Pass::Backward), trainyard_units::Flops(0.0));
+    assert_eq!(layer.stored(2, Sharing::WHOLE), crate::operator::Storage::default());
+    assert_eq!((layer.parameters(Sharing::WHOLE), layer.parameter_tensors()), (whole.parameters(Sharing::WHOLE), 0));
+    assert_eq!(frozen.layer(1), trained.layer(1));
+}
+
+#[test]
+fn a_frozen_norm_measures_nothing() {
+    let layer = |norm: &str| {
+        let layer = format!("operators = [{{ conv = 8, kernel = 3, norm = \"{norm}\" }}]");
+        graph(IMAGE, &[&layer, LOSS]).layer(0).clone()
+    };
+    let traffic = |norm: &str, pass| {
+        let operators = layer(norm).operators;
+        operators.iter().map(|operator| operator.kind.traffic(pass).elements).sum::<u64>()
+    };
+    let map = 8 * 32 * 48;
+    assert_eq!([traffic("batch", Pass::Forward), traffic("frozen", Pass::Forward)], [3 * map, 2 * map]);
+    assert_eq!([traffic("batch", Pass::Backward), traffic("frozen", Pass::Backward)], [5 * map, 2 * map]);
+    assert_eq!(layer("batch").parameters(Sharing::WHOLE), layer("frozen").parameters(Sharing::WHOLE));
+}
+
+#[test]
 fn branches_that_read_the_same_map_keep_it_once() {
     let stored = |operators: &str| {
         let graph = graph(IMAGE, &["operators = [{ conv = 8 }]", &format!("operators = [{operators}]"), LOSS]);

@@ -18,6 +18,8 @@ pub enum Image {
         pixels: u64,
         /// Normalised channels.
         channels: u64,
+        /// Whether it scales and shifts by what was learnt before, and measures and trains nothing.
+        frozen: bool,
     },
     /// One value for each window of pixels.
     Pool {
@@ -201,7 +203,13 @@ impl Image {
     pub(super) fn parameter_tensors(self) -> u32 {
         match self {
             Self::Convolution(convolution) => 1 + u32::from(convolution.bias),
-            Self::Norm { .. } => 2,
+            Self::Norm { frozen, .. } => {
+                if frozen {
+                    0
+                } else {
+                    2
+                }
+            }
             Self::Scale { trained, .. } => u32::from(trained),
             _ => 0,
         }
@@ -221,7 +229,8 @@ impl Image {
             Self::Convolution(convolution) if convolution.bias && !forward => elements(convolution.output_elements()),
             Self::Convolution(_) => Storage::default(),
             // Forward reads for the statistics, reads again and writes; backward reads input and gradient twice.
-            Self::Norm { samples, pixels, channels } => {
+            Self::Norm { samples, pixels, channels, frozen: true } => elements(samples * pixels * channels * 2),
+            Self::Norm { samples, pixels, channels, frozen: false } => {
                 elements(samples * pixels * channels * if forward { 3 } else { 5 })
             }
             Self::Pool { samples, pixels, windows, channels, .. } => elements(samples * (pixels + windows) * channels),
@@ -261,12 +270,13 @@ impl Image {
     pub(super) fn stored(self) -> Storage {
         match self {
             Self::Convolution(convolution) => elements(convolution.input_elements()),
-            Self::Norm { samples, pixels, channels }
+            Self::Norm { samples, pixels, channels, frozen: false }
             | Self::Pool { samples, pixels, channels, kind: Pool::Max, .. }
             | Self::Scale { samples, pixels, channels, .. } => elements(samples * pixels * channels),
             Self::Pointwise { samples, elements: count } => elements(samples * count),
             Self::Dropout { samples, elements: count } => Storage { masks: samples * count, ..Storage::default() },
-            Self::Pool { kind: Pool::Mean, .. }
+            Self::Norm { frozen: true, .. }
+            | Self::Pool { kind: Pool::Mean, .. }
             | Self::Upsample { .. }
             | Self::Concatenation { .. }
             | Self::RegionAlign { .. } => Storage::default(),

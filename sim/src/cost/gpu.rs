@@ -47,11 +47,16 @@ pub(crate) struct GpuPricing<'a> {
     pub(crate) precision: Precision,
     /// GPUs of the job.
     pub(crate) ranks: u32,
+    /// How much the work of one sample differs from that of another: one standard deviation over the mean.
+    pub(crate) unlike: f64,
 }
 
 impl GpuPricing<'_> {
     /// One pass of a layer over `samples` samples on one of the ranks that share it, without its reductions.
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
+        if layer.frozen && pass == Pass::Backward {
+            return Seconds::ZERO;
+        }
         let tensor = sharing.tensor;
         let operators = || layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
         let fused = self.fused(layer);
@@ -62,7 +67,13 @@ impl GpuPricing<'_> {
         let lag = if tensor > SOCKET_DEVICES { SOCKET_LAG * f64::from(reductions) } else { Seconds::ZERO };
         let host = self.stack.launch.value * f64::from(kernels) + lag;
         let selection = if pass == Pass::Forward { self.selection(operators()) } else { Seconds::ZERO };
-        soft_maximum(device * self.slowest(), host) + selection
+        (soft_maximum(device * self.slowest(), host) + selection) * self.fullest(samples)
+    }
+
+    /// How much longer than the mean the rank works that has the most to do: each waits for it in every step.
+    fn fullest(&self, samples: u64) -> f64 {
+        let spread = self.unlike / (samples.max(1) as f64).sqrt();
+        1.0 + spread * (2.0 * f64::from(self.ranks).ln()).sqrt()
     }
 
     /// Host time to choose the regions that a layer cuts out of maps.
@@ -245,6 +256,15 @@ impl GpuPricing<'_> {
         Seconds((bytes(parameters, 0) * self.stack.update_traffic.value + bytes(0, looked_up)) / self.memory_rate())
     }
 
+    /// What an update takes besides where every tensor is updated by kernels of its own.
+    pub(crate) fn separate_update(&self, optimizer: Optimizer, tensors: u32) -> Seconds {
+        let fused = self.precision.master_bytes() > 0 || optimizer != Optimizer::AdamW;
+        match &self.stack.separate_update {
+            Some(time) if !fused => time.value * f64::from(tensors),
+            _ => Seconds::ZERO,
+        }
+    }
+
     /// Time of kernels that read and write this much.
     pub(crate) fn streaming(&self, bytes: f64) -> Seconds {
         Seconds(bytes / self.memory_rate()) + self.gpu.achieved.kernel_floor.value
@@ -304,6 +324,7 @@ mod tests {
             stack: catalog().stack("megatron").expect("in the catalog"),
             precision,
             ranks: 1,
+            unlike: 0.0,
         }
     }
 
@@ -315,6 +336,27 @@ mod tests {
             + pricing.layer(&block(), Pass::Backward, 1, Sharing::tensor(8));
         let host = 35e-6 * f64::from(24 + 40 + 2 * TENSOR_KERNELS) + 4.0 * SOCKET_LAG.0;
         assert!((1.0..1.25).contains(&(both.0 / host)), "{} against {host}", both.0);
+    }
+
+    #[test]
+    fn the_rank_with_the_most_to_do_is_waited_for() {
+        let on = |ranks, samples| GpuPricing { ranks, unlike: 0.25, ..pricing(Precision::Fp16Mixed) }.fullest(samples);
+        let alike = GpuPricing { ranks: 64, ..pricing(Precision::Fp16Mixed) };
+        assert!((on(1, 4) - 1.0).abs() < 1e-12 && (alike.fullest(4) - 1.0).abs() < 1e-12);
+        // 64 ranks: 2.88 standard deviations, half of which four samples leave.
+        assert!((on(64, 4) - (1.0 + 0.125 * 2.884)).abs() < 1e-3, "{}", on(64, 4));
+        assert!(on(64, 1) > on(64, 4) && on(512, 4) > on(64, 4));
+    }
+
+    #[test]
+    fn a_separate_update_is_for_adam_in_single_precision() {
+        let mut stack = pricing(Precision::Fp32).stack.clone();
+        stack.separate_update = Some(trainyard_hardware_profiles::Sourced::new(Seconds(1e-3), "a test"));
+        let time =
+            |precision, optimizer| GpuPricing { stack: &stack, ..pricing(precision) }.separate_update(optimizer, 400).0;
+        assert!((time(Precision::Tf32, Optimizer::AdamW) - 0.4).abs() < 1e-12);
+        assert!(time(Precision::Fp16Mixed, Optimizer::AdamW).abs() < 1e-12);
+        assert!(time(Precision::Fp32, Optimizer::Lamb).abs() < 1e-12);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl<'a> Prices<'a> {
 
     fn gpu_pricing(&self, gpu: &'a Gpu) -> GpuPricing<'a> {
         let (stack, precision) = (&self.machine.stack, self.plan.precision());
-        GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks() }
+        GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks(), unlike: 0.0 }
     }
 
     fn measured_pricing(&self, machine: &'a MeasuredMachine) -> MeasuredPricing<'a> {
@@ -156,7 +156,9 @@ impl<'a> Prices<'a> {
     pub(crate) fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
         let update = match self.device(pool) {
             Device::Gpu(gpu) => {
-                self.gpu_pricing(gpu).update(self.plan.optimizer(), held.updated(), self.plan.touched(held))
+                let pricing = self.gpu_pricing(gpu);
+                pricing.update(self.plan.optimizer(), held.updated(), self.plan.touched(held))
+                    + pricing.separate_update(self.plan.optimizer(), held.tensors)
             }
             Device::Measured(machine) => self.measured_pricing(machine).update(self.plan.optimizer(), held)?,
         };

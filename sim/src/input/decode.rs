@@ -1,6 +1,7 @@
 //! How fast the processors of a machine decode.
 
-use trainyard_hardware_profiles::{Loader, Processors};
+use crate::machine::Machine;
+use trainyard_hardware_profiles::{Loader, Processors, catalog};
 use trainyard_plan::SampleFormat;
 use trainyard_units::{BytesPerSecond, Seconds};
 
@@ -51,11 +52,26 @@ fn busy_vcpus(vcpus: f64, threads_per_core: u32, hyper_threading: f64, workers: 
     cores * alone + beside * (vcpus - cores * alone)
 }
 
+/// The time in which the processors of a cluster read, decode and augment so many images with the framework's own
+/// pipeline, all at work; nothing where the stack states no time for an image or a machine no processors.
+pub fn image_decoding(machine: &Machine, images: u64) -> Seconds {
+    let Some(decoding) = &machine.stack.image_decoding else { return Seconds::ZERO };
+    let pools = machine.cluster.pools.iter();
+    let reference = catalog().loader().coremark.value;
+    let speeds = pools.map(|pool| {
+        let processors = pool.host.as_ref().and_then(|host| host.processors.as_ref());
+        let speed = |one: &Processors| f64::from(one.vcpus) * one.coremark / reference;
+        f64::from(pool.instances) * processors.map_or(0.0, speed)
+    });
+    let together: f64 = speeds.sum();
+    if together > 0.0 { Seconds(decoding.value.0 * images as f64 / together) } else { Seconds::ZERO }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use trainyard_hardware_profiles::catalog;
+    use trainyard_hardware_profiles::Sourced;
 
     fn processors(vcpus: u32, coremark: f64) -> Processors {
         Processors { vcpus, threads_per_core: 2, coremark }
@@ -114,6 +130,19 @@ mod tests {
         let linear =
             |(alone, published, workers, _): &(f64, f64, u32, u32)| alone * f64::from(*workers) / published - 1.0;
         assert!(DATA_LOADER.iter().all(|row| linear(row) > 0.5), "without it every one would be far too fast");
+    }
+
+    #[test]
+    fn images_take_all_processors_of_all_machines() {
+        let machine = |instances, decoding: Option<f64>| {
+            let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+            stack.image_decoding = decoding.map(|time| Sourced::new(Seconds(time), "a test"));
+            Machine { cluster: catalog().cluster("p3dn.24xlarge", instances).expect("in the catalog"), stack }
+        };
+        // 96 virtual processors of the kind for which rates hold: 960 images of 10 ms are 0.1 s.
+        assert!((image_decoding(&machine(1, Some(0.01)), 960).0 - 0.1).abs() < 1e-9);
+        assert!((image_decoding(&machine(4, Some(0.01)), 960).0 - 0.025).abs() < 1e-9);
+        assert_eq!(image_decoding(&machine(1, None), 960), Seconds::ZERO);
     }
 
     proptest! {

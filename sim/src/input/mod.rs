@@ -13,6 +13,7 @@ mod line;
 mod store;
 
 pub use copies::{Copies, copies};
+pub use decode::image_decoding;
 pub use error::InputError;
 pub use feed::{Feed, StageTimes};
 
