@@ -1,27 +1,52 @@
-//! The table of measured collectives and transfers.
+//! The table of measured collectives, transfers, copies and downloads.
+
+mod conditions;
+pub(crate) mod system;
 
 use crate::document::RowResult;
-use crate::interval::collective_interval;
+use crate::interval::{collective_interval, constant_interval};
 use crate::table::{Record, RowError, Table, TableError};
 use crate::validate::{scored, unsupported};
-use trainyard_hardware_profiles::{Cluster, Fabric, catalog};
-use trainyard_sim::{all_reduce_time, transfer_time};
-use trainyard_units::Bytes;
+use conditions::Conditions;
+use trainyard_hardware_profiles::{Catalog, Cluster, Fabric};
+use trainyard_sim::{Collective, MachineError, collective_time_by};
+use trainyard_units::{Bytes, Seconds};
 
 /// Columns that a table of collective measurements must have.
 pub const COLLECTIVE_COLUMNS: [&str; 8] =
     ["system", "gpus", "nodes", "operation", "message_bytes", "algbw_GBps", "latency_us", "notes"];
+
+/// Operations between GPUs, by their names in tables.
+const COLLECTIVES: [(&str, Collective); 6] = [
+    ("all_reduce", Collective::AllReduce),
+    ("all_gather", Collective::AllGather),
+    ("reduce_scatter", Collective::ReduceScatter),
+    ("broadcast", Collective::Broadcast),
+    ("all_to_all", Collective::AllToAll),
+    ("send_recv", Collective::Transfer),
+];
+
+/// Rows that state a rate and no size are told as the time of this many bytes.
+const REFERENCE: f64 = 1e9;
+
+/// Part of the nominal rate of PCIe that copies from and to pinned memory reach: 90 Gbit/s each way over PCIe 3.0 x16 on
+/// p3dn.24xlarge (NVIDIA/nccl issue 398).
+const PINNED: f64 = 11.25 / 15.75;
+
+/// Bytes a second at which a thread of the driver copies between pageable and pinned memory, before or after the copy
+/// over PCIe: what remains of 50 Gbit/s beside 90 (the same source).
+const STAGED: f64 = 1.0 / (1.0 / 6.25e9 - 1.0 / 11.25e9);
 
 /// Whether a table is one of collectives: it has operations and messages instead of models and steps.
 pub(crate) fn is_table(table: &Table<'_>) -> bool {
     table.has("operation") && table.has("message_bytes")
 }
 
-pub(crate) fn results(table: &Table<'_>) -> Result<Vec<(RowResult, Option<RowError>)>, TableError> {
+pub(crate) fn results(table: &Table<'_>, catalog: &Catalog) -> Result<Vec<(RowResult, Option<RowError>)>, TableError> {
     table.needs("collective measurements", &COLLECTIVE_COLUMNS)?;
     Ok(table
         .records()
-        .map(|record| match record.and_then(|record| result(&record)) {
+        .map(|record| match record.and_then(|record| result(&record, catalog)) {
             Ok(result) => (result, None),
             Err(error) => {
                 let id = format!("line {}", error.line);
@@ -31,35 +56,136 @@ pub(crate) fn results(table: &Table<'_>) -> Result<Vec<(RowResult, Option<RowErr
         .collect())
 }
 
-fn result(record: &Record<'_>) -> Result<RowResult, RowError> {
+fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult, RowError> {
     let id = format!("line {}", record.line);
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");
-    let gpus = record.count::<u32>("gpus", 1)?;
-    let nodes = record.count::<u32>("nodes", 1)?;
     let bytes = record.count::<u64>("message_bytes", 1)?;
-    let measured = measured(record, bytes)?;
-    let refused = |reason: &str| Ok(unsupported(&id, &suite, measured, reason.into()));
-    if !["all_reduce", "send_recv"].contains(&operation.as_str()) {
-        return refused(&format!("`{operation}` is not an operation between GPUs"));
+    let found = match COLLECTIVES.iter().find(|(name, _)| *name == operation) {
+        Some((_, collective)) => between_gpus(&Measured::read(record, *collective)?, catalog),
+        None => {
+            record.count::<u32>("gpus", 1)?;
+            record.count::<u32>("nodes", 1)?;
+            outside(record, &operation, &system, bytes, catalog)?
+        }
+    };
+    Ok(match found {
+        Ok((predicted, interval, measured)) => scored(&id, &suite, predicted, interval, measured),
+        Err(reason) => unsupported(&id, &suite, measured(record, bytes)?, reason),
+    })
+}
+
+/// A prediction in seconds with its interval, and what was measured; or why there is none.
+type Found = Result<(f64, [f64; 2], f64), String>;
+
+/// A measured operation between GPUs, as its row tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// What they did.
+    pub(crate) collective: Collective,
+    /// The fabric, in words.
+    pub(crate) system: String,
+    gpus: Option<u32>,
+    nodes: Option<u32>,
+    bytes: Option<u64>,
+    seconds: Option<f64>,
+    conditions: Conditions,
+    words: String,
+}
+
+impl Measured {
+    /// What a row of a table tells.
+    pub(crate) fn read(record: &Record<'_>, collective: Collective) -> Result<Self, RowError> {
+        let bytes = record.count::<u64>("message_bytes", 1)?;
+        let system = record.needed("system")?;
+        let words = format!("{system}; {}", record.text("notes"));
+        Ok(Self {
+            collective,
+            gpus: record.count("gpus", 1)?,
+            nodes: record.count("nodes", 1)?,
+            bytes,
+            seconds: measured(record, bytes)?,
+            conditions: Conditions::of(&words),
+            system,
+            words,
+        })
     }
-    let (Some(gpus), Some(nodes), Some(bytes)) = (gpus, nodes, bytes) else {
-        return refused("GPUs, machines or the size of the message are not stated");
-    };
-    let Some(measured) = measured else {
-        return refused("neither time nor bandwidth is stated");
-    };
-    let Some(cluster) = cluster(&system, nodes, gpus) else {
-        return refused(&format!("no instance of the catalog has the fabric of `{system}`"));
-    };
-    let predicted = match operation.as_str() {
-        "all_reduce" => all_reduce_time(&cluster, gpus, Bytes(bytes)),
-        _ => transfer_time(&cluster, Bytes(bytes)),
-    };
-    match predicted {
-        Ok(time) => Ok(scored(&id, &suite, time.0, collective_interval(&cluster, time), measured)),
-        Err(error) => refused(&error.to_string()),
+
+    /// Bytes, machines and seconds, or what is missing of them.
+    pub(crate) fn complete(&self, catalog: &Catalog) -> Result<(Cluster, u64, f64), String> {
+        let (Some(gpus), Some(nodes)) = (self.gpus, self.nodes) else {
+            return Err("how many GPUs and machines took part is not stated".into());
+        };
+        let Some(bytes) = self.bytes else {
+            return Err("the size of the message is not stated".into());
+        };
+        let Some(seconds) = self.seconds else {
+            return Err("neither time nor bandwidth is stated".into());
+        };
+        if self.words.contains("shaped") && !self.conditions.shaped() {
+            return Err("software shaped the network, but the row does not tell its rate or delay".into());
+        }
+        let mut cluster = system::cluster(catalog, &self.system, nodes, gpus)?;
+        if let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric {
+            if network.messaging == *catalog.messaging(network.transport) {
+                network.messaging = catalog.messaging_published_as(network.transport, &self.words).clone();
+            }
+            system::isolate(network);
+            self.conditions.apply(network);
+        }
+        Ok((cluster, bytes, seconds))
     }
+
+    /// The time of this operation on a cluster.
+    pub(crate) fn predict(&self, cluster: &Cluster, bytes: u64) -> Result<Seconds, MachineError> {
+        let ranks = match (self.collective, cluster.machines()) {
+            (Collective::Transfer, 1) => 2,
+            (Collective::Transfer, _) => cluster.first().devices_per_instance + 1,
+            _ => cluster.devices(),
+        };
+        let time = collective_time_by(cluster, self.collective, self.conditions.algorithm(), ranks, Bytes(bytes))?;
+        let Fabric::Wired { network, .. } = &cluster.first().fabric else { return Ok(time) };
+        Ok(time + self.conditions.slow_start(network.baseline.value.0))
+    }
+}
+
+fn between_gpus(row: &Measured, catalog: &Catalog) -> Found {
+    let (cluster, bytes, seconds) = row.complete(catalog)?;
+    let time = row.predict(&cluster, bytes).map_err(|error| error.to_string())?;
+    Ok((time.0, collective_interval(&cluster, time), seconds))
+}
+
+/// Copies between a host and its GPU, and downloads. Without a size the time of a gigabyte.
+fn outside(
+    record: &Record<'_>,
+    operation: &str,
+    system: &str,
+    bytes: Option<u64>,
+    catalog: &Catalog,
+) -> Result<Found, RowError> {
+    if !["host_device_copy", "s3_download"].contains(&operation) {
+        let known = COLLECTIVES.map(|(name, _)| name).join(", ");
+        return Ok(Err(format!("`{operation}` is none of {known}, host_device_copy and s3_download")));
+    }
+    let bytes = bytes.map_or(REFERENCE, |bytes| bytes as f64);
+    let Some(seconds) = measured(record, Some(bytes as u64))? else {
+        return Ok(Err("neither time nor bandwidth is stated".into()));
+    };
+    let Some(machine) = system::machine(catalog, system) else {
+        return Ok(Err(format!("no machine type of the catalog is called as `{system}` begins")));
+    };
+    let rate = if operation == "s3_download" {
+        let Some(storage) = &machine.storage else {
+            return Ok(Err(format!("`{}` reaches no S3", machine.name)));
+        };
+        // The catalog says what is sustained; a benchmark is over before the burst is.
+        storage.s3.value.0 * machine.network.burst.value.0 / machine.network.baseline.value.0
+    } else {
+        let pinned = machine.host.pcie_uplink.value.0 * PINNED;
+        if Conditions::of(record.text("notes")).pageable { 1.0 / (1.0 / pinned + 1.0 / STAGED) } else { pinned }
+    };
+    let time = Seconds(bytes / rate);
+    Ok(Ok((time.0, constant_interval(time), seconds)))
 }
 
 /// Seconds: the stated latency, or the message over the stated rate.
@@ -70,24 +196,4 @@ fn measured(record: &Record<'_>, bytes: Option<u64>) -> Result<Option<f64>, RowE
     let rate = record.text("algbw_GBps");
     let rate = if rate.parse() == Ok(0.0) { None } else { record.positive("algbw_GBps")? };
     Ok(rate.zip(bytes).map(|(rate, bytes)| bytes as f64 / (rate * 1e9)))
-}
-
-/// The instance whose name the system begins with, its GPUs cut to those that took part. A benchmark is over before
-/// the burst rate of the network is. A fabric that was shaped by software is not the instance's.
-fn cluster(system: &str, nodes: u32, gpus: u32) -> Option<Cluster> {
-    let name = system.split([' ', '(']).next()?;
-    if system.contains("shaped") {
-        return None;
-    }
-    let mut cluster = catalog().cluster(name, nodes).ok()?;
-    let pool = &mut cluster.pools[0];
-    if let Fabric::Wired { network, .. } = &mut pool.fabric {
-        network.baseline = network.burst.clone();
-    }
-    let each = gpus / nodes;
-    if each * nodes != gpus || !(1..=pool.devices_per_instance).contains(&each) {
-        return None;
-    }
-    pool.devices_per_instance = each;
-    Some(cluster)
 }

@@ -127,6 +127,11 @@ pub fn collective_interval(cluster: &Cluster, time: Seconds) -> [f64; 2] {
     around(time, &[REPEAT, term.unwrap_or(INFINIBAND)])
 }
 
+/// The interval around a copy or a download at a rate that was measured on the same kind of machine, in seconds.
+pub(crate) fn constant_interval(time: Seconds) -> [f64; 2] {
+    around(time, &[REPEAT, INFINIBAND])
+}
+
 /// What the kinds of layers of a model, other than those of dense transformers, add.
 fn kinds_of_work(plan: &Plan) -> Vec<Term> {
     let operators = || plan.graph().distinct().iter().flat_map(|layer| &layer.operators);

@@ -7,6 +7,7 @@ use crate::interval::interval;
 use crate::table::{Entry, Row, RowError, Table, TableError, entries, needs_measurements};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use trainyard_hardware_profiles::catalog;
 
 /// Predicts every row of a table of training measurements, or of collective measurements, which its header tells
 /// apart.
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError> {
     let table = Table::parse(text, file)?;
     if collectives::is_table(&table) {
-        let results = collectives::results(&table)?;
+        let results = collectives::results(&table, catalog())?;
         return Ok(document(results, |_| None));
     }
     needs_measurements(&table)?;

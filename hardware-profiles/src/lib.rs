@@ -9,6 +9,7 @@ mod cluster_file;
 mod gpu;
 mod instance;
 mod measured;
+mod messaging;
 mod operations;
 mod price;
 mod processor;
@@ -27,6 +28,7 @@ pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
+pub use messaging::Messaging;
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};

@@ -13,7 +13,7 @@ mod protocol;
 mod recurrence;
 mod route;
 
-pub use collective::{Collective, all_reduce_time, collective_time, transfer_time};
+pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub(crate) use gpu::{memory_rate, rate};
 pub use layer::{LayerPrice, LayerPrices, layer_prices};
 pub use operation::{Operation, Phase};
