@@ -7,7 +7,7 @@ use crate::model;
 use crate::system;
 use crate::table::Row;
 use std::cmp::Ordering;
-use trainyard_hardware_profiles::{Stack, StageCut};
+use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
 use trainyard_models::{Divisible, Model};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
@@ -50,7 +50,16 @@ pub struct Configuration {
 ///
 /// When the simulator cannot express the row, or the row tells too little.
 pub fn configure(row: &Row) -> Result<Configuration, Unsupported> {
-    let machine = system::machine(row)?;
+    configure_in(row, catalog())
+}
+
+/// The same with GPUs, machines and stacks of another catalog.
+///
+/// # Errors
+///
+/// As [`configure`].
+pub fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsupported> {
+    let machine = system::machine(row, catalog)?;
     let knobs = Knobs::of(row, &machine.stack)?;
     let mut plans = Vec::new();
     let mut problem = None;

@@ -15,10 +15,10 @@ mod table;
 mod validate;
 
 pub use collectives::COLLECTIVE_COLUMNS;
-pub use configuration::{Configuration, Unsupported, configure};
+pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
 pub use interval::{collective_interval, interval};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use system::DEFAULT_STACK;
 pub use table::{Entry, MEASUREMENT_COLUMNS, Row, RowError, TableError, read_measurements};
-pub use validate::validate;
+pub use validate::{validate, validate_in};

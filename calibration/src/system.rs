@@ -3,7 +3,7 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Publication, Sourced, Transport, catalog,
+    Catalog, Cluster, Device, Fabric, Interconnect, Network, Pool, Publication, Sourced, Transport,
 };
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
@@ -19,22 +19,22 @@ const AMPERE_PORT: f64 = 200.0;
 const GBIT: f64 = 1.25e8;
 
 /// The cluster and the software of a row.
-pub(crate) fn machine(row: &Row) -> Result<Machine, Unsupported> {
-    let cluster = cluster(row)?;
+pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupported> {
+    let cluster = cluster(row, catalog)?;
     let generation = match &cluster.first().device {
         Device::Gpu(gpu) => gpu.generation.as_str(),
         Device::Measured(_) => "",
     };
-    let stack = catalog()
+    let stack = catalog
         .stack_published_as(Publication { stack: &row.stack, version: &row.stack_version, generation, xla: row.xla })
-        .or_else(|| catalog().stack(DEFAULT_STACK).ok())
+        .or_else(|| catalog.stack(DEFAULT_STACK).ok())
         .expect("the default stack is in the catalog")
         .clone();
     Ok(Machine { cluster, stack })
 }
 
-fn cluster(row: &Row) -> Result<Cluster, Unsupported> {
-    let mut cluster = match catalog().cluster(&row.system, row.nodes) {
+fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
+    let mut cluster = match catalog.cluster(&row.system, row.nodes) {
         Ok(cluster) if cluster.first().devices_per_instance >= row.gpus_per_node => cluster,
         Ok(cluster) => {
             return Err(Unsupported::new(format!(
@@ -44,7 +44,7 @@ fn cluster(row: &Row) -> Result<Cluster, Unsupported> {
                 row.gpus_per_node
             )));
         }
-        Err(_) => built(row, catalog())?,
+        Err(_) => built(row, catalog)?,
     };
     let pool = &mut cluster.pools[0];
     pool.devices_per_instance = row.gpus_per_node;

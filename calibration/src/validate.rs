@@ -1,13 +1,13 @@
 //! Every row of a table predicted, and the errors summed up.
 
 use crate::collectives;
-use crate::configuration::{Unsupported, configure};
+use crate::configuration::{Unsupported, configure_in};
 use crate::document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
 use crate::interval::interval;
 use crate::table::{Entry, Row, RowError, Table, TableError, entries, needs_measurements};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{Catalog, catalog};
 
 /// Predicts every row of a table of training measurements, or of collective measurements, which its header tells
 /// apart.
@@ -18,14 +18,24 @@ use trainyard_hardware_profiles::catalog;
 ///
 /// When the text is no table: not CSV, empty, or without a column that such tables have.
 pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError> {
+    validate_in(text, file, catalog())
+}
+
+/// The same with GPUs, machines and stacks of another catalog.
+///
+/// # Errors
+///
+/// As [`validate`].
+pub fn validate_in(text: &str, file: &str, catalog: &Catalog) -> Result<ValidationDocument, TableError> {
     let table = Table::parse(text, file)?;
     if collectives::is_table(&table) {
-        let results = collectives::results(&table, catalog())?;
+        let results = collectives::results(&table, catalog)?;
         return Ok(document(results, |_| None));
     }
     needs_measurements(&table)?;
     let entries = entries(&table);
-    let results: Vec<(RowResult, Option<RowError>)> = entries.par_iter().map(predicted).collect();
+    let results: Vec<(RowResult, Option<RowError>)> =
+        entries.par_iter().map(|entry| predicted(entry, catalog)).collect();
     let rows: Vec<Option<&Row>> = entries
         .iter()
         .map(|entry| match entry {
@@ -38,11 +48,11 @@ pub fn validate(text: &str, file: &str) -> Result<ValidationDocument, TableError
     Ok(document(results, |suite| regret(&groups, &rows, &seconds, suite)))
 }
 
-fn predicted(entry: &Entry) -> (RowResult, Option<RowError>) {
+fn predicted(entry: &Entry, catalog: &Catalog) -> (RowResult, Option<RowError>) {
     match entry {
         Entry::Malformed { id, suite, error } => (unsupported(id, suite, None, error.to_string()), Some(error.clone())),
         Entry::Row(row) => {
-            let result = match predict(row) {
+            let result = match predict(row, catalog) {
                 Ok((seconds, interval)) => scored(&row.id, &row.suite, seconds, interval, row.step_time_s),
                 Err(Unsupported { reason }) => unsupported(&row.id, &row.suite, Some(row.step_time_s), reason),
             };
@@ -51,8 +61,8 @@ fn predicted(entry: &Entry) -> (RowResult, Option<RowError>) {
     }
 }
 
-fn predict(row: &Row) -> Result<(f64, [f64; 2]), Unsupported> {
-    let configuration = configure(row)?;
+fn predict(row: &Row, catalog: &Catalog) -> Result<(f64, [f64; 2]), Unsupported> {
+    let configuration = configure_in(row, catalog)?;
     let (plan, outcome) = configuration.predict()?;
     Ok((outcome.step_time.0, interval(plan, &configuration.machine, &outcome)))
 }

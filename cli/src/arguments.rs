@@ -124,6 +124,9 @@ pub(crate) struct JobArguments {
     /// Optimizer steps, instead of epochs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
+    /// GPUs, links and stacks that stand before those of the catalog
+    #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
+    pub(crate) constants: Option<PathBuf>,
 }
 
 /// Which machines and to what end.
@@ -246,6 +249,9 @@ pub(crate) struct SimulateArguments {
     /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
     #[arg(long)]
     pub(crate) unfold: bool,
+    /// GPUs, links and stacks that stand before those of the catalog; those of the plan if left out
+    #[arg(long, value_name = "CONSTANTS.toml")]
+    pub(crate) constants: Option<PathBuf>,
     /// Let devices differ: standard deviation of their speed as a fraction, drawn with --seed
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     pub(crate) spread: f64,
@@ -334,6 +340,9 @@ pub(crate) struct ValidateArguments {
     /// Table of measurements: training steps or collectives
     #[arg(value_name = "MEASUREMENTS.csv")]
     pub(crate) table: PathBuf,
+    /// GPUs, links and stacks that stand before those of the catalog
+    #[arg(long, value_name = "CONSTANTS.toml")]
+    pub(crate) constants: Option<PathBuf>,
 }
 
 /// What a catalog lists.
@@ -359,6 +368,9 @@ pub(crate) struct ShowArguments {
     pub(crate) kind: Kind,
     /// One entry, with the source of every number
     pub(crate) name: Option<String>,
+    /// GPUs, links and stacks that stand before those of the catalog
+    #[arg(long, value_name = "CONSTANTS.toml")]
+    pub(crate) constants: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard completions`.

@@ -2,13 +2,16 @@
 
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
+use std::borrow::Cow;
 use std::fs;
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
-use trainyard_hardware_profiles::{ClusterFile, MeasuredMachine};
+use trainyard_hardware_profiles::{
+    Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, catalog,
+};
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::MachineFile;
+use trainyard_planner::{MachineFile, MachineFiles};
 
 /// Where runs go unless told otherwise.
 const RUNS: &str = "runs";
@@ -37,14 +40,45 @@ pub(crate) fn read_cluster(path: &Path) -> Result<ClusterFile, Failure> {
     diagnose::from_toml("cluster", &read_text("cluster", path)?, path)
 }
 
+/// A file of constants that stand before the catalog.
+pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
+    let file: ConstantsFile = diagnose::from_toml("constants", &read_text("constants", path)?, path)?;
+    Constants::try_from(file).map_err(|error: ConstantsError| {
+        Failure::input(format!("cannot read constants `{}`", path.display()))
+            .because(error.to_string())
+            .hint(error.hint())
+    })
+}
+
+/// The program's catalog, with the constants of a file before it if there is one.
+pub(crate) fn catalog_of(constants: Option<&Path>) -> Result<Cow<'static, Catalog>, Failure> {
+    let Some(path) = constants else { return Ok(Cow::Borrowed(catalog())) };
+    Ok(Cow::Owned(catalog().with(&read_constants(path)?)))
+}
+
 /// The profile that a plan document needs; its path is relative to the document.
 pub(crate) fn profile_of(document: &PlanDocument, plan: &Path) -> Result<Option<MeasuredMachine>, Failure> {
     let Some(profile) = &document.plan.cluster.profile else { return Ok(None) };
     read_profile(&beside(plan, Path::new(profile))).map(Some)
 }
 
-/// The file that describes the machines of a plan document, if it names one; its path is relative to the document.
-pub(crate) fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<MachineFile>, Failure> {
+/// The files that a plan document names for its machines, read; their paths are relative to the document. Other
+/// constants than those that it names stand before the catalog if the user says so.
+pub(crate) fn machine_files_of(
+    document: &PlanDocument,
+    plan: &Path,
+    constants: Option<&Path>,
+) -> Result<MachineFiles, Failure> {
+    let named = document.plan.cluster.constants.as_ref().map(|path| beside(plan, Path::new(path)));
+    let constants = constants.map(Path::to_owned).or(named);
+    Ok(MachineFiles {
+        machine: machine_file_of(document, plan)?,
+        constants: constants.as_deref().map(read_constants).transpose()?,
+    })
+}
+
+/// The file that describes the machines of a plan document, if it names one.
+fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<MachineFile>, Failure> {
     let Some(file) = &document.plan.cluster.file else {
         return Ok(profile_of(document, plan)?.map(|profile| MachineFile::Profile(Box::new(profile))));
     };
@@ -149,7 +183,9 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
 /// `target` as seen from `folder`; absolute where one is not reachable from the other.
 pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let (Ok(from), Ok(to)) = (fs::canonicalize(folder), fs::canonicalize(target)) else { return target.into() };
+    let Ok(to) = fs::canonicalize(target) else { return target.into() };
+    // A folder that is yet to be made is below none that is known.
+    let Ok(from) = fs::canonicalize(folder) else { return to };
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     if shared == 0 {
         return to;
@@ -171,6 +207,8 @@ mod tests {
         fs::write(to.join("f"), "x").expect("room");
         assert_eq!(relative(&from, &to.join("f")), Path::new("../../c/f"));
         assert_eq!(relative(&to, &to.join("f")), Path::new("f"));
+        let there = fs::canonicalize(to.join("f")).expect("it is there");
+        assert_eq!(relative(&root.path().join("to be made"), &to.join("f")), there);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::{ClusterFile, MeasuredMachine};
+use trainyard_hardware_profiles::{ClusterFile, Constants, MeasuredMachine};
 use trainyard_models::{ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
@@ -22,6 +22,8 @@ const LOCAL_PROFILE: &str = "runs/local-profile.toml";
 pub(crate) struct Job {
     pub(crate) spec: JobSpec,
     file: Option<PathBuf>,
+    /// The constants file of a flag, relative to where the user is.
+    constants: Option<PathBuf>,
 }
 
 /// Where the profile of this machine is, or would be.
@@ -51,7 +53,10 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         (spec.training.epochs, spec.training.steps) = (arguments.epochs, arguments.steps);
         spec.training.target = None;
     }
-    Ok(Job { spec, file })
+    if let Some(path) = &arguments.constants {
+        spec.cluster.constants = Some(path.display().to_string());
+    }
+    Ok(Job { spec, file, constants: arguments.constants.clone() })
 }
 
 impl Job {
@@ -92,6 +97,13 @@ impl Job {
         Ok(Some((files::read_cluster(&path)?, path)))
     }
 
+    /// The constants that a flag or the job names, read.
+    pub(crate) fn constants(&self) -> Result<Option<(Constants, PathBuf)>, Failure> {
+        let named = self.spec.cluster.constants.as_ref().map(|name| self.path(name));
+        let Some(path) = self.constants.clone().or(named) else { return Ok(None) };
+        Ok(Some((files::read_constants(&path)?, path)))
+    }
+
     /// The model in the file that the job names, if it names one.
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
         let choice = &self.spec.model;
@@ -115,20 +127,31 @@ impl Job {
         let seen_from = |path: PathBuf| files::relative(folder, &path).display().to_string();
         let (profile, profile_path) = self.profile()?.unzip();
         let (cluster_file, cluster_path) = self.cluster_file()?.unzip();
+        let (constants, constants_path) = self.constants()?.unzip();
         self.ask(Resources {
             model_file: self.model_file()?,
             profile,
             profile_path: profile_path.map(seen_from),
             cluster_file,
             cluster_path: cluster_path.map(seen_from),
+            constants,
+            constants_path: constants_path.map(seen_from),
         })
     }
 
-    /// The question on a machine whose profile is at hand, under the name that the plan shall give it.
-    pub(crate) fn problem_on(&self, profile: MeasuredMachine, name: &str) -> Result<Problem, Failure> {
+    /// The question on a machine whose profile, and constants if there are some, are at hand, under the names that the
+    /// plan shall give them.
+    pub(crate) fn problem_on(
+        &self,
+        profile: MeasuredMachine,
+        name: &str,
+        constants: Option<(Constants, &str)>,
+    ) -> Result<Problem, Failure> {
         let profile_path = Some(name.into());
         let model_file = self.model_file()?;
-        self.ask(Resources { model_file, profile: Some(profile), profile_path, ..Resources::default() })
+        let (constants, constants_path) = constants.map(|(own, name)| (own, name.to_owned())).unzip();
+        let profile = Some(profile);
+        self.ask(Resources { model_file, profile, profile_path, constants, constants_path, ..Resources::default() })
     }
 
     /// The question without its machines: tells what is wrong with model, data and training before anything is measured.

@@ -18,13 +18,13 @@ use toml::{Table, Value};
 struct Files;
 
 /// All GPUs, links, machine types and stacks, each in the order of its file names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Catalog {
-    gpus: Vec<Gpu>,
-    links: Vec<Link>,
-    instances: Vec<Instance>,
-    systems: Vec<Instance>,
-    stacks: Vec<Stack>,
+    pub(crate) gpus: Vec<Gpu>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) systems: Vec<Instance>,
+    pub(crate) stacks: Vec<Stack>,
     operations: Operations,
     spot_advisor: SpotAdvisor,
     processors: Vec<Processor>,

@@ -6,6 +6,7 @@
 mod catalog;
 mod cluster;
 mod cluster_file;
+mod constants;
 mod gpu;
 mod instance;
 mod measured;
@@ -23,15 +24,19 @@ pub use cluster_file::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
     SwitchSpec,
 };
+pub use constants::{
+    CONSTANTS_SCHEMA, Constants, ConstantsError, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot,
+    SlotMut,
+};
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
-pub use messaging::Messaging;
+pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};
-pub use sourced::Sourced;
+pub use sourced::{Fitted, Sourced};
 pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};
 pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};

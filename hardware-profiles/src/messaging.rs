@@ -1,6 +1,6 @@
 //! How the library of collectives fares on a kind of network.
 
-use crate::instance::Transport;
+use crate::instance::{Interconnect, Transport};
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::Seconds;
@@ -28,6 +28,36 @@ pub struct Messaging {
     pub chunk_trips: Sourced<f64>,
     /// Latencies inside a machine in parts of those that the library's own tuner assumes.
     pub inside: Sourced<f64>,
+}
+
+/// The links and the network of a machine type as a sweep of collectives found them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredFabric {
+    /// Catalog id of the machine type.
+    pub name: String,
+    /// How its GPUs reach each other.
+    pub interconnect: Interconnect,
+    /// What the library makes of its network.
+    pub messaging: Messaging,
+}
+
+impl MeasuredFabric {
+    /// The least and the most of each number that a sweep teaches, by its name in the file; seconds for a time.
+    pub const BOUNDS: [(&str, f64, f64); 6] = [
+        ("sustained_alone", 0.01, 1.0),
+        ("sustained", 0.01, 1.0),
+        ("step", 1e-7, 1e-2),
+        ("chunk_trips", 1e-3, 100.0),
+        ("inside", 0.05, 50.0),
+        ("isolated", 0.1, 10.0),
+    ];
+
+    /// The numbers of [`Self::BOUNDS`], in their order.
+    pub(crate) fn numbers(&self) -> [f64; 6] {
+        let Messaging { sustained_alone, sustained, isolated, step, chunk_trips, inside, .. } = &self.messaging;
+        [sustained_alone.value, sustained.value, step.value.0, chunk_trips.value, inside.value, isolated.value]
+    }
 }
 
 /// The messaging of a kind of network, where nothing was measured of the network itself: that of current software, or

@@ -210,6 +210,9 @@ pub struct ClusterChoice {
     /// A file that describes a cluster of one's own instead of instances, relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// A constants file whose GPUs, links and stacks stand before those of the catalog, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constants: Option<String>,
 }
 
 /// What is sought.

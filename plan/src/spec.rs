@@ -76,6 +76,9 @@ pub struct ClusterSpec {
     /// A cluster file that describes the machines, for machines that no catalog has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// A constants file that stands before the catalog: what the prediction rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constants: Option<String>,
     /// Whether traffic between machines is encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
@@ -84,7 +87,7 @@ pub struct ClusterSpec {
 impl ClusterSpec {
     /// `instances` machines of a catalog type.
     pub fn of(instance: &str, instances: u32) -> Self {
-        Self { instance: instance.into(), instances, profile: None, file: None, encrypted: false }
+        Self { instance: instance.into(), instances, profile: None, file: None, constants: None, encrypted: false }
     }
 }
 

@@ -4,11 +4,12 @@ use crate::campaign::settings;
 use crate::fix::Fixed;
 use crate::input::{Data, data, field_of_input};
 use crate::problem::{
-    Description, Place, Problem, Rental, Training, executor_stack, price_of, purchase, regions_of, service_of,
-    unpriced_hint,
+    Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase, regions_of,
+    service_of, unpriced_hint,
 };
 use trainyard_hardware_profiles::{
-    CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, Service, Stack, catalog,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, Service,
+    Stack,
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
@@ -44,6 +45,10 @@ pub struct Resources {
     pub cluster_file: Option<ClusterFile>,
     /// The path of that file, as the plan shall name it.
     pub cluster_path: Option<String>,
+    /// The content of `cluster.constants`.
+    pub constants: Option<Constants>,
+    /// The path of that file, as the plan shall name it.
+    pub constants_path: Option<String>,
 }
 
 /// Why a job cannot be solved as it is written.
@@ -212,8 +217,15 @@ pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobErro
 }
 
 fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {
+    if choice.constants.is_some() && resources.constants.is_none() {
+        return Err(JobError::Missing { field: "cluster.constants", why: "the constants file was not read" });
+    }
+    let before = Before {
+        path: resources.constants_path.or_else(|| choice.constants.clone()).filter(|_| resources.constants.is_some()),
+        constants: resources.constants,
+    };
     match (&choice.profile, &choice.file) {
-        (None, None) => Ok(Place::Rented(Box::new(rental(choice)?))),
+        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before)?))),
         (Some(_), Some(_)) => Err(JobError::Conflict {
             first: "cluster.profile",
             second: "cluster.file",
@@ -221,11 +233,11 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
         }),
         (Some(_), None) => {
             let missing = JobError::Missing { field: "cluster.profile", why: "the profile file was not read" };
-            owned(choice, resources.profile.ok_or(missing)?, resources.profile_path)
+            owned(choice, resources.profile.ok_or(missing)?, resources.profile_path, before)
         }
         (None, Some(_)) => {
             let missing = JobError::Missing { field: "cluster.file", why: "the cluster file was not read" };
-            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path)
+            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path, before)
         }
     }
 }
@@ -424,41 +436,68 @@ fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
     fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
 }
 
-fn owned(choice: &ClusterChoice, profile: MeasuredMachine, path: Option<String>) -> Result<Place, JobError> {
+/// What stands before the program's catalog.
+struct Before {
+    constants: Option<Constants>,
+    path: Option<String>,
+}
+
+fn owned(
+    choice: &ClusterChoice,
+    profile: MeasuredMachine,
+    path: Option<String>,
+    before: Before,
+) -> Result<Place, JobError> {
     if let Some(first) = rental_field(choice).or(choice.stack.is_some().then_some("cluster.stack")) {
         let rule = "a measured machine is not rented and brings its own software";
         return Err(JobError::Conflict { first, second: "cluster.profile", rule });
     }
-    let machine = Machine { cluster: Cluster::of_measured(profile), stack: executor_stack() };
+    let stack = executor_stack(before.constants.as_ref()).map_err(|_| {
+        let rule = "a measured machine needs constants of the stack `trainyard-executor` only, and the file has none";
+        JobError::Conflict { first: "cluster.constants", second: "cluster.profile", rule }
+    })?;
+    let machine = Machine { cluster: Cluster::of_measured(profile), stack };
     let path = path.or_else(|| choice.profile.clone()).unwrap_or_default();
-    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::Profile(path) })
+    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::Profile(path), constants: before.path })
 }
 
-fn described(choice: &ClusterChoice, file: ClusterFile, path: Option<String>) -> Result<Place, JobError> {
+fn described(
+    choice: &ClusterChoice,
+    file: ClusterFile,
+    path: Option<String>,
+    before: Before,
+) -> Result<Place, JobError> {
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
         return Err(JobError::Conflict { first, second: "cluster.file", rule });
     }
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
-    let cluster = Cluster::try_from(file).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
-    let machine = Machine { cluster, stack: stack(choice)? };
-    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::ClusterFile(path) })
+    let catalog = catalog_with(before.constants.as_ref());
+    let cluster =
+        Cluster::of_file(file, &catalog).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
+    let machine = Machine { cluster, stack: stack(choice, &catalog)? };
+    Ok(Place::Owned {
+        machine: Box::new(machine),
+        described_by: Description::ClusterFile(path),
+        constants: before.path,
+    })
 }
 
-fn stack(choice: &ClusterChoice) -> Result<Stack, JobError> {
+fn stack(choice: &ClusterChoice, catalog: &Catalog) -> Result<Stack, JobError> {
     let name = choice.stack.as_deref().unwrap_or(DEFAULT_STACK);
-    catalog().stack(name).cloned().map_err(|error| JobError::Catalog { field: "cluster.stack", error })
+    catalog.stack(name).cloned().map_err(|error| JobError::Catalog { field: "cluster.stack", error })
 }
 
-fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
+fn rental(choice: &ClusterChoice, before: Before) -> Result<Rental, JobError> {
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
     if patterns.is_empty() {
         return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
     }
+    let catalog = catalog_with(before.constants.as_ref());
     let matching =
-        catalog().matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
-    let stack = stack(choice)?;
+        catalog.matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
+    let stack = stack(choice, &catalog)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
         return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
@@ -480,7 +519,7 @@ fn rental(choice: &ClusterChoice) -> Result<Rental, JobError> {
         let service = crate::problem::service_name(service).into();
         return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
     }
-    Ok(Rental { instances, unpriced, max_instances, pricing, service: named, stack })
+    Ok(Rental { instances, unpriced, max_instances, pricing, service: named, stack, catalog, constants: before.path })
 }
 
 fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {

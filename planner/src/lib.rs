@@ -24,7 +24,7 @@ pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};
 pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
-pub use predict::{DocumentError, MachineFile, PredictionError, predict, resimulate};
+pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, predict, resimulate};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_goal, recommend};

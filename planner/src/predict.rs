@@ -1,10 +1,10 @@
 //! Predictions: a simulated step carried over to a whole training.
 
 use crate::job::{JobError, data_set};
-use crate::problem::{executor_stack, price_of, price_used, purchase, service_of};
+use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase, service_of};
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
-    CatalogError, Cluster, ClusterFile, ClusterFileError, MeasuredMachine, PriceQuery, catalog,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, Store};
@@ -65,6 +65,18 @@ pub enum DocumentError {
         /// What is wrong in it.
         error: ClusterFileError,
     },
+    /// The plan rests on constants whose file is not at hand.
+    #[error("in `plan.cluster.constants`: the constants file `{path}` was not read")]
+    NoConstants {
+        /// Where it should be.
+        path: String,
+    },
+    /// Constants were given for a measured machine, but none of them is about it.
+    #[error("the constants have no stack `{stack}`, the only one of a measured machine")]
+    IdleConstants {
+        /// The stack of measured machines.
+        stack: &'static str,
+    },
     /// The plan was made for a measured machine whose profile is not at hand.
     #[error("in `plan.cluster.profile`: the profile `{path}` was not read")]
     NoProfile {
@@ -87,6 +99,8 @@ impl DocumentError {
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
             Self::ClusterFile { error, .. } => error.hint(),
+            Self::NoConstants { .. } => Some("`trainyard calibrate --from MEASUREMENTS.csv` writes one".into()),
+            Self::IdleConstants { .. } => Some("leave the constants out: the profile holds what was measured".into()),
             Self::NoProfile { .. } => Some("`trainyard calibrate` writes one".into()),
         }
     }
@@ -240,40 +254,55 @@ pub enum MachineFile {
     Cluster(Box<ClusterFile>),
 }
 
+/// The contents of the files on which the machines of a plan rest.
+#[derive(Clone, Debug, Default)]
+pub struct MachineFiles {
+    /// Of the file that describes them, if the plan names one.
+    pub machine: Option<MachineFile>,
+    /// Of `plan.cluster.constants`, or of the file that shall stand before the catalog instead.
+    pub constants: Option<Constants>,
+}
+
 /// The machine that a plan document was made for.
-pub(crate) fn machine(document: &PlanDocument, file: Option<MachineFile>) -> Result<Machine, DocumentError> {
+pub(crate) fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, DocumentError> {
     let named = &document.plan.cluster;
+    let MachineFiles { machine: file, constants } = files;
+    if let (Some(path), None) = (&named.constants, &constants) {
+        return Err(DocumentError::NoConstants { path: path.clone() });
+    }
     if let Some(path) = &named.profile {
         let Some(MachineFile::Profile(profile)) = file else {
             return Err(DocumentError::NoProfile { path: path.clone() });
         };
-        return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: executor_stack() });
+        let stack = executor_stack(constants.as_ref()).map_err(|stack| DocumentError::IdleConstants { stack })?;
+        return Ok(Machine { cluster: Cluster::of_measured(*profile), stack });
     }
+    let catalog = catalog_with(constants.as_ref());
     let mut cluster = match (&named.file, file) {
-        (None, _) => catalog()
+        (None, _) => catalog
             .cluster(&named.instance, named.instances)
             .map_err(|error| DocumentError::Catalog { field: "plan.cluster.instance", error })?,
-        (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named.instances)?,
+        (Some(path), Some(MachineFile::Cluster(file))) => described(path, *file, named.instances, &catalog)?,
         (Some(path), _) => return Err(DocumentError::NoClusterFile { path: path.clone() }),
     };
     cluster.encrypted = named.encrypted;
     let stack = document.job.cluster.stack.as_deref().unwrap_or(crate::job::DEFAULT_STACK);
-    let stack = catalog().stack(stack).map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?;
+    let stack = catalog.stack(stack).map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?;
     Ok(Machine { cluster, stack: stack.clone() })
 }
 
 /// As many machines of a cluster file as a plan uses, if they are alike and there are as many; else all.
-fn described(path: &str, file: ClusterFile, instances: u32) -> Result<Cluster, DocumentError> {
+fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, DocumentError> {
     let wrong = |error| DocumentError::ClusterFile { path: path.into(), error };
-    let mut cluster = Cluster::try_from(file).map_err(wrong)?;
+    let mut cluster = Cluster::of_file(file, catalog).map_err(wrong)?;
     if !cluster.is_mixed() {
         cluster.pools[0].instances = cluster.pools[0].instances.min(instances);
     }
     Ok(cluster)
 }
 
-/// The document with its prediction made anew, and the simulated step. The number of steps stays what it was. `file` is
-/// the content of the file that describes the plan's machines, if the plan names one.
+/// The document with its prediction made anew, and the simulated step. The number of steps stays what it was. `files`
+/// are the contents of the files that the plan names for its machines.
 ///
 /// # Errors
 ///
@@ -281,11 +310,11 @@ fn described(path: &str, file: ClusterFile, instances: u32) -> Result<Cluster, D
 /// machines.
 pub fn resimulate(
     document: &PlanDocument,
-    file: Option<MachineFile>,
+    files: MachineFiles,
     options: Options,
 ) -> Result<(PlanDocument, Outcome), DocumentError> {
     let plan = Plan::try_from(document.plan.clone())?;
-    let machine = machine(document, file)?;
+    let machine = machine(document, files)?;
     let price = price(document)?;
     let data = data_set(&document.job, plan.model())?;
     if plan.input().is_some() && data.is_none() {

@@ -1,8 +1,11 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
 use crate::input::Data;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use trainyard_hardware_profiles::{Cluster, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog};
+use trainyard_hardware_profiles::{
+    Catalog, Cluster, Constants, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog,
+};
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
 use trainyard_plan::{ClusterSpec, Objective, Optimizer, Precision, Pricing, Volume};
@@ -69,6 +72,8 @@ pub enum Place {
         machine: Box<Machine>,
         /// The file that describes them.
         described_by: Description,
+        /// The constants file that stands before the catalog, as a plan shall name it.
+        constants: Option<String>,
     },
 }
 
@@ -96,6 +101,10 @@ pub struct Rental {
     pub service: Option<Service>,
     /// The training framework.
     pub stack: Stack,
+    /// What the machines are looked up in.
+    pub catalog: Cow<'static, Catalog>,
+    /// The constants file that stands before the program's own catalog, as a plan shall name it.
+    pub constants: Option<String>,
 }
 
 /// The purchase that a pricing stands for.
@@ -185,7 +194,8 @@ impl Place {
                 machine
             }
             Self::Rented(rental) => Machine {
-                cluster: catalog()
+                cluster: rental
+                    .catalog
                     .cluster(&rental.instances[index].0.name, instances)
                     .expect("a rental names instances of the catalog"),
                 stack: rental.stack.clone(),
@@ -202,8 +212,12 @@ impl Place {
             Self::Owned { described_by: Description::ClusterFile(path), .. } => (None, Some(path.clone())),
             Self::Rented(_) => (None, None),
         };
+        let constants = match self {
+            Self::Owned { constants, .. } => constants.clone(),
+            Self::Rented(rental) => rental.constants.clone(),
+        };
         let encrypted = cluster.encrypted;
-        ClusterSpec { profile, file, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
+        ClusterSpec { profile, file, constants, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
     }
 
     /// Whether the machine was measured, and is known for what was measured only.
@@ -246,7 +260,27 @@ impl Place {
     }
 }
 
-/// The stack that prices machines that were measured with this program's own executor.
-pub(crate) fn executor_stack() -> Stack {
-    catalog().stack("trainyard-executor").expect("the executor's stack is in the catalog").clone()
+/// The name of the stack that prices machines that were measured with this program's own executor.
+const EXECUTOR_STACK: &str = "trainyard-executor";
+
+/// That stack, as constants have it if there are some.
+///
+/// # Errors
+///
+/// The name of the stack, when constants do not have it: nothing that they say is about a measured machine.
+pub(crate) fn executor_stack(constants: Option<&Constants>) -> Result<Stack, &'static str> {
+    match constants {
+        Some(constants) => {
+            constants.stacks().iter().find(|stack| stack.name == EXECUTOR_STACK).cloned().ok_or(EXECUTOR_STACK)
+        }
+        None => Ok(catalog().stack(EXECUTOR_STACK).expect("the executor's stack is in the catalog").clone()),
+    }
+}
+
+/// The program's catalog, with constants before it if there are some.
+pub(crate) fn catalog_with(constants: Option<&Constants>) -> Cow<'static, Catalog> {
+    match constants {
+        Some(constants) => Cow::Owned(catalog().with(constants)),
+        None => Cow::Borrowed(catalog()),
+    }
 }

@@ -6,8 +6,8 @@ use trainyard_plan::{
     Pricing, StartKind, StorageMode,
 };
 use trainyard_planner::{
-    CampaignError, DocumentError, Fixed, JobError, Limits, Resources, Training, campaign, problem, recommend,
-    resimulate,
+    CampaignError, DocumentError, Fixed, JobError, Limits, MachineFiles, Resources, Training, campaign, problem,
+    recommend, resimulate,
 };
 use trainyard_sim::Options;
 use trainyard_units::Bytes;
@@ -35,7 +35,7 @@ fn with(document: &PlanDocument, change: impl FnOnce(&mut CampaignSpec)) -> Resu
     let mut spec = CampaignSpec::default();
     change(&mut spec);
     document.job.campaign = Some(spec);
-    campaign(&document, None, RUNS, 1)
+    campaign(&document, MachineFiles::default(), RUNS, 1)
 }
 
 fn spot(document: &PlanDocument) -> PlanDocument {
@@ -200,7 +200,7 @@ fn a_target_sets_the_steps_and_their_spread() {
     let mut fixed = document.clone();
     (fixed.job.training.target, fixed.job.training.steps) = (None, Some(steps));
     let spread = |document: &PlanDocument| {
-        let time = campaign(document, None, 20_000, 1).expect("a campaign").time_s;
+        let time = campaign(document, MachineFiles::default(), 20_000, 1).expect("a campaign").time_s;
         time.p95 / time.p5
     };
     assert!(spread(&document) > spread(&fixed));
@@ -251,7 +251,8 @@ fn a_plan_keeps_the_service_of_its_job_and_is_priced_by_it() {
     let named = planned(&job);
     assert_eq!(named.plan.service.as_deref(), Some("sagemaker"));
     let price = |document: &PlanDocument| {
-        let (anew, _) = resimulate(document, None, Options::default()).expect("a plan that is predicted");
+        let (anew, _) =
+            resimulate(document, MachineFiles::default(), Options::default()).expect("a plan that is predicted");
         anew.prediction.price
     };
     assert_eq!(price(&named), named.prediction.price);
@@ -259,14 +260,14 @@ fn a_plan_keeps_the_service_of_its_job_and_is_priced_by_it() {
     moved.plan.service = named.plan.service.clone();
     assert_eq!(price(&moved), named.prediction.price);
     moved.plan.service = Some("other".into());
-    let error = resimulate(&moved, None, Options::default()).expect_err("no such service");
+    let error = resimulate(&moved, MachineFiles::default(), Options::default()).expect_err("no such service");
     assert!(matches!(error, DocumentError::NoPrice { .. }), "{error}");
 }
 
 #[test]
 fn the_same_seed_makes_the_same_document() {
     let document = planned(&job());
-    let drawn = |seed| campaign(&document, None, 50, seed).expect("a campaign");
+    let drawn = |seed| campaign(&document, MachineFiles::default(), 50, seed).expect("a campaign");
     assert_eq!(drawn(4), drawn(4));
     assert_ne!(drawn(4).time_s, drawn(5).time_s);
 }

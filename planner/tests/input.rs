@@ -2,7 +2,9 @@
 
 use trainyard_plan::document::{InputPrediction, PlanDocument};
 use trainyard_plan::{Bottleneck, Cache, DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
-use trainyard_planner::{DocumentError, Fixed, JobError, Limits, Resources, problem, recommend, resimulate};
+use trainyard_planner::{
+    DocumentError, Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate,
+};
 use trainyard_sim::{InputError, Options};
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -38,7 +40,7 @@ fn predicted(document: &PlanDocument) -> InputPrediction {
 fn unfed(document: &PlanDocument) -> PlanDocument {
     let mut other = document.clone();
     other.plan.input = None;
-    resimulate(&other, None, Options::default()).expect("a simulation").0
+    resimulate(&other, MachineFiles::default(), Options::default()).expect("a simulation").0
 }
 
 #[test]
@@ -58,13 +60,16 @@ fn eight_processors_do_not_feed_a_v100() {
 #[test]
 fn a_plan_is_simulated_anew_as_it_was_recommended() {
     let document = plan(&images(&["g4dn.12xlarge", "p4d.24xlarge"]), &[]);
-    let (again, _) = resimulate(&document, None, Options::default()).expect("a simulation");
+    let (again, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a simulation");
     assert_eq!(again.prediction, document.prediction);
     assert!(document.plan.input.is_some());
     let mut nothing = document.clone();
     nothing.job.data.bytes_per_sample = None;
     nothing.job.data.files = None;
-    assert_eq!(resimulate(&nothing, None, Options::default()).expect_err("no data"), DocumentError::NoData);
+    assert_eq!(
+        resimulate(&nothing, MachineFiles::default(), Options::default()).expect_err("no data"),
+        DocumentError::NoData
+    );
 }
 
 #[test]

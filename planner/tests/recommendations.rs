@@ -2,7 +2,9 @@
 
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, Objective, Precision};
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Resources, missed_goal, problem, recommend, resimulate};
+use trainyard_planner::{
+    Fixed, JobError, Limits, MachineFiles, NoPlan, Resources, missed_goal, problem, recommend, resimulate,
+};
 use trainyard_sim::Options;
 
 fn job(model: &str, tokens: f64, global_batch: u64) -> JobSpec {
@@ -182,7 +184,8 @@ fn the_same_question_has_the_same_answer_on_any_number_of_threads() {
 #[test]
 fn simulating_a_plan_again_gives_the_same_prediction() {
     let document = plan(&job("gpt2-large", 1e9, 128), &[]).expect("a plan");
-    let (again, outcome) = resimulate(&document, None, Options::default()).expect("a plan of the catalog");
+    let (again, outcome) =
+        resimulate(&document, MachineFiles::default(), Options::default()).expect("a plan of the catalog");
     assert_eq!(again, document);
     assert!((outcome.step_time.0 - document.prediction.step_time_s).abs() < f64::EPSILON);
 }
@@ -324,7 +327,7 @@ fn models_that_are_written_out_are_planned() {
         job.cluster.instances = Some(vec!["p3.*".into()]);
         job.cluster.max_instances = Some(2);
         let document = plan(&job, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let again = resimulate(&document, None, Options::default());
+        let again = resimulate(&document, MachineFiles::default(), Options::default());
         assert!(again.is_ok(), "{name}");
         assert_eq!(document.plan.parallel.tensor, 1, "{name}");
         assert!(document.plan.model.layer.as_ref().is_some_and(|layers| layers.len() > 1), "{name}");

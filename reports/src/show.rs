@@ -138,12 +138,18 @@ fn peak(gpu: &Gpu, rate: Rate) -> String {
 
 /// One number with its source.
 fn sourced<T: std::fmt::Display>(name: &'static str, number: &Sourced<T>) -> (&'static str, String) {
-    (name, format!("{}  [{}]", number.value, number.source))
+    (name, format!("{}  [{}]", number.value, provenance(number)))
 }
 
 /// The same where the number reads better rounded.
 fn sourced_as<T: Copy>(name: &'static str, number: &Sourced<T>, print: impl Fn(T) -> String) -> (&'static str, String) {
-    (name, format!("{}  [{}]", print(number.value), number.source))
+    (name, format!("{}  [{}]", print(number.value), provenance(number)))
+}
+
+/// Where a number comes from, and how sure it is if it was fitted.
+fn provenance<T>(number: &Sourced<T>) -> String {
+    let Sourced { source, fitted, .. } = number;
+    fitted.as_ref().map_or_else(|| source.clone(), |fitted| format!("{source}; {fitted}"))
 }
 
 /// One GPU.

@@ -445,8 +445,7 @@ mod tests {
     fn tcp_connections_to_one_peer_have_a_limit_together() {
         let mut cluster = cluster("p3.2xlarge", 2);
         if let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric {
-            network.flow_limit =
-                Some(Sourced { value: BytesPerSecond(1e6), source: "a limit that can be felt".into() });
+            network.flow_limit = Some(Sourced::new(BytesPerSecond(1e6), "a limit that can be felt"));
         }
         agree(Wiring::new(&cluster).path(at(0, 0), at(1, 0)).limit, 16e6);
     }

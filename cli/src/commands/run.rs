@@ -6,7 +6,7 @@ use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_planner::{MachineFile, resimulate};
+use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
@@ -15,13 +15,12 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     let document = files::read_plan(&arguments.plan)?;
     let plan = runnable(&document, &arguments.plan, output)?;
     super::train::check_data(&arguments.data)?;
-    let simulated = match files::profile_of(&document, &arguments.plan) {
+    let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
         // The prediction stays the one in the document: it was written down before this run.
-        Ok(Some(profile)) => {
-            let file = MachineFile::Profile(Box::new(profile));
-            resimulate(&document, Some(file), Options::default()).ok().map(|(_, outcome)| outcome.timeline)
+        Ok(files) if document.plan.cluster.profile.is_some() => {
+            resimulate(&document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
         }
-        Ok(None) => {
+        Ok(_) => {
             output.warn(format!(
                 "the plan is for {}; nothing is predicted of this machine",
                 document.plan.cluster.instance

@@ -2,16 +2,17 @@
 
 use crate::arguments::{Kind, ShowArguments};
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::output::Output;
 use serde_json::json;
-use trainyard_hardware_profiles::{CatalogError, catalog};
+use trainyard_hardware_profiles::CatalogError;
 use trainyard_models::{CatalogEntry, ModelError, find};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 
 /// Shows a catalog, or one entry of it.
 pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, Failure> {
-    let (catalog, width) = (catalog(), output.width());
+    let (catalog, width) = (&*files::catalog_of(arguments.constants.as_deref())?, output.width());
     match (arguments.kind, arguments.name.as_deref()) {
         (Kind::Models, None) => {
             let models = trainyard_models::catalog();

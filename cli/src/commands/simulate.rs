@@ -8,7 +8,7 @@ use crate::machine;
 use crate::output::Output;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{DocumentError, MachineFile, campaign, resimulate};
+use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate};
 use trainyard_reports::{self as reports, Process};
 use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
@@ -16,6 +16,10 @@ use trainyard_units::human_bytes;
 /// Simulates what a file describes: a queue if it is TOML, a plan otherwise.
 pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     if queue::is_queue(&arguments.plan) {
+        if arguments.constants.is_some() {
+            return Err(Failure::input("`--constants` stands before the catalog of a plan, but this is a queue")
+                .hint("jobs of a queue say how long they take"));
+        }
         return queue::simulate(arguments, output);
     }
     if arguments.plot.is_some() {
@@ -27,9 +31,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
 
 fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
-    let file = files::machine_file_of(&document, &arguments.plan)?;
+    let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
     if arguments.campaign {
-        return whole_training(arguments, &document, file, output);
+        return whole_training(arguments, &document, files, output);
     }
     let options = options(arguments);
     let refused = |error: DocumentError| {
@@ -39,7 +43,7 @@ fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit,
     };
     let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
     enough_memory(&plan, options)?;
-    let (document, outcome) = resimulate(&document, file, options).map_err(refused)?;
+    let (document, outcome) = resimulate(&document, files, options).map_err(refused)?;
     if let Some(path) = &arguments.trace {
         let trace = reports::trace(&[Process { name: "predicted", timeline: &outcome.timeline }]);
         files::write(path, &format!("{trace}\n"))?;
@@ -62,10 +66,10 @@ fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit,
 fn whole_training(
     arguments: &SimulateArguments,
     document: &PlanDocument,
-    file: Option<MachineFile>,
+    files: MachineFiles,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let document = campaign(document, file, arguments.runs, arguments.seed).map_err(|error| {
+    let document = campaign(document, files, arguments.runs, arguments.seed).map_err(|error| {
         Failure::input(format!("cannot simulate the training of plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())

@@ -12,7 +12,7 @@ use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ClusterChoice, DataSpec};
-use trainyard_planner::{MachineFile, missed_goal, resimulate};
+use trainyard_planner::{MachineFile, MachineFiles, missed_goal, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -20,6 +20,8 @@ use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 const TOP: usize = 3;
 /// The profile's name in a run's folder.
 const PROFILE: &str = "profile.toml";
+/// The name of constants there, if there are some.
+const CONSTANTS: &str = "constants.toml";
 
 /// Calibrates if needed, plans, simulates, runs, and compares.
 pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
@@ -28,7 +30,8 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     let limits = job::limits(&arguments.search, TOP)?;
     let data = data(&mut job, arguments, output)?;
     let profile = profile(&job, arguments.recalibrate, output)?;
-    let problem = job.problem_on(profile.clone(), PROFILE)?;
+    let constants = job.constants()?.map(|(constants, _)| constants);
+    let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
     let document = job::solve(&problem, &limits, &job)?;
     let plan_name = Path::new("plan.json");
     let plan = runnable(&document, plan_name, output)?;
@@ -36,14 +39,18 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
     let plan_file = folder.join(plan_name);
     files::write(&folder.join(PROFILE), &profile_to_toml(&profile))?;
+    if let Some(constants) = &constants {
+        files::write(&folder.join(CONSTANTS), &constants.to_toml())?;
+    }
     files::write(&plan_file, &json(&document))?;
     output.note(planned(&document, &plan_file));
     if let Some(why) = missed_goal(&document) {
         let hint = format!("`trainyard run {} --data {}` runs it all the same", plan_file.display(), data.display());
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
-    let (document, outcome) = resimulate(&document, Some(MachineFile::Profile(Box::new(profile))), Options::default())
-        .map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants };
+    let (document, outcome) =
+        resimulate(&document, files, Options::default()).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {
         document: &document,
         plan_file,
@@ -68,7 +75,8 @@ fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
         }
         None => job.spec.cluster.profile.clone(),
     };
-    let rented = ClusterChoice { profile: None, ..job.spec.cluster.clone() } != ClusterChoice::default();
+    let rented =
+        ClusterChoice { profile: None, constants: None, ..job.spec.cluster.clone() } != ClusterChoice::default();
     if on.is_none() && rented {
         return Err(Failure::input(
             "`train` runs on this machine, but `cluster` of the job describes machines to rent",
@@ -78,8 +86,9 @@ fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     if on.is_some() {
         job.spec.goal.budget = None;
     }
-    job.spec.cluster =
-        ClusterChoice { profile: Some(profile.unwrap_or_else(|| LOCAL.into())), ..ClusterChoice::default() };
+    let profile = Some(profile.unwrap_or_else(|| LOCAL.into()));
+    let constants = job.spec.cluster.constants.clone();
+    job.spec.cluster = ClusterChoice { profile, constants, ..ClusterChoice::default() };
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::arguments::ValidateArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_calibration::{TableError, validate as predict_table};
+use trainyard_calibration::{TableError, validate_in};
 use trainyard_reports as reports;
 
 /// The most cells that are told one by one.
@@ -14,7 +14,8 @@ const TOLD: usize = 10;
 pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result<Exit, Failure> {
     let text = files::read_text("table", &arguments.table)?;
     let file = arguments.table.display().to_string();
-    let document = predict_table(&text, &file).map_err(|error: TableError| Failure::of(Exit::Input, &error))?;
+    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let document = validate_in(&text, &file, &catalog).map_err(|error: TableError| Failure::of(Exit::Input, &error))?;
     output.result(&document, || {
         let mut page = reports::validation(&document, output.width());
         if output.verbose() {

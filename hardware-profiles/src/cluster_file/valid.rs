@@ -3,7 +3,7 @@
 use super::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
 };
-use crate::catalog::catalog;
+use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::{Interconnect, Network, Transport, unreached};
@@ -44,6 +44,17 @@ impl TryFrom<ClusterFile> for Cluster {
     type Error = ClusterFileError;
 
     fn try_from(file: ClusterFile) -> Result<Self, ClusterFileError> {
+        Self::of_file(file, catalog())
+    }
+}
+
+impl Cluster {
+    /// The cluster that a file describes, with GPUs and links of a catalog where it names some.
+    ///
+    /// # Errors
+    ///
+    /// When the file does not describe a cluster; see [`ClusterFileError`].
+    pub fn of_file(file: ClusterFile, catalog: &Catalog) -> Result<Self, ClusterFileError> {
         named("name", &file.name)?;
         if file.machines.is_empty() {
             let why = "a cluster has at least one kind of machine; write [[machines]]";
@@ -62,7 +73,7 @@ impl TryFrom<ClusterFile> for Cluster {
                 let value = format!("`{}`", machine.name);
                 return Err(invalid(format!("{field}.name"), value, "the name of no other kind of machine"));
             }
-            pools.push(pool(&field, machine, machines > 1)?);
+            pools.push(pool(&field, machine, machines > 1, catalog)?);
         }
         let switches = switches(&file, machines)?;
         Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted })
@@ -98,11 +109,11 @@ fn stated<T>(value: T) -> Sourced<T> {
     Sourced::new(value, STATED)
 }
 
-fn pool(field: &str, machine: &MachineSpec, networked: bool) -> Result<Pool, ClusterFileError> {
+fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) -> Result<Pool, ClusterFileError> {
     named(&format!("{field}.name"), &machine.name)?;
     counted(format!("{field}.count"), machine.count, DEVICES_MAX as u32)?;
     counted(format!("{field}.gpus"), machine.gpus, GPUS_MAX)?;
-    let gpu = gpu(&format!("{field}.gpu"), &machine.gpu)?;
+    let gpu = gpu(&format!("{field}.gpu"), &machine.gpu, catalog)?;
     let host = machine.host.as_ref().map(|spec| host(&format!("{field}.host"), spec, machine.gpus)).transpose()?;
     let network = match &machine.network {
         Some(spec) => network(&format!("{field}.network"), spec)?,
@@ -112,7 +123,7 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool) -> Result<Pool, Clu
         }
         None => no_network(),
     };
-    let interconnect = interconnect(field, machine, &gpu)?;
+    let interconnect = interconnect(field, machine, &gpu, catalog)?;
     Ok(Pool {
         name: machine.name.clone(),
         instances: machine.count,
@@ -123,9 +134,9 @@ fn pool(field: &str, machine: &MachineSpec, networked: bool) -> Result<Pool, Clu
     })
 }
 
-fn gpu(field: &str, choice: &GpuChoice) -> Result<Gpu, ClusterFileError> {
+fn gpu(field: &str, choice: &GpuChoice, catalog: &Catalog) -> Result<Gpu, ClusterFileError> {
     let find = |field: String, name: &str| {
-        catalog().gpu(name).cloned().map_err(|error| ClusterFileError::UnknownGpu { field, error })
+        catalog.gpu(name).cloned().map_err(|error| ClusterFileError::UnknownGpu { field, error })
     };
     match choice {
         GpuChoice::Named(name) => find(field.into(), name),
@@ -246,7 +257,12 @@ fn no_network() -> Network {
 }
 
 /// The wiring of a machine: what is written, or the PCIe tree of its host.
-fn interconnect(field: &str, machine: &MachineSpec, gpu: &Gpu) -> Result<Interconnect, ClusterFileError> {
+fn interconnect(
+    field: &str,
+    machine: &MachineSpec,
+    gpu: &Gpu,
+    catalog: &Catalog,
+) -> Result<Interconnect, ClusterFileError> {
     let host_pcie = machine.host.as_ref().map(|host| over_pcie(host.pcie));
     let Some(spec) = &machine.link else {
         return match host_pcie {
@@ -257,13 +273,15 @@ fn interconnect(field: &str, machine: &MachineSpec, gpu: &Gpu) -> Result<Interco
     };
     let rate = link_rate(&format!("{field}.link"), spec)?;
     Ok(match spec.kind {
-        LinkKind::Nvswitch => Interconnect::Nvswitch { port: stated(rate), fraction: reached(spec, reached_of_switch) },
+        LinkKind::Nvswitch => {
+            Interconnect::Nvswitch { port: stated(rate), fraction: reached(spec, catalog, reached_of_switch) }
+        }
         LinkKind::Pcie => {
             Interconnect::Pcie { bandwidth: spec.reached.map_or_else(|| over_pcie(rate), |share| stated(rate * share)) }
         }
         LinkKind::Nvlink => {
             let pairs = pairs(&format!("{field}.link.links"), spec, machine.gpus)?;
-            let fraction = reached(spec, reached_of_mesh);
+            let fraction = reached(spec, catalog, reached_of_mesh);
             let pcie_bandwidth = match host_pcie {
                 Some(bandwidth) => bandwidth,
                 None => match unreached(&pairs, &(0..machine.gpus).collect::<Vec<_>>()).first() {
@@ -295,26 +313,26 @@ fn over_pcie(rate: BytesPerSecond) -> Sourced<BytesPerSecond> {
 }
 
 /// The part of a link's rate that a ring reaches: what is written, or that of a link of the catalog.
-fn reached(spec: &LinkSpec, of_catalog: fn() -> Sourced<f64>) -> Sourced<f64> {
-    spec.reached.map_or_else(of_catalog, stated)
+fn reached(spec: &LinkSpec, catalog: &Catalog, of_catalog: fn(&Catalog) -> Sourced<f64>) -> Sourced<f64> {
+    spec.reached.map_or_else(|| of_catalog(catalog), stated)
 }
 
-fn reached_of_switch() -> Sourced<f64> {
-    match wiring("nvswitch2") {
+fn reached_of_switch(catalog: &Catalog) -> Sourced<f64> {
+    match wiring(catalog, "nvswitch2") {
         Interconnect::Nvswitch { fraction, .. } => fraction.clone(),
         other => unreachable!("nvswitch2 is a switch, not {other:?}"),
     }
 }
 
-fn reached_of_mesh() -> Sourced<f64> {
-    match wiring("nvlink3-mesh") {
+fn reached_of_mesh(catalog: &Catalog) -> Sourced<f64> {
+    match wiring(catalog, "nvlink3-mesh") {
         Interconnect::NvlinkMesh { fraction, .. } => fraction.clone(),
         other => unreachable!("nvlink3-mesh is a mesh, not {other:?}"),
     }
 }
 
-fn wiring(link: &str) -> &'static Interconnect {
-    &catalog().link(link).expect("the catalog has the link").interconnect
+fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
+    &catalog.link(link).expect("the catalog has the link").interconnect
 }
 
 /// NVLinks between GPUs that are there, each pair once.

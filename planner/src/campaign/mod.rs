@@ -8,7 +8,7 @@ pub(crate) use assembly::extrapolated;
 pub(crate) use settings::settings;
 
 use crate::job::JobError;
-use crate::predict::{DocumentError, MachineFile, machine, resimulate};
+use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
 use crate::problem::service_of;
 use assembly::Assembly;
 use settings::SCENARIOS;
@@ -60,8 +60,8 @@ impl CampaignError {
     }
 }
 
-/// What may become of the training of a plan document, over `runs` courses drawn with `seed`. `file` is the content of
-/// the file that describes the plan's machines, if the plan names one.
+/// What may become of the training of a plan document, over `runs` courses drawn with `seed`. `files` are the
+/// contents of the files that the plan names for its machines.
 ///
 /// # Errors
 ///
@@ -69,13 +69,13 @@ impl CampaignError {
 /// nothing get done.
 pub fn campaign(
     document: &PlanDocument,
-    file: Option<MachineFile>,
+    files: MachineFiles,
     runs: u64,
     seed: u64,
 ) -> Result<CampaignDocument, CampaignError> {
     let plan = Plan::try_from(document.plan.clone()).map_err(DocumentError::Plan)?;
-    let machine = machine(document, file.clone())?;
-    let (document, _) = resimulate(document, file, Options::default())?;
+    let machine = machine(document, files.clone())?;
+    let (document, _) = resimulate(document, files, Options::default())?;
     let service = document.prediction.price.as_ref().and_then(|price| service_of(&price.service));
     let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
     let scenario = settings.scenario;

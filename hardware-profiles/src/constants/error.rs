@@ -1,0 +1,38 @@
+//! Why a file does not hold constants.
+
+use super::CONSTANTS_SCHEMA;
+
+/// What is wrong with a constants file. `field` is a path in it with names of entries: `stacks.pytorch.launch`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConstantsError {
+    /// It is of another kind or version.
+    #[error("`schema` is `{found}`, but this version reads `{CONSTANTS_SCHEMA}`")]
+    Schema {
+        /// What was written.
+        found: String,
+    },
+    /// It replaces nothing.
+    #[error("there is no `gpus`, `links`, `stacks` or `fabrics`: the file replaces nothing")]
+    Empty,
+    /// A value is out of range.
+    #[error("`{field}` is {value}, but it must be {allowed}")]
+    Invalid {
+        /// The field.
+        field: String,
+        /// What was written, in the unit of a second, a byte or one.
+        value: String,
+        /// What is allowed, in the same unit.
+        allowed: String,
+    },
+}
+
+impl ConstantsError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Schema { .. } => "`trainyard calibrate --from MEASUREMENTS.csv --out FILE` writes one".into(),
+            Self::Empty => "write [[stacks]] with a whole entry, as `trainyard show stacks NAME` shows it".into(),
+            Self::Invalid { .. } => "a constant is zero where there is no such cost, and else inside its bounds".into(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Constants in a file of their own: entries of the catalog that take the place of those that came with the program.
+
+mod error;
+mod parameter;
+mod write;
+
+pub use error::ConstantsError;
+pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut};
+
+use crate::catalog::{Catalog, catalog};
+use crate::gpu::Gpu;
+use crate::instance::{Interconnect, Link};
+use crate::messaging::MeasuredFabric;
+use crate::sourced::Fitted;
+use crate::stack::Stack;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The schema of constants files that this version reads and writes.
+pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
+
+/// The content of a constants file as it is written: whole entries, in the form of the catalog's own files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConstantsFile {
+    /// `trainyard.constants/1`.
+    pub schema: String,
+    /// What it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// GPUs.
+    #[serde(default)]
+    pub gpus: Vec<Gpu>,
+    /// Kinds of wiring.
+    #[serde(default)]
+    pub links: Vec<Link>,
+    /// Software stacks.
+    #[serde(default)]
+    pub stacks: Vec<Stack>,
+    /// Links and networks of machine types.
+    #[serde(default)]
+    pub fabrics: Vec<MeasuredFabric>,
+}
+
+/// Entries that replace those of the same name in a catalog, and others that it does not have. Valid once it exists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constants {
+    description: Option<String>,
+    gpus: Vec<Gpu>,
+    links: Vec<Link>,
+    stacks: Vec<Stack>,
+    fabrics: Vec<MeasuredFabric>,
+}
+
+impl TryFrom<ConstantsFile> for Constants {
+    type Error = ConstantsError;
+
+    fn try_from(file: ConstantsFile) -> Result<Self, ConstantsError> {
+        if file.schema != CONSTANTS_SCHEMA {
+            return Err(ConstantsError::Schema { found: file.schema });
+        }
+        let ConstantsFile { description, gpus, links, stacks, fabrics, .. } = file;
+        if gpus.is_empty() && links.is_empty() && stacks.is_empty() && fabrics.is_empty() {
+            return Err(ConstantsError::Empty);
+        }
+        unique("gpus", gpus.iter().map(|gpu| gpu.name.as_str()))?;
+        unique("links", links.iter().map(|link| link.name.as_str()))?;
+        unique("stacks", stacks.iter().map(|stack| stack.name.as_str()))?;
+        unique("fabrics", fabrics.iter().map(|fabric| fabric.name.as_str()))?;
+        gpus.iter().try_for_each(check_gpu)?;
+        links.iter().try_for_each(|link| check_wiring(&format!("links.{}", link.name), &link.interconnect))?;
+        stacks.iter().try_for_each(check_stack)?;
+        fabrics.iter().try_for_each(check_fabric)?;
+        Ok(Self { description, gpus, links, stacks, fabrics })
+    }
+}
+
+impl Constants {
+    /// Constants that a program made.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or one is out of range.
+    pub fn new(
+        description: impl Into<String>,
+        gpus: Vec<Gpu>,
+        links: Vec<Link>,
+        stacks: Vec<Stack>,
+    ) -> Result<Self, ConstantsError> {
+        let schema = CONSTANTS_SCHEMA.into();
+        let description = Some(description.into());
+        Self::try_from(ConstantsFile { schema, description, gpus, links, stacks, fabrics: Vec::new() })
+    }
+
+    /// Links and networks that a program measured.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or one is out of range.
+    pub fn of_fabrics(description: impl Into<String>, fabrics: Vec<MeasuredFabric>) -> Result<Self, ConstantsError> {
+        let description = Some(description.into());
+        Self::try_from(ConstantsFile { schema: CONSTANTS_SCHEMA.into(), description, fabrics, ..Default::default() })
+    }
+
+    /// What the file says that it is.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// GPUs.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// Kinds of wiring.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// Software stacks.
+    pub fn stacks(&self) -> &[Stack] {
+        &self.stacks
+    }
+
+    /// Links and networks of machine types.
+    pub fn fabrics(&self) -> &[MeasuredFabric] {
+        &self.fabrics
+    }
+
+    /// The text of the file, which reads back as the same constants.
+    pub fn to_toml(&self) -> String {
+        write::document(self)
+    }
+}
+
+impl Catalog {
+    /// This catalog with some of its entries replaced, and with those that it did not have at the end. Machine types are
+    /// wired anew with the links that they name.
+    #[must_use]
+    pub fn with(&self, constants: &Constants) -> Self {
+        let mut catalog = self.clone();
+        for link in &constants.links {
+            catalog.rewire(link);
+        }
+        for fabric in &constants.fabrics {
+            for machine in catalog.instances.iter_mut().chain(&mut catalog.systems) {
+                if machine.name == fabric.name {
+                    machine.interconnect = fabric.interconnect.clone();
+                    machine.network.messaging = fabric.messaging.clone();
+                }
+            }
+        }
+        replace(&mut catalog.gpus, &constants.gpus, |gpu| &gpu.name);
+        replace(&mut catalog.links, &constants.links, |link| &link.name);
+        replace(&mut catalog.stacks, &constants.stacks, |stack| &stack.name);
+        catalog
+    }
+
+    /// Puts a link in place of the one of its name in all machine types that have it.
+    fn rewire(&mut self, link: &Link) {
+        let Some(old) = self.links.iter().find(|old| old.name == link.name) else { return };
+        for machine in self.instances.iter_mut().chain(&mut self.systems) {
+            if machine.interconnect == old.interconnect {
+                machine.interconnect = link.interconnect.clone();
+            }
+        }
+    }
+}
+
+fn replace<T: Clone>(entries: &mut Vec<T>, others: &[T], name: impl Fn(&T) -> &str) {
+    for other in others {
+        match entries.iter_mut().find(|entry| name(entry) == name(other)) {
+            Some(entry) => *entry = other.clone(),
+            None => entries.push(other.clone()),
+        }
+    }
+}
+
+fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), ConstantsError> {
+    let mut seen = BTreeSet::new();
+    for (index, name) in names.enumerate() {
+        let field = format!("{list}[{index}].name");
+        if name.trim().is_empty() {
+            return Err(ConstantsError::Invalid { field, value: "empty".into(), allowed: "a name".into() });
+        }
+        if !seen.insert(name) {
+            let allowed = "a name that no other entry of the list has".into();
+            return Err(ConstantsError::Invalid { field, value: format!("`{name}`"), allowed });
+        }
+    }
+    Ok(())
+}
+
+fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
+    for parameter in &GPU_PARAMETERS {
+        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter.bounds, (parameter.slot)(gpu))?;
+    }
+    for (field, rate) in [
+        ("memory_bandwidth", gpu.memory_bandwidth.value.0),
+        ("peak_fp32", gpu.peak_fp32.value.0),
+        ("peak_fp16", gpu.peak_fp16.value.0),
+        ("host_bandwidth", gpu.host_bandwidth.value.0),
+    ] {
+        within(&format!("gpus.{}.{field}", gpu.name), rate, (1.0, 1e18))?;
+    }
+    within(&format!("gpus.{}.achieved.uncertainty", gpu.name), gpu.achieved.uncertainty.value, (0.0, 10.0))
+}
+
+fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
+    for parameter in &STACK_PARAMETERS {
+        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter.bounds, (parameter.slot)(stack))?;
+    }
+    for (field, value, bounds) in [
+        ("exposed_transfer", stack.exposed_transfer.value, (0.0, 10.0)),
+        ("fragmentation", stack.fragmentation.value, (0.0, 10.0)),
+        ("uncertainty", stack.uncertainty.value, (0.0, 10.0)),
+    ] {
+        within(&format!("stacks.{}.{field}", stack.name), value, bounds)?;
+    }
+    Ok(())
+}
+
+fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
+    let name = &fabric.name;
+    if !catalog().machine_types().any(|machine| machine.name == *name) {
+        let (field, value) = (format!("fabrics.{name}.name"), format!("`{name}`"));
+        return Err(ConstantsError::Invalid { field, value, allowed: "a machine type of the catalog".into() });
+    }
+    for ((number, low, high), value) in MeasuredFabric::BOUNDS.into_iter().zip(fabric.numbers()) {
+        let none = value == 0.0 && ["step", "chunk_trips"].contains(&number);
+        if !none {
+            within(&format!("fabrics.{name}.messaging.{number}"), value, (low, high))?;
+        }
+    }
+    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect)
+}
+
+fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), ConstantsError> {
+    let field = |name: &str| format!("{entry}.interconnect.{name}");
+    match interconnect {
+        Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, (1.0, 1e18)),
+        Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => {
+            within(&field("link"), link.value.0, (1.0, 1e18))?;
+            within(&field("pcie_bandwidth"), pcie_bandwidth.value.0, (1.0, 1e18))?;
+            within(&field("fraction"), fraction.value, (0.01, 1.0))
+        }
+        Interconnect::Nvswitch { port, fraction } => {
+            within(&field("port"), port.value.0, (1.0, 1e18))?;
+            within(&field("fraction"), fraction.value, (0.01, 1.0))
+        }
+    }
+}
+
+/// A constant that is zero says that there is no such cost; any other is inside its physical bounds.
+fn check(field: &str, bounds: (f64, f64), slot: Slot<'_>) -> Result<(), ConstantsError> {
+    if let Some(Fitted { deviation, rows, .. }) = slot.fitted() {
+        within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
+        within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
+    }
+    let value = slot.number();
+    if value == 0.0 { Ok(()) } else { within(field, value, bounds) }
+}
+
+fn within(field: &str, value: f64, (low, high): (f64, f64)) -> Result<(), ConstantsError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    let allowed = format!("from {low} to {high}");
+    Err(ConstantsError::Invalid { field: field.into(), value: value.to_string(), allowed })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The numbers of an entry that measurements can teach, with the bounds that physics sets.
+
+use crate::gpu::Gpu;
+use crate::sourced::{Fitted, Sourced};
+use crate::stack::Stack;
+use trainyard_units::Seconds;
+
+/// A number in its entry, whatever its unit.
+#[derive(Clone, Copy, Debug)]
+pub enum Slot<'a> {
+    /// Without a unit.
+    Number(&'a Sourced<f64>),
+    /// Seconds.
+    Time(&'a Sourced<Seconds>),
+}
+
+impl<'a> Slot<'a> {
+    /// The value; seconds for a time.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Number(number) => number.value,
+            Self::Time(time) => time.value.0,
+        }
+    }
+
+    /// How it was fitted.
+    pub fn fitted(self) -> Option<&'a Fitted> {
+        match self {
+            Self::Number(number) => number.fitted.as_deref(),
+            Self::Time(time) => time.fitted.as_deref(),
+        }
+    }
+}
+
+/// The same number, to be changed.
+#[derive(Debug)]
+pub enum SlotMut<'a> {
+    /// Without a unit.
+    Number(&'a mut Sourced<f64>),
+    /// Seconds.
+    Time(&'a mut Sourced<Seconds>),
+}
+
+impl SlotMut<'_> {
+    /// Puts another value in its place and leaves its source as it is: for trying.
+    pub fn try_value(self, value: f64) {
+        match self {
+            Self::Number(number) => number.value = value,
+            Self::Time(time) => time.value = Seconds(value),
+        }
+    }
+
+    /// Puts another value in its place, with how it was fitted.
+    pub fn set(self, value: f64, fit: &Fitted) {
+        let (source, fitted) = (format!("fitted on {}", fit.on), Some(Box::new(fit.clone())));
+        match self {
+            Self::Number(number) => *number = Sourced { value, source, fitted },
+            Self::Time(time) => *time = Sourced { value: Seconds(value), source, fitted },
+        }
+    }
+}
+
+/// A number that is fitted, in an entry of some kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter<T: 'static> {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// The least and the most that it can be, unless it is zero, which says that there is no such cost; seconds for a
+    /// time.
+    pub bounds: (f64, f64),
+    /// Where it is.
+    pub slot: fn(&T) -> Slot<'_>,
+    /// Where it is, to be changed.
+    pub slot_mut: fn(&mut T) -> SlotMut<'_>,
+}
+
+/// The numbers of a stack that step times can teach, in the order of its file. What is yes or no, or rests on documents,
+/// is none of them.
+pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
+    // From what a graph's node takes to an interpreter's slowest call.
+    Parameter {
+        name: "launch",
+        bounds: (5e-7, 1e-3),
+        slot: |stack| Slot::Time(&stack.launch),
+        slot_mut: |stack| SlotMut::Time(&mut stack.launch),
+    },
+    // From all fused to eight passes for one.
+    Parameter {
+        name: "traffic",
+        bounds: (0.2, 8.0),
+        slot: |stack| Slot::Number(&stack.traffic),
+        slot_mut: |stack| SlotMut::Number(&mut stack.traffic),
+    },
+    Parameter {
+        name: "mixed_traffic",
+        bounds: (0.4, 4.0),
+        slot: |stack| Slot::Number(&stack.mixed_traffic),
+        slot_mut: |stack| SlotMut::Number(&mut stack.mixed_traffic),
+    },
+    Parameter {
+        name: "map_traffic",
+        bounds: (0.2, 4.0),
+        slot: |stack| Slot::Number(&stack.map_traffic),
+        slot_mut: |stack| SlotMut::Number(&mut stack.map_traffic),
+    },
+    Parameter {
+        name: "loss_traffic",
+        bounds: (0.1, 4.0),
+        slot: |stack| Slot::Number(&stack.loss_traffic),
+        slot_mut: |stack| SlotMut::Number(&mut stack.loss_traffic),
+    },
+    Parameter {
+        name: "gemm",
+        bounds: (0.3, 1.5),
+        slot: |stack| Slot::Number(&stack.gemm),
+        slot_mut: |stack| SlotMut::Number(&mut stack.gemm),
+    },
+    Parameter {
+        name: "region_selection",
+        bounds: (1e-7, 1e-3),
+        slot: |stack| Slot::Time(&stack.region_selection),
+        slot_mut: |stack| SlotMut::Time(&mut stack.region_selection),
+    },
+    // From a fused update that keeps less than is counted to an optimizer in twenty operators.
+    Parameter {
+        name: "update_traffic",
+        bounds: (0.3, 20.0),
+        slot: |stack| Slot::Number(&stack.update_traffic),
+        slot_mut: |stack| SlotMut::Number(&mut stack.update_traffic),
+    },
+    Parameter {
+        name: "overlap_slowdown",
+        bounds: (0.01, 2.0),
+        slot: |stack| Slot::Number(&stack.overlap_slowdown),
+        slot_mut: |stack| SlotMut::Number(&mut stack.overlap_slowdown),
+    },
+    Parameter {
+        name: "sharded_copy",
+        bounds: (1e-7, 1e-3),
+        slot: |stack| Slot::Time(&stack.sharded_copy),
+        slot_mut: |stack| SlotMut::Time(&mut stack.sharded_copy),
+    },
+    Parameter {
+        name: "step_overhead",
+        bounds: (1e-5, 0.2),
+        slot: |stack| Slot::Time(&stack.step_overhead),
+        slot_mut: |stack| SlotMut::Time(&mut stack.step_overhead),
+    },
+];
+
+/// The numbers of a GPU that step times can teach, in the order of its file.
+pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
+    Parameter {
+        name: "gemm_fp16",
+        bounds: (0.3, 1.0),
+        slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp16),
+        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp16),
+    },
+    Parameter {
+        name: "gemm_fp32",
+        bounds: (0.3, 1.0),
+        slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp32),
+        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp32),
+    },
+    Parameter {
+        name: "gemm_depth",
+        bounds: (10.0, 1000.0),
+        slot: |gpu| Slot::Number(&gpu.achieved.gemm_depth),
+        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_depth),
+    },
+    Parameter {
+        name: "memory",
+        bounds: (0.4, 1.0),
+        slot: |gpu| Slot::Number(&gpu.achieved.memory),
+        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.memory),
+    },
+    Parameter {
+        name: "kernel_floor",
+        bounds: (5e-7, 1e-5),
+        slot: |gpu| Slot::Time(&gpu.achieved.kernel_floor),
+        slot_mut: |gpu| SlotMut::Time(&mut gpu.achieved.kernel_floor),
+    },
+];

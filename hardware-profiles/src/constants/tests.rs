@@ -1,0 +1,84 @@
+//! Constants read, written, refused and put into a catalog.
+
+use super::*;
+use crate::catalog::catalog;
+use trainyard_units::Seconds;
+
+fn of_stack(change: impl FnOnce(&mut Stack)) -> Result<Constants, ConstantsError> {
+    let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+    change(&mut stack);
+    Constants::new("mine", Vec::new(), Vec::new(), vec![stack])
+}
+
+#[test]
+fn the_whole_catalog_reads_back_as_it_was_written() {
+    let (gpus, links, stacks) = (catalog().gpus(), catalog().links(), catalog().stacks());
+    let constants =
+        Constants::new("all", gpus.to_vec(), links.to_vec(), stacks.to_vec()).expect("the catalog is in its bounds");
+    let file: ConstantsFile = toml::from_str(&constants.to_toml()).expect("what was written is read");
+    assert_eq!(Constants::try_from(file), Ok(constants.clone()));
+    assert_eq!(catalog().with(&constants).stacks(), stacks);
+}
+
+#[test]
+fn every_parameter_is_read_where_it_was_put() {
+    let fit = Fitted { on: "step times".into(), rows: 3, date: "2026-11-21".into(), deviation: 0.1 };
+    let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
+    for (index, parameter) in STACK_PARAMETERS.iter().enumerate() {
+        let (low, high) = parameter.bounds;
+        let value = low + (high - low) * (index + 1) as f64 / 100.0;
+        (parameter.slot_mut)(&mut stack).set(value, &fit);
+        let slot = (parameter.slot)(&stack);
+        assert!((slot.number() - value).abs() < 1e-15 && slot.fitted() == Some(&fit), "{}", parameter.name);
+    }
+    let mut gpu = catalog().gpu("t4").expect("in the catalog").clone();
+    for parameter in &GPU_PARAMETERS {
+        (parameter.slot_mut)(&mut gpu).try_value(parameter.bounds.1);
+        let slot = (parameter.slot)(&gpu);
+        assert!((slot.number() - parameter.bounds.1).abs() < 1e-15 && slot.fitted().is_none(), "{}", parameter.name);
+    }
+}
+
+#[test]
+fn entries_take_the_place_of_those_of_their_name_and_others_are_added() {
+    let changed = of_stack(|stack| stack.launch.value = Seconds(1e-5)).expect("in bounds");
+    let other = catalog().with(&changed);
+    assert_eq!(other.stack("pytorch").expect("still there").launch.value, Seconds(1e-5));
+    assert_eq!(other.stacks().len(), catalog().stacks().len());
+    let added = of_stack(|stack| stack.name = "mine".into()).expect("in bounds");
+    let other = catalog().with(&added);
+    assert!(other.stack("mine").is_ok() && other.stacks().len() == catalog().stacks().len() + 1);
+    assert!(catalog().stack("mine").is_err(), "the program's own catalog stays as it is");
+}
+
+#[test]
+fn a_link_reaches_the_machines_that_name_it_and_no_others() {
+    let mut link = catalog().link("nvswitch2").expect("in the catalog").clone();
+    let Interconnect::Nvswitch { fraction, .. } = &mut link.interconnect else { panic!("{link:?}") };
+    fraction.value = 0.5;
+    let constants = Constants::new("mine", Vec::new(), vec![link.clone()], Vec::new()).expect("in bounds");
+    let other = catalog().with(&constants);
+    let wiring = |catalog: &Catalog, name| catalog.instance(name).expect("in the catalog").interconnect.clone();
+    assert_eq!(wiring(&other, "p4d.24xlarge"), link.interconnect);
+    assert_eq!(wiring(&other, "p3.16xlarge"), wiring(catalog(), "p3.16xlarge"));
+}
+
+#[test]
+fn what_is_out_of_range_is_told_with_its_field() {
+    for (field, result) in [
+        ("stacks.pytorch.launch", of_stack(|stack| stack.launch.value = Seconds(-1e-6))),
+        ("stacks.pytorch.traffic", of_stack(|stack| stack.traffic.value = f64::NAN)),
+        ("stacks.pytorch.gemm", of_stack(|stack| stack.gemm.value = 1e300)),
+        ("stacks.pytorch.uncertainty", of_stack(|stack| stack.uncertainty.value = -0.1)),
+        ("stacks[0].name", of_stack(|stack| stack.name = " ".into())),
+    ] {
+        let error = result.expect_err(field);
+        assert!(error.to_string().contains(field) && !error.hint().is_empty(), "{error}");
+    }
+    assert_eq!(Constants::new("none", Vec::new(), Vec::new(), Vec::new()), Err(ConstantsError::Empty));
+    let twice = vec![catalog().stacks()[0].clone(); 2];
+    let error = Constants::new("twice", Vec::new(), Vec::new(), twice).expect_err("one name twice");
+    assert!(error.to_string().contains("stacks[1].name"), "{error}");
+    let other = ConstantsFile { schema: "trainyard.constants/9".into(), ..ConstantsFile::default() };
+    assert!(matches!(Constants::try_from(other), Err(ConstantsError::Schema { .. })));
+}
