@@ -61,13 +61,12 @@ fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult, RowError>
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");
     let bytes = record.count::<u64>("message_bytes", 1)?;
-    let found = match COLLECTIVES.iter().find(|(name, _)| *name == operation) {
-        Some((_, collective)) => between_gpus(&Measured::read(record, *collective)?, catalog),
-        None => {
-            record.count::<u32>("gpus", 1)?;
-            record.count::<u32>("nodes", 1)?;
-            outside(record, &operation, &system, bytes, catalog)?
-        }
+    let found = if let Some((_, collective)) = COLLECTIVES.iter().find(|(name, _)| *name == operation) {
+        between_gpus(&Measured::read(record, *collective)?, catalog)
+    } else {
+        record.count::<u32>("gpus", 1)?;
+        record.count::<u32>("nodes", 1)?;
+        outside(record, &operation, &system, bytes, catalog)?
     };
     Ok(match found {
         Ok((predicted, interval, measured)) => scored(&id, &suite, predicted, interval, measured),
@@ -109,6 +108,37 @@ impl Measured {
             system,
             words,
         })
+    }
+
+    /// What a row tells, if it is of an operation between GPUs.
+    pub(crate) fn of_record(record: &Record<'_>) -> Result<Option<Self>, RowError> {
+        let operation = record.needed("operation")?;
+        let known = COLLECTIVES.iter().find(|(name, _)| *name == operation);
+        known.map(|(_, collective)| Self::read(record, *collective)).transpose()
+    }
+
+    /// What a line of a benchmark's output tells; machines are not named there.
+    pub(crate) fn of_output(collective: Collective, gpus: u32, nodes: u32, bytes: u64, seconds: f64) -> Self {
+        Self {
+            collective,
+            system: String::new(),
+            gpus: Some(gpus),
+            nodes: Some(nodes),
+            bytes: Some(bytes),
+            seconds: Some(seconds),
+            conditions: Conditions::default(),
+            words: String::new(),
+        }
+    }
+
+    /// The same on machines of this type, whatever else it said of them.
+    pub(crate) fn on(&self, machine: &str) -> Self {
+        Self { system: machine.into(), ..self.clone() }
+    }
+
+    /// GPUs of each machine, where that is told.
+    pub(crate) fn gpus_per_machine(&self) -> Option<u32> {
+        Some(self.gpus? / self.nodes?.max(1))
     }
 
     /// Bytes, machines and seconds, or what is missing of them.

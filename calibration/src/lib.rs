@@ -7,6 +7,7 @@
 mod collectives;
 mod configuration;
 mod document;
+mod fabric;
 mod interval;
 mod model;
 mod profile;
@@ -17,6 +18,7 @@ mod validate;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
+pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics};
 pub use interval::{collective_interval, interval};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use system::DEFAULT_STACK;
