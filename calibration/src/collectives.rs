@@ -181,8 +181,15 @@ impl Measured {
 
 fn between_gpus(row: &Measured, catalog: &Catalog) -> Found {
     let (cluster, bytes, seconds) = row.complete(catalog)?;
-    let time = row.predict(&cluster, bytes).map_err(|error| error.to_string())?;
-    Ok((time.0, collective_interval(&cluster, time), seconds))
+    let predict = |cluster: &Cluster, bytes| row.predict(cluster, bytes).map_err(|error| error.to_string());
+    let time = predict(&cluster, bytes)?;
+    let mut unhindered = cluster.clone();
+    if let Fabric::Wired { network, .. } = &mut unhindered.pools[0].fabric {
+        network.messaging.chunk_trips.value = 0.0;
+    }
+    let (flowing, starting) = (predict(&unhindered, bytes)?, predict(&unhindered, 1)?);
+    let (waiting, carrying) = ((time - flowing).0 / time.0, (flowing - starting).0 / time.0);
+    Ok((time.0, collective_interval(&cluster, time, waiting, carrying), seconds))
 }
 
 /// Copies between a host and its GPU, and downloads. Without a size the time of a gigabyte.

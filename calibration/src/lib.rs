@@ -8,6 +8,7 @@ mod collectives;
 mod configuration;
 mod document;
 mod fabric;
+mod fit;
 mod interval;
 mod model;
 mod profile;
@@ -18,7 +19,11 @@ mod validate;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
-pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics};
+pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics, refit_fabrics};
+pub use fit::{
+    ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, TermWidth,
+    refit,
+};
 pub use interval::{collective_interval, interval};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use system::DEFAULT_STACK;

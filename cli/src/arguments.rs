@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
     Compare(CompareArguments),
-    /// Measure this machine and write its profile
+    /// Measure this machine and write its profile, or refit constants from measurements
     Calibrate(CalibrateArguments),
     /// Predict published measurements and show how far off that is
     Validate(ValidateArguments),
@@ -329,9 +329,19 @@ pub(crate) struct CalibrateArguments {
     /// What is measured
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
-    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml]
+    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
+    /// Refit constants from a table of step times or of collectives, such as `validate` reads, or from the output of
+    /// nccl-tests, instead of measuring
+    #[arg(long, value_name = "MEASUREMENTS")]
+    pub(crate) from: Option<PathBuf>,
+    /// Constants from which the fit starts, in place of those of the catalog
+    #[arg(long, value_name = "CONSTANTS.toml", requires = "from")]
+    pub(crate) constants: Option<PathBuf>,
+    /// Machine type that collectives were measured on, where the file does not say it or holds others too
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub(crate) instance: Option<String>,
 }
 
 /// Arguments of `trainyard validate`.

@@ -7,11 +7,14 @@
 mod fit;
 mod output;
 
+pub(crate) use output::is_output;
+
 pub use fit::{FabricFit, FittedConstant, fit_fabrics};
 
 use crate::collectives::{self, Measured};
+use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors};
 use crate::table::{RowError, Table, TableError};
-use trainyard_hardware_profiles::Catalog;
+use trainyard_hardware_profiles::{Catalog, Constants, MeasuredFabric};
 
 /// Measured collectives.
 #[derive(Clone, Debug)]
@@ -91,11 +94,6 @@ impl SweepError {
 }
 
 impl Sweep {
-    /// Whether a text is a sweep rather than a table of step times: output of nccl-tests, or a table of collectives.
-    pub fn is_one(text: &str) -> bool {
-        output::is_output(text) || Table::parse(text, "").is_ok_and(|table| collectives::is_table(&table))
-    }
-
     /// The measurements in some text, from `file` as messages call it. Rows of a table that cannot be read are passed
     /// over; a line of output that cannot be read ends it, because then the columns are not what they seem.
     ///
@@ -153,6 +151,61 @@ impl Sweep {
         let named = collectives::system::machine(catalog, &row.measured.system).map(|machine| machine.name.clone());
         Ok(named.filter(|name| stated.is_none_or(|stated| stated == name)))
     }
+}
+
+/// The fabrics of a sweep refitted, starting from those of `catalog`: of the machine type `instance`, or of all that the
+/// sweep names. `date` is written beside the values. A fabric keeps its constants unless others predict the decades of
+/// sizes that were left out better than the present ones predict them.
+///
+/// # Errors
+///
+/// When the text is no sweep or teaches nothing.
+pub fn refit_fabrics(
+    text: &str,
+    file: &str,
+    instance: Option<&str>,
+    catalog: &Catalog,
+    date: &str,
+) -> Result<Refit, SweepError> {
+    let sweep = Sweep::read(text, file)?;
+    let fits = fit_fabrics(&sweep, instance, catalog, date)?;
+    let better = |fit: &&FabricFit| fit.cross_validated.unwrap_or(fit.after) < fit.before;
+    let changes = fits.iter().filter(better).flat_map(|fit| &fit.constants).map(|constant| ConstantChange {
+        name: format!("fabrics.{}.{}", constant.fabric, constant.name),
+        before: constant.before,
+        after: constant.after,
+        deviation: constant.deviation,
+        rows: constant.rows as usize,
+    });
+    let of_fit = |fit: &FabricFit| StackErrors {
+        stack: fit.fabric.name.clone(),
+        rows: fit.rows,
+        replaced: better(&fit),
+        errors: Errors {
+            before: fit.before,
+            after: fit.after,
+            left_out: fit.cross_validated.unwrap_or(fit.after),
+            unseen: fit.before,
+        },
+    };
+    let document = RefitDocument {
+        schema: REFIT_SCHEMA.into(),
+        rows: fits.iter().map(|fit| fit.rows).sum(),
+        unsupported: sweep.passed_over.iter().map(ToString::to_string).collect(),
+        constants: changes.collect(),
+        stacks: fits.iter().map(of_fit).collect(),
+        widths: Vec::new(),
+        coverage90: None,
+    };
+    let fabrics: Vec<MeasuredFabric> = fits.iter().filter(better).map(|fit| fit.fabric.clone()).collect();
+    let description = format!("Fabrics refitted on {file}, {date}");
+    let constants = (!fabrics.is_empty()).then(|| Constants::of_fabrics(description, fabrics));
+    let constants = constants.transpose().map_err(|error| SweepError::Useless {
+        file: file.into(),
+        what: "a fabric within its bounds".into(),
+        reason: error.to_string(),
+    })?;
+    Ok(Refit { constants, document })
 }
 
 /// Machine types whose GPUs are those that the output names, as many on a machine at least.

@@ -25,7 +25,7 @@ const PROGRAMS: [(&str, Collective); 6] = [
 const TELLING: u64 = 1 << 20;
 
 /// Whether a text is output of nccl-tests.
-pub(super) fn is_output(text: &str) -> bool {
+pub(crate) fn is_output(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.trim_start();
         line.starts_with('#') && (line.contains("nThread ") || (line.contains("algbw") && line.contains("busbw")))

@@ -1,4 +1,4 @@
-//! `trainyard calibrate`: this machine measured, and its profile written.
+//! `trainyard calibrate`: this machine measured, and its profile written; or constants refitted from measurements.
 
 use crate::arguments::{CalibrateArguments, Device};
 use crate::failure::{Exit, Failure};
@@ -7,7 +7,10 @@ use crate::output::Output;
 use crate::{files, machine};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use trainyard_calibration::{Measurements, ProfileProblem, fit_profile, profile_to_toml};
+use trainyard_calibration::{
+    FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, fit_profile, profile_to_toml, refit,
+    refit_fabrics,
+};
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
     measure_operators,
@@ -15,13 +18,63 @@ use trainyard_executor::{
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_reports as reports;
 
+/// Where refitted constants go unless told otherwise.
+const CONSTANTS: &str = "runs/constants.toml";
+
 /// Measures this machine and shows what was found.
 pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    if let Some(from) = &arguments.from {
+        return refit_from(from, arguments, output);
+    }
     only_processors(arguments.device)?;
     let path = arguments.out.clone().unwrap_or_else(local_profile);
     let profile = measure(&path, super::execution::stop_on_interrupt(), output)?;
     output.result(&profile, || reports::profile(&profile, output.width()));
     output.note(format!("profile written to {}", path.display()));
+    Ok(Exit::Done)
+}
+
+/// Refits constants from the measurements of a file, and writes those that predict better.
+fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    let text = files::read_text("measurements", from)?;
+    let file = from.display().to_string();
+    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let date = machine::today().unwrap_or_else(|| "unknown".into());
+    let failed = |message: String, hint: Option<String>| {
+        Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
+    };
+    let refitted = match MeasurementKind::of(&text) {
+        Some(MeasurementKind::StepTimes) => {
+            let bar = output.bar(0, "calibrating: {msg}");
+            let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
+            bar.finish_and_clear();
+            refitted.map_err(|error: FitError| failed(error.to_string(), error.hint()))?
+        }
+        Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
+            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date)
+                .map_err(|error: SweepError| failed(error.to_string(), error.hint()))?
+        }
+        Some(other) => {
+            return Err(Failure::input(format!("`{file}` holds {}, from which nothing is fitted", other.name()))
+                .hint("give a table of step times or of collectives, as `trainyard validate` reads them"));
+        }
+        None => {
+            return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
+                .hint("a table of step times starts with `id,suite,source,system,…`"));
+        }
+    };
+    if let Some(constants) = &refitted.constants {
+        let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
+        files::write(&path, &constants.to_toml())?;
+        output.note(format!("constants written to {}; --constants {} uses them", path.display(), path.display()));
+    }
+    output.result(&refitted.document, || {
+        let mut page = reports::refit(&refitted.document, output.width());
+        if output.verbose() {
+            page += &reports::refit_widths(&refitted.document, output.width());
+        }
+        page
+    });
     Ok(Exit::Done)
 }
 

@@ -68,6 +68,9 @@ pub struct Parameter<T: 'static> {
     /// The least and the most that it can be, unless it is zero, which says that there is no such cost; seconds for a
     /// time.
     pub bounds: (f64, f64),
+    /// How much it differs from one stack, or one generation of GPUs, to another: standard deviation of its logarithm
+    /// over the catalog's entries of 2026-11-21 that were fitted, rounded; where those are all alike, a stated default.
+    pub spread: f64,
     /// Where it is.
     pub slot: fn(&T) -> Slot<'_>,
     /// Where it is, to be changed.
@@ -81,6 +84,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
     Parameter {
         name: "launch",
         bounds: (5e-7, 1e-3),
+        spread: 0.5,
         slot: |stack| Slot::Time(&stack.launch),
         slot_mut: |stack| SlotMut::Time(&mut stack.launch),
     },
@@ -88,36 +92,42 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
     Parameter {
         name: "traffic",
         bounds: (0.2, 8.0),
+        spread: 0.5,
         slot: |stack| Slot::Number(&stack.traffic),
         slot_mut: |stack| SlotMut::Number(&mut stack.traffic),
     },
     Parameter {
         name: "mixed_traffic",
         bounds: (0.4, 4.0),
+        spread: 0.3,
         slot: |stack| Slot::Number(&stack.mixed_traffic),
         slot_mut: |stack| SlotMut::Number(&mut stack.mixed_traffic),
     },
     Parameter {
         name: "map_traffic",
         bounds: (0.2, 4.0),
+        spread: 0.35,
         slot: |stack| Slot::Number(&stack.map_traffic),
         slot_mut: |stack| SlotMut::Number(&mut stack.map_traffic),
     },
     Parameter {
         name: "loss_traffic",
         bounds: (0.1, 4.0),
+        spread: 0.4,
         slot: |stack| Slot::Number(&stack.loss_traffic),
         slot_mut: |stack| SlotMut::Number(&mut stack.loss_traffic),
     },
     Parameter {
         name: "gemm",
         bounds: (0.3, 1.5),
+        spread: 0.08,
         slot: |stack| Slot::Number(&stack.gemm),
         slot_mut: |stack| SlotMut::Number(&mut stack.gemm),
     },
     Parameter {
         name: "region_selection",
         bounds: (1e-7, 1e-3),
+        spread: 0.7,
         slot: |stack| Slot::Time(&stack.region_selection),
         slot_mut: |stack| SlotMut::Time(&mut stack.region_selection),
     },
@@ -125,24 +135,28 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
     Parameter {
         name: "update_traffic",
         bounds: (0.3, 20.0),
+        spread: 0.8,
         slot: |stack| Slot::Number(&stack.update_traffic),
         slot_mut: |stack| SlotMut::Number(&mut stack.update_traffic),
     },
     Parameter {
         name: "overlap_slowdown",
         bounds: (0.01, 2.0),
+        spread: 0.4,
         slot: |stack| Slot::Number(&stack.overlap_slowdown),
         slot_mut: |stack| SlotMut::Number(&mut stack.overlap_slowdown),
     },
     Parameter {
         name: "sharded_copy",
         bounds: (1e-7, 1e-3),
+        spread: 0.7,
         slot: |stack| Slot::Time(&stack.sharded_copy),
         slot_mut: |stack| SlotMut::Time(&mut stack.sharded_copy),
     },
     Parameter {
         name: "step_overhead",
         bounds: (1e-5, 0.2),
+        spread: 0.7,
         slot: |stack| Slot::Time(&stack.step_overhead),
         slot_mut: |stack| SlotMut::Time(&mut stack.step_overhead),
     },
@@ -153,30 +167,35 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "gemm_fp16",
         bounds: (0.3, 1.0),
+        spread: 0.08,
         slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp16),
         slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp16),
     },
     Parameter {
         name: "gemm_fp32",
         bounds: (0.3, 1.0),
+        spread: 0.08,
         slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp32),
         slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp32),
     },
     Parameter {
         name: "gemm_depth",
         bounds: (10.0, 1000.0),
+        spread: 0.3,
         slot: |gpu| Slot::Number(&gpu.achieved.gemm_depth),
         slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_depth),
     },
     Parameter {
         name: "memory",
         bounds: (0.4, 1.0),
+        spread: 0.1,
         slot: |gpu| Slot::Number(&gpu.achieved.memory),
         slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.memory),
     },
     Parameter {
         name: "kernel_floor",
         bounds: (5e-7, 1e-5),
+        spread: 0.3,
         slot: |gpu| Slot::Time(&gpu.achieved.kernel_floor),
         slot_mut: |gpu| SlotMut::Time(&mut gpu.achieved.kernel_floor),
     },

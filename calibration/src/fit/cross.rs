@@ -1,0 +1,68 @@
+//! What observations would have been predicted as if their group had never been seen.
+
+use super::fold::Fold;
+use super::observation::Observation;
+use super::solve::{Beliefs, solve};
+use super::unknown::{Linear, Unknown};
+use rayon::prelude::*;
+use trainyard_hardware_profiles::{Catalog, Parameter, Stack};
+
+/// How far constants go without a group from where they are with it.
+const REACH: f64 = 1.5;
+
+/// Of each observation, its residual in each fold that leaves it out.
+pub(crate) fn residuals(linear: &Linear, unknowns: &[Unknown], beliefs: &Beliefs, folds: &[Fold]) -> Vec<Vec<f64>> {
+    let solved: Vec<Vec<f64>> = folds
+        .par_iter()
+        .map(|fold| {
+            let noise = beliefs.noise.iter().zip(&fold.left_out);
+            let noise = noise.map(|(noise, out)| if *out { f64::INFINITY } else { *noise }).collect();
+            solve(linear, unknowns, &Beliefs { noise, ..beliefs.clone() }, REACH)
+        })
+        .collect();
+    let of = |index: usize| {
+        let out = folds.iter().zip(&solved).filter(|(fold, _)| fold.left_out[index]);
+        out.map(|(_, values)| linear.residual(index, values)).collect()
+    };
+    (0..linear.residuals.len()).map(of).collect()
+}
+
+/// What would be expected of a stack's constants if nothing of it had been measured: the geometric mean over the other
+/// stacks of the catalog. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
+pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
+    unknowns
+        .iter()
+        .map(|unknown| {
+            let super::unknown::Of::Stack(parameter) = unknown.of else { return unknown.start };
+            mean_of_others(parameter, &unknown.entries, catalog).unwrap_or(unknown.start)
+        })
+        .collect()
+}
+
+fn mean_of_others(parameter: &Parameter<Stack>, own: &[String], catalog: &Catalog) -> Option<f64> {
+    let others = catalog.stacks().iter().filter(|stack| !own.contains(&stack.name));
+    let values: Vec<f64> =
+        others.map(|stack| (parameter.slot)(stack).number()).filter(|value| *value > 0.0).map(f64::ln).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The mean absolute error that residuals of logarithms stand for.
+pub(crate) fn error(residuals: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0_usize);
+    for residual in residuals {
+        sum += (residual.exp() - 1.0).abs();
+        count += 1;
+    }
+    (count > 0).then(|| sum / count as f64)
+}
+
+/// The mean absolute error of the observations that a filter lets through, each in all folds that leave it out.
+pub(crate) fn error_of(
+    observations: &[Observation],
+    residuals: &[Vec<f64>],
+    filter: impl Fn(&Observation) -> bool,
+) -> Option<f64> {
+    let own = observations.iter().zip(residuals).filter(|(seen, all)| filter(seen) && !all.is_empty());
+    let each: Vec<f64> = own.filter_map(|(_, all)| error(all.iter().copied())).collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+}

@@ -1,0 +1,97 @@
+//! A measured step as the fit sees it: one plan on one machine, and to which groups it belongs.
+
+use crate::configuration::{Unsupported, configure_in};
+use crate::table::Row;
+use rayon::prelude::*;
+use trainyard_hardware_profiles::{Catalog, Device};
+use trainyard_plan::Plan;
+use trainyard_sim::{Machine, Outcome, simulate};
+
+/// What groups of rows have in common. Rows of one group lack the same in the model of them, so a group is left out
+/// whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Grouping {
+    /// The model and its size.
+    Model,
+    /// The machines and how many GPUs.
+    Scale,
+    /// The release or method of the software.
+    Release,
+}
+
+impl Grouping {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Model, Self::Scale, Self::Release];
+}
+
+/// A measured step with the plan that stands for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    /// The plan: of those that the row leaves open, the one that is predicted fastest.
+    pub plan: Plan,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Logarithm of the measured seconds.
+    pub measured: f64,
+    /// Its group in each grouping, in the order of [`Grouping::ALL`].
+    pub groups: [String; 3],
+}
+
+impl Observation {
+    /// The observation of a row.
+    ///
+    /// # Errors
+    ///
+    /// When the simulator cannot express the row.
+    pub(crate) fn of(row: &Row, catalog: &Catalog) -> Result<Self, Unsupported> {
+        let configuration = configure_in(row, catalog)?;
+        let plan = configuration.predict()?.0.clone();
+        Ok(Self { plan, machine: configuration.machine, measured: row.step_time_s.ln(), groups: groups(row) })
+    }
+
+    /// The name of the stack.
+    pub(crate) fn stack(&self) -> &str {
+        &self.machine.stack.name
+    }
+
+    /// The name of the GPU, or of the measured machine.
+    pub(crate) fn gpu(&self) -> &str {
+        match &self.machine.cluster.first().device {
+            Device::Gpu(gpu) => &gpu.name,
+            Device::Measured(machine) => &machine.name,
+        }
+    }
+
+    /// The group in a grouping.
+    pub(crate) fn group(&self, grouping: Grouping) -> &str {
+        &self.groups[grouping as usize]
+    }
+
+    /// The simulated step on a machine whose constants may differ from its own.
+    pub(crate) fn outcome(&self, machine: &Machine) -> Outcome {
+        simulate(&self.plan, machine).expect("constants do not decide whether a plan goes onto a machine")
+    }
+}
+
+fn groups(row: &Row) -> [String; 3] {
+    let size = (row.layers, row.hidden, row.experts, row.base_channels, row.width_factor);
+    [
+        format!("{} {size:?}", row.model),
+        format!("{} {}", row.system, row.gpus()),
+        format!("{} {:?}", row.stack_version, row.xla),
+    ]
+}
+
+/// The observations of rows, in their order, and the reasons of those that cannot be expressed.
+pub(crate) fn observations(rows: &[Row], catalog: &Catalog) -> (Vec<Observation>, Vec<(String, Unsupported)>) {
+    let seen: Vec<Result<Observation, Unsupported>> =
+        rows.par_iter().map(|row| Observation::of(row, catalog)).collect();
+    let (mut good, mut refused) = (Vec::new(), Vec::new());
+    for (row, result) in rows.iter().zip(seen) {
+        match result {
+            Ok(observation) => good.push(observation),
+            Err(reason) => refused.push((row.id.clone(), reason)),
+        }
+    }
+    (good, refused)
+}

@@ -1,0 +1,377 @@
+//! The fit as a whole: which constants change, and what they are worth.
+
+use super::cross;
+use super::deviation::deviations;
+use super::document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors};
+use super::error::FitError;
+use super::fold::{Fold, folds};
+use super::observation::{Observation, observations};
+use super::passes::{fit, noise, told_apart};
+use super::solve::Beliefs;
+use super::unknown::{Linear, Of, Problem, Unknown, unknowns};
+use super::widths::{Widths, widths};
+use crate::system::DEFAULT_STACK;
+use crate::table::{Entry, Row, read_measurements};
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack};
+
+/// A fit that did not make predictions of left-out rows better by this much is not worth another constant.
+const WORTH: f64 = 2e-4;
+
+/// Times that constants which do not help are held closer, and in the end put back, and all fitted again.
+const ROUNDS: usize = 4;
+
+/// How much closer to what it was a constant is held that does not help.
+const CLOSER: f64 = 0.35;
+
+/// A response below this is none: the constant counts for nothing in the row.
+const RESPONDS: f64 = 0.01;
+
+/// What a fit found.
+#[derive(Clone, Debug)]
+pub struct Refit {
+    /// The replaced entries; nothing if the present constants predict left-out rows as well.
+    pub constants: Option<Constants>,
+    /// What changed and what it is worth.
+    pub document: RefitDocument,
+}
+
+/// Refits the constants of the stacks and GPUs of a table of step times, starting from those of `catalog`. `date` is
+/// written beside the values. `told` hears what is being done.
+///
+/// # Errors
+///
+/// When the text is no table of step times, a cell cannot be read, or the simulator can express no row.
+pub fn refit(
+    text: &str,
+    file: &str,
+    catalog: &Catalog,
+    date: &str,
+    told: &mut dyn FnMut(&str),
+) -> Result<Refit, FitError> {
+    let rows = rows(text, file)?;
+    let (catalog, made) = with_stacks_of(&rows, catalog);
+    told("simulating the rows");
+    let (observations, refused) = observations(&rows, &catalog);
+    let refused: Vec<String> = refused.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
+    if observations.is_empty() {
+        let reason = refused.into_iter().next();
+        return Err(FitError::Nothing { file: file.into(), rows: rows.len(), reason });
+    }
+    let unknowns = unknowns(&observations, &catalog, &made);
+    let fitting = Fitting::new(Problem::new(&observations, &unknowns), &catalog, told);
+    let found = fitting.found(told);
+    told("left-out rows");
+    let judged = fitting.judged(&found);
+    Ok(fitting.refit(&found, &judged, refused, &made, date))
+}
+
+fn rows(text: &str, file: &str) -> Result<Vec<Row>, FitError> {
+    let (mut rows, mut wrong) = (Vec::new(), Vec::new());
+    for entry in read_measurements(text, file)? {
+        match entry {
+            Entry::Row(row) => rows.push(*row),
+            Entry::Malformed { error, .. } => wrong.push(error),
+        }
+    }
+    if wrong.is_empty() { Ok(rows) } else { Err(FitError::Rows { rows: wrong }) }
+}
+
+/// The catalog with a stack for each label that it does not know: the stated default under a name made of the label.
+/// Their names besides.
+fn with_stacks_of(rows: &[Row], catalog: &Catalog) -> (Catalog, BTreeSet<String>) {
+    let default = catalog.stack(DEFAULT_STACK).expect("the default stack is in the catalog");
+    let mut made: BTreeMap<&str, Stack> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.stack.is_empty()) {
+        let publication = Publication { stack: &row.stack, version: &row.stack_version, generation: "", xla: row.xla };
+        let known = |generation: &str| catalog.stack_published_as(Publication { generation, ..publication }).is_some();
+        let anywhere = catalog.gpus().iter().any(|gpu| known(&gpu.generation));
+        if !anywhere {
+            made.entry(&row.stack).or_insert_with(|| stack_for(&row.stack, default, catalog));
+        }
+    }
+    let names = made.values().map(|stack| stack.name.clone()).collect();
+    let stacks: Vec<Stack> = made.into_values().collect();
+    let added = Constants::new("", Vec::new(), Vec::new(), stacks);
+    (added.map_or_else(|_| catalog.clone(), |added| catalog.with(&added)), names)
+}
+
+fn stack_for(label: &str, default: &Stack, catalog: &Catalog) -> Stack {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let mut name: String = label.chars().map(plain).collect();
+    while catalog.stack(&name).is_ok() {
+        name.push_str("-measured");
+    }
+    let label = PublishedAs { stack: label.into(), version: None, since: None, generation: None, xla: None };
+    let description = format!("{} as it was measured", label.stack);
+    Stack { name, description, published_as: vec![label], ..default.clone() }
+}
+
+/// The fit of some observations.
+struct Fitting<'a> {
+    problem: Problem<'a>,
+    catalog: &'a Catalog,
+    start: Linear,
+    beliefs: Beliefs,
+    folds: Vec<Fold>,
+}
+
+/// Constants that were found, with how steps respond there.
+struct Found {
+    linear: Linear,
+    beliefs: Beliefs,
+}
+
+/// How well left-out rows are predicted, each in the folds that leave it out.
+struct Judged {
+    left_out: Vec<Vec<f64>>,
+    unseen: Vec<Vec<f64>>,
+    deviations: Vec<f64>,
+}
+
+impl<'a> Fitting<'a> {
+    fn new(problem: Problem<'a>, catalog: &'a Catalog, told: &mut dyn FnMut(&str)) -> Self {
+        let values: Vec<f64> = problem.unknowns.iter().map(|unknown| unknown.start).collect();
+        told("how steps respond to constants");
+        let start = problem.linear(&values, None);
+        let noise = noise(problem.observations, None);
+        let free = vec![true; values.len()];
+        let spread = problem.unknowns.iter().map(|unknown| unknown.spread).collect();
+        let mut beliefs = Beliefs { noise, centre: values, spread, free };
+        beliefs.free = told_apart(problem.unknowns, &deviations(&start, &beliefs));
+        let folds = folds(problem.observations);
+        Self { problem, catalog, start, beliefs, folds }
+    }
+
+    /// The constants that help left-out rows, fitted; the others as they were. Those that do not help are first held
+    /// closer to what they were.
+    fn found(&self, told: &mut dyn FnMut(&str)) -> Found {
+        let mut beliefs = self.beliefs.clone();
+        let mut linear = self.start.clone();
+        for round in 1..=ROUNDS {
+            linear = fit(&self.problem, linear, &beliefs, round == 1, &mut |pass| {
+                told(&format!("round {round}, pass {}", pass + 1));
+            });
+            // How much is left unexplained is known only once constants are near.
+            beliefs.noise = noise(self.problem.observations, Some(&linear.residuals));
+            let residuals = cross::residuals(&linear, self.problem.unknowns, &beliefs, &self.folds);
+            let idle = self.idle(&beliefs.free, &residuals);
+            if !idle.contains(&true) {
+                return Found { linear, beliefs };
+            }
+            for (index, _) in idle.iter().enumerate().filter(|(_, idle)| **idle) {
+                beliefs.spread[index] *= CLOSER;
+                beliefs.free[index] = round < ROUNDS;
+            }
+            linear = self.put_back(&linear, &beliefs.free);
+        }
+        linear = fit(&self.problem, linear, &beliefs, false, &mut |_| told("last round"));
+        Found { linear, beliefs }
+    }
+
+    /// Which free constants are of entries whose left-out rows are predicted no better than before.
+    fn idle(&self, free: &[bool], residuals: &[Vec<f64>]) -> Vec<bool> {
+        let before: Vec<Vec<f64>> = self.start.residuals.iter().map(|residual| vec![*residual]).collect();
+        let mut idle = vec![false; free.len()];
+        for names in self.entries(free) {
+            let is_of = |seen: &Observation| names.iter().any(|name| name == seen.stack() || name == seen.gpu());
+            let known = cross::error_of(self.problem.observations, &before, is_of);
+            let left_out = cross::error_of(self.problem.observations, residuals, is_of);
+            if left_out >= known.map(|known| known - WORTH) {
+                for (index, unknown) in self.problem.unknowns.iter().enumerate() {
+                    idle[index] |= free[index] && unknown.entries == names;
+                }
+            }
+        }
+        idle
+    }
+
+    /// The point where what is not free is what it was before.
+    fn put_back(&self, linear: &Linear, free: &[bool]) -> Linear {
+        let present = self.problem.unknowns.iter().zip(&linear.at).zip(free);
+        let at: Vec<f64> = present.map(|((unknown, at), free)| if *free { *at } else { unknown.start }).collect();
+        let residuals = self.problem.residuals(&at);
+        Linear { at, residuals, slopes: linear.slopes.clone() }
+    }
+
+    /// The entries, alone or tied, of which some constant is free.
+    fn entries(&self, free: &[bool]) -> BTreeSet<Vec<String>> {
+        let unknowns = self.problem.unknowns.iter().zip(free);
+        unknowns.filter(|(_, free)| **free).map(|(unknown, _)| unknown.entries.clone()).collect()
+    }
+
+    fn judged(&self, found: &Found) -> Judged {
+        let (unknowns, folds) = (self.problem.unknowns, &self.folds);
+        let left_out = cross::residuals(&found.linear, unknowns, &found.beliefs, folds);
+        let centre = cross::expected(unknowns, self.catalog);
+        let noise = found.beliefs.noise.clone();
+        let ignorant = Beliefs { centre, noise, ..self.beliefs.clone() };
+        let unseen = cross::residuals(&found.linear, unknowns, &ignorant, folds);
+        let deviations = deviations(&found.linear, &found.beliefs);
+        Judged { left_out, unseen, deviations }
+    }
+
+    fn refit(
+        &self,
+        found: &Found,
+        judged: &Judged,
+        unsupported: Vec<String>,
+        made: &BTreeSet<String>,
+        date: &str,
+    ) -> Refit {
+        let observations = self.problem.observations;
+        let outcomes = self.outcomes(&found.linear.at);
+        let default = self.catalog.stack(DEFAULT_STACK).expect("the default stack is in the catalog");
+        let widths = widths(observations, &outcomes, &judged.unseen, default);
+        let constants: Vec<ConstantChange> = self.changes(found, judged);
+        let document = RefitDocument {
+            schema: REFIT_SCHEMA.into(),
+            rows: observations.len(),
+            unsupported,
+            stacks: self.stacks(found, judged),
+            constants,
+            coverage90: widths.coverage,
+            widths: widths.terms.clone(),
+        };
+        Refit { constants: self.constants(found, judged, &widths, made, date), document }
+    }
+
+    fn outcomes(&self, values: &[f64]) -> Vec<super::widths::Simulated> {
+        use rayon::prelude::*;
+        let all = 0..self.problem.observations.len();
+        all.into_par_iter()
+            .map(|index| {
+                let machine = self.problem.machine(index, values);
+                super::widths::Simulated::of(&self.problem.observations[index], &machine)
+            })
+            .collect()
+    }
+
+    /// Rows that respond to a constant.
+    fn responding(&self, unknown: usize) -> usize {
+        let responds = |slopes: &&Vec<(usize, f64)>| {
+            slopes.iter().any(|(index, slope)| *index == unknown && slope.abs() > RESPONDS)
+        };
+        self.start.slopes.iter().filter(responds).count()
+    }
+
+    fn changes(&self, found: &Found, judged: &Judged) -> Vec<ConstantChange> {
+        let changed = self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index]);
+        changed
+            .map(|(index, unknown)| ConstantChange {
+                name: full_name(unknown),
+                before: unknown.start.exp(),
+                after: rounded(found.linear.at[index].exp()),
+                deviation: judged.deviations[index],
+                rows: self.responding(index),
+            })
+            .collect()
+    }
+
+    fn stacks(&self, found: &Found, judged: &Judged) -> Vec<StackErrors> {
+        let names: BTreeSet<&str> = self.problem.observations.iter().map(Observation::stack).collect();
+        let mut all: Vec<StackErrors> =
+            names.into_iter().map(|name| self.errors(name, found, judged, |seen| seen.stack() == name)).collect();
+        all.push(self.errors("*", found, judged, |_| true));
+        all
+    }
+
+    fn errors(&self, name: &str, found: &Found, judged: &Judged, filter: impl Fn(&Observation) -> bool) -> StackErrors {
+        let observations = self.problem.observations;
+        let own = |residuals: &[f64]| {
+            let own = observations.iter().zip(residuals).filter(|(seen, _)| filter(seen));
+            cross::error(own.map(|(_, residual)| *residual)).unwrap_or(0.0)
+        };
+        let of_folds = |residuals: &[Vec<f64>]| cross::error_of(observations, residuals, &filter).unwrap_or(0.0);
+        let replaced = self.problem.unknowns.iter().zip(&found.beliefs.free);
+        StackErrors {
+            stack: name.into(),
+            rows: observations.iter().filter(|seen| filter(seen)).count(),
+            replaced: replaced
+                .into_iter()
+                .any(|(unknown, free)| *free && unknown.entries.iter().any(|own| own == name)),
+            errors: Errors {
+                before: own(&self.start.residuals),
+                after: own(&found.linear.residuals),
+                left_out: of_folds(&judged.left_out),
+                unseen: of_folds(&judged.unseen),
+            },
+        }
+    }
+
+    /// The entries that changed, with their new values.
+    fn constants(
+        &self,
+        found: &Found,
+        judged: &Judged,
+        widths: &Widths,
+        made: &BTreeSet<String>,
+        date: &str,
+    ) -> Option<Constants> {
+        let mut gpus: BTreeMap<String, Gpu> = BTreeMap::new();
+        let mut stacks: BTreeMap<String, Stack> = BTreeMap::new();
+        for name in made {
+            stacks.insert(name.clone(), self.catalog.stack(name).expect("it was made").clone());
+        }
+        for (index, unknown) in self.problem.unknowns.iter().enumerate().filter(|(index, _)| found.beliefs.free[*index])
+        {
+            let value = rounded(found.linear.at[index].exp());
+            let fitted = self.fitted(index, judged.deviations[index], date);
+            for name in &unknown.entries {
+                match unknown.of {
+                    Of::Stack(parameter) => {
+                        let own = || self.catalog.stack(name).expect("unknowns are of the catalog").clone();
+                        (parameter.slot_mut)(stacks.entry(name.clone()).or_insert_with(own)).set(value, &fitted);
+                    }
+                    Of::Gpu(parameter) => {
+                        let own = || self.catalog.gpu(name).expect("unknowns are of the catalog").clone();
+                        (parameter.slot_mut)(gpus.entry(name.clone()).or_insert_with(own)).set(value, &fitted);
+                    }
+                }
+            }
+        }
+        for (name, width) in &widths.stacks {
+            let own = || self.catalog.stack(name).expect("it was simulated").clone();
+            let stack = stacks.entry(name.clone()).or_insert_with(own);
+            let on = format!("step times of {} rows that were left out by model, scale or release", width.rows);
+            let fitted =
+                Fitted { on: on.clone(), rows: width.rows as u32, date: date.into(), deviation: width.deviation };
+            stack.uncertainty = Sourced::new(rounded(width.half_width), format!("nine in ten residuals of {on}"));
+            stack.uncertainty.fitted = Some(Box::new(fitted));
+        }
+        let description = format!("refitted on {} step times, {date}", self.problem.observations.len());
+        Constants::new(description, gpus.into_values().collect(), Vec::new(), stacks.into_values().collect()).ok()
+    }
+
+    /// On what a constant was fitted.
+    fn fitted(&self, unknown: usize, deviation: f64, date: &str) -> Fitted {
+        let rows = self.responding(unknown);
+        let responding = self.problem.observations.iter().zip(&self.start.slopes);
+        let responding = responding.filter(|(_, slopes)| slopes.iter().any(|(index, _)| *index == unknown));
+        let (mut models, mut systems) = (BTreeSet::new(), BTreeSet::new());
+        for (seen, _) in responding {
+            models.insert(seen.plan.model().name().to_owned());
+            systems.insert(seen.machine.cluster.instance.clone());
+        }
+        let on = format!("step times ({} on {})", listed(&models), listed(&systems));
+        Fitted { on, rows: rows as u32, date: date.into(), deviation: rounded(deviation) }
+    }
+}
+
+fn full_name(unknown: &Unknown) -> String {
+    let (list, part) = if unknown.is_of_gpu() { ("gpus", ".achieved") } else { ("stacks", "") };
+    format!("{list}.{}{part}.{}", unknown.entries.join("+"), unknown.name())
+}
+
+/// Three digits: no constant is known better.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.2e}").parse().expect("a number reads back")
+}
+
+/// Some names, or how many there are.
+fn listed(names: &BTreeSet<String>) -> String {
+    const TOLD: usize = 3;
+    let told: Vec<&str> = names.iter().take(TOLD).map(String::as_str).collect();
+    let rest = names.len().saturating_sub(TOLD);
+    if rest == 0 { told.join(", ") } else { format!("{} and {rest} more", told.join(", ")) }
+}

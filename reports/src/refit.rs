@@ -1,0 +1,99 @@
+//! Refitted constants as a page.
+
+use crate::format::{Width, bullets, percent, table};
+use trainyard_calibration::{ConstantChange, RefitDocument};
+
+/// What changed, and how well steps are predicted before and after.
+pub fn refit(document: &RefitDocument, width: Width) -> String {
+    let stacks = document.stacks.iter().map(|stack| {
+        let errors = stack.errors;
+        [
+            if stack.stack == "*" { "all".into() } else { stack.stack.clone() },
+            stack.rows.to_string(),
+            if stack.replaced { "refitted" } else { "as it was" }.into(),
+            percent(errors.before),
+            percent(errors.after),
+            percent(errors.left_out),
+            percent(errors.unseen),
+        ]
+    });
+    let header = ["stack", ">rows", "constants", ">before", ">after", ">left out", ">unseen"];
+    let mut page = changes(document, width) + "\n" + &table(width, header, stacks);
+    page += "\nMean errors. Left out: groups of one model, scale or release, predicted by what the others say. Unseen: the\n\
+             same, starting from the mean of all other stacks.\n";
+    page += &unsupported(document, width);
+    page
+}
+
+fn changes(document: &RefitDocument, width: Width) -> String {
+    if document.constants.is_empty() {
+        return "No other constants predict the rows that are left out better than the present ones.\n".into();
+    }
+    let rows = document.constants.iter().map(|change| {
+        let ConstantChange { name, before, after, deviation, rows } = change;
+        let time = ["launch", "region_selection", "sharded_copy", "step_overhead", "kernel_floor", ".step"];
+        let value = |value: f64| {
+            if time.iter().any(|own| name.ends_with(own)) {
+                format!("{:.3} us", value * 1e6)
+            } else {
+                format!("{value:.3}")
+            }
+        };
+        [name.clone(), value(*before), value(*after), format!("± {}", percent(*deviation)), rows.to_string()]
+    });
+    table(width, ["constant", ">before", ">after", ">deviation", ">rows"], rows)
+}
+
+fn unsupported(document: &RefitDocument, width: Width) -> String {
+    const TOLD: usize = 5;
+    let mut reasons: Vec<String> = document.unsupported.iter().take(TOLD).cloned().collect();
+    if document.unsupported.len() > TOLD {
+        reasons.push(format!("and {} more", document.unsupported.len() - TOLD));
+    }
+    bullets(width, "Rows that were not used", &reasons)
+}
+
+/// What intervals are made of, beside what rows that were left out ask for.
+pub fn refit_widths(document: &RefitDocument, width: Width) -> String {
+    let rows = document.widths.iter().map(|term| {
+        [
+            term.term.clone(),
+            term.rows.to_string(),
+            percent(term.present),
+            percent(term.fitted),
+            percent(term.coverage90),
+        ]
+    });
+    let header = ["half-width of an interval", ">rows", ">in use", ">asked for", ">90 % intervals hold"];
+    let all =
+        document.coverage90.map_or_else(String::new, |held| format!("All rows left out: {} held.\n", percent(held)));
+    format!("\n{}{all}", table(width, header, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_calibration::{Errors, REFIT_SCHEMA, StackErrors, TermWidth};
+
+    #[test]
+    fn a_page_shows_every_constant_and_every_stack() {
+        let errors = Errors { before: 0.2, after: 0.05, left_out: 0.06, unseen: 0.08 };
+        let change =
+            ConstantChange { name: "stacks.mine.launch".into(), before: 35e-6, after: 42e-6, deviation: 0.1, rows: 3 };
+        let document = RefitDocument {
+            schema: REFIT_SCHEMA.into(),
+            rows: 3,
+            unsupported: vec!["four: no such model".into()],
+            constants: vec![change],
+            stacks: vec![StackErrors { stack: "mine".into(), rows: 3, replaced: true, errors }],
+            widths: vec![TermWidth { term: "maps".into(), rows: 3, present: 0.15, fitted: 0.2, coverage90: 0.9 }],
+            coverage90: Some(0.9),
+        };
+        let page = refit(&document, Width(100)) + &refit_widths(&document, Width(100));
+        for part in ["35.000 us", "42.000 us", "stacks.mine.launch", "refitted", "four: no such model", "maps"] {
+            assert!(page.contains(part), "{page}");
+        }
+        let none = refit(&RefitDocument { constants: Vec::new(), ..document }, Width(100));
+        assert!(none.contains("No other constants"), "{none}");
+    }
+}
