@@ -158,10 +158,10 @@ impl Latencies {
 
 /// A way in which a phase may go.
 ///
-/// Long messages go in chunks, one behind the other. With k chunks through a pipeline that takes L to fill, each of
-/// which holds the next up by wL/k² of what it would fill, V bytes at rate B take (L + V/B) and, at the best k,
-/// 2√(wL · V/B) more: the square of √L + √(V/B) for w = 1. Which k is best depends on both; the library approaches it by
-/// halving its chunks until the pipeline is full (NVIDIA/nccl, `src/enqueue.cc`).
+/// A long message goes in k chunks through d stages that take L to fill. Each chunk costs o besides its bytes, and each
+/// stage behind the first waits for a whole chunk of V bytes at rate B: k · o + (d − 1) V/(kB), at the best k
+/// 2√(wL · V/B) with w = (d − 1) o / L. For w = 1 the whole is the square of √L + √(V/B). The library approaches that k
+/// by halving its chunks until the pipeline is full (NVIDIA/nccl, `src/enqueue.cc`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Way {
     /// Seconds before the bytes.
