@@ -98,12 +98,16 @@ impl Measured {
         let bytes = record.count::<u64>("message_bytes", 1)?;
         let system = record.needed("system")?;
         let words = format!("{system}; {}", record.text("notes"));
+        let gpus = record.count("gpus", 1)?;
         Ok(Self {
             collective,
-            gpus: record.count("gpus", 1)?,
+            gpus,
             nodes: record.count("nodes", 1)?,
             bytes,
-            seconds: measured(record, bytes)?,
+            seconds: match measured(record, bytes)? {
+                None => by_bus_bandwidth(record, collective, gpus, bytes)?,
+                stated => stated,
+            },
             conditions: Conditions::of(&words),
             system,
             words,
@@ -233,4 +237,105 @@ fn measured(record: &Record<'_>, bytes: Option<u64>) -> Result<Option<f64>, RowE
     let rate = record.text("algbw_GBps");
     let rate = if rate.parse() == Ok(0.0) { None } else { record.positive("algbw_GBps")? };
     Ok(rate.zip(bytes).map(|(rate, bytes)| bytes as f64 / (rate * 1e9)))
+}
+
+/// Seconds of a message whose bus bandwidth is all that is stated, which counts what each link of a ring carries
+/// (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+fn by_bus_bandwidth(
+    record: &Record<'_>,
+    collective: Collective,
+    gpus: Option<u32>,
+    bytes: Option<u64>,
+) -> Result<Option<f64>, RowError> {
+    if ["", "0", "0.0", "0.00"].contains(&record.text("busbw_GBps")) {
+        return Ok(None);
+    }
+    let rate = record.positive("busbw_GBps")?;
+    let (Some(rate), Some(gpus), Some(bytes)) = (rate, gpus, bytes) else { return Ok(None) };
+    let n = f64::from(gpus);
+    let carried = match collective {
+        Collective::AllReduce => 2.0 * (n - 1.0) / n,
+        Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => (n - 1.0) / n,
+        Collective::Broadcast | Collective::Transfer => 1.0,
+    };
+    Ok((carried > 0.0).then(|| carried * bytes as f64 / (rate * 1e9)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::validate::validate;
+
+    const HEADER: &str = "system,gpus,nodes,operation,message_bytes,algbw_GBps,busbw_GBps,latency_us,notes\n";
+
+    /// Measured and predicted seconds of one row, or why there is none.
+    fn row(line: &str) -> Result<(f64, f64), String> {
+        let document = validate(&format!("{HEADER}{line}\n"), "t.csv").expect("a table");
+        let row = &document.rows[0];
+        match (row.measured_step_time_s, row.predicted_step_time_s) {
+            (Some(measured), Some(predicted)) => Ok((measured, predicted)),
+            _ => Err(row.reason.clone().unwrap_or_default()),
+        }
+    }
+
+    fn close(found: f64, expected: f64, tolerance: f64) {
+        assert!((found / expected - 1.0).abs() < tolerance, "{found}, expected {expected}");
+    }
+
+    #[test]
+    fn time_is_stated_or_follows_from_a_bandwidth() {
+        for (line, seconds) in [
+            ("p4d.24xlarge,8,1,all_reduce,1000000000,,,7575,", 7.575e-3),
+            ("p4d.24xlarge,8,1,all_reduce,1000000000,132,,,", 1.0 / 132.0),
+            ("p4d.24xlarge,8,1,all_reduce,1000000000,,231,,", 1.75 / 231.0),
+            ("p4d.24xlarge,8,1,all_gather,1000000000,,231,,", 0.875 / 231.0),
+        ] {
+            let (measured, predicted) = row(line).unwrap_or_else(|reason| panic!("{line}: {reason}"));
+            close(measured, seconds, 1e-9);
+            close(predicted, seconds, 0.05);
+        }
+    }
+
+    #[test]
+    fn notes_change_what_is_predicted() {
+        let predicted =
+            |notes: &str| row(&format!("p3.2xlarge x2,2,2,send_recv,67108864,,,55000,{notes}")).expect("ok").1;
+        let plain = predicted("NCCL p2p");
+        close(predicted("NCCL; 5 Gbps cap"), 2.0 * plain, 0.01);
+        close(predicted("Gloo p2p"), 2.0 * plain, 0.01);
+        assert!(predicted("NCCL; 5 ms delay") > plain + 5e-3);
+        let reduced =
+            |notes: &str| row(&format!("p3dn.24xlarge,16,2,all_reduce,1000000000,,,134000,{notes}")).expect("ok").1;
+        close(reduced("ring forced"), 1.875 * reduced("tree"), 0.02);
+        assert!(reduced("EFA without the OFI patch") > 2.0 * reduced(""));
+    }
+
+    #[test]
+    fn copies_and_downloads_have_rates() {
+        let rate = |line: &str| row(line).map(|(measured, predicted)| (1e9 / measured, 1e9 / predicted)).expect(line);
+        for line in [
+            "p3dn.24xlarge,1,1,host_device_copy,,11.25,,,pinned memory",
+            "p3dn.24xlarge,1,1,host_device_copy,,6.25,,,pageable cudaMemcpy",
+            "p3.16xlarge,,1,s3_download,,2.71,,,max S3 GET throughput",
+            "p3.2xlarge,,1,s3_download,,1.142,,,max S3 GET throughput",
+        ] {
+            let (measured, predicted) = rate(line);
+            close(predicted, measured, 0.01);
+        }
+    }
+
+    #[test]
+    fn what_a_row_lacks_is_told() {
+        for (line, reason) in [
+            ("p3dn.24xlarge,16,2,all_reduce,,13.0,,,", "size of the message"),
+            ("p3dn.24xlarge,,2,all_reduce,8,13.0,,,", "how many GPUs"),
+            ("p3dn.24xlarge,16,2,all_reduce,8,,,,", "neither time nor bandwidth"),
+            ("p3.2xlarge (tc shaped),2,2,send_recv,8,,,5,", "does not tell its rate"),
+            ("p3.2xlarge,2,2,gossip,8,,,5,", "`gossip` is none of"),
+            ("c5n.18xlarge,,1,s3_download,,8.0,,,", "no machine type"),
+            ("dgx-2,,1,s3_download,,8.0,,,", "reaches no S3"),
+        ] {
+            let told = row(line).expect_err(line);
+            assert!(told.contains(reason), "{line}: {told}");
+        }
+    }
 }

@@ -90,9 +90,11 @@ fn interconnect(catalog: &Catalog, gpu: &Gpu, words: &[&str], each: u32) -> Opti
         ("Volta", _) if switch => "nvswitch1",
         ("Ampere", _) if switch => "nvswitch2",
         ("Hopper", _) if switch => "nvswitch3",
+        // Twelve links to the one other GPU are as many as into a switch.
+        ("Ampere", 2) if any(&["nv12"]) => "nvswitch2",
         ("Volta", 1..=4) if any(&["nvlink"]) => "nvlink2-quad",
         ("Volta", 5..=8) if any(&["nvlink"]) => "nvlink2-hybrid-cube-mesh",
-        ("Ampere", 1..=4) if any(&["nvlink", "nv12", "nv4"]) => "nvlink3-mesh",
+        ("Ampere", 1..=4) if any(&["nvlink", "nv4"]) => "nvlink3-mesh",
         ("Volta", _) if any(&["pcie"]) => "pcie3",
         (_, _) if any(&["pcie"]) => "pcie4",
         (_, 1) => return Some(Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() }),
