@@ -91,10 +91,7 @@ fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Ta
         .iter()
         .map(|path| {
             let file = Files::get(path).expect("an embedded file that was listed can be read");
-            let outside =
-                std::env::var("CATALOG_DIR").ok().and_then(|d| std::fs::read_to_string(format!("{d}/{path}")).ok());
-            let embedded = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-            let text = outside.as_deref().unwrap_or(embedded);
+            let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
             let table = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
             let table = complete(table).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
             table.try_into().unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
