@@ -7,6 +7,7 @@
 mod collectives;
 mod configuration;
 mod document;
+mod fabric;
 mod fit;
 mod interval;
 mod model;
@@ -20,6 +21,7 @@ mod validate;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
+pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics, refit_fabrics};
 pub use fit::{
     ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, TermWidth,
     refit,

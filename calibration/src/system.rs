@@ -100,6 +100,7 @@ fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
                 transport: Transport::Infiniband,
                 interfaces: 1,
                 flow_limit: None,
+                messaging: catalog.messaging(Transport::Infiniband).clone(),
             },
         },
         host: host(row, catalog),

@@ -332,12 +332,16 @@ pub(crate) struct CalibrateArguments {
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
-    /// Refit constants from a table of step times, such as `validate` reads, instead of measuring
+    /// Refit constants from a table of step times or of collectives, such as `validate` reads, or from the output of
+    /// nccl-tests, instead of measuring
     #[arg(long, value_name = "MEASUREMENTS")]
     pub(crate) from: Option<PathBuf>,
     /// Constants from which the fit starts, in place of those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", requires = "from")]
     pub(crate) constants: Option<PathBuf>,
+    /// Machine type that collectives were measured on, where the file does not say it or holds others too
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub(crate) instance: Option<String>,
 }
 
 /// Arguments of `trainyard validate`.

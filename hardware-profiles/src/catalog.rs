@@ -2,7 +2,8 @@
 
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
-use crate::instance::{Instance, Link};
+use crate::instance::{Instance, Link, Transport};
+use crate::messaging::{Messaging, TransportDefault};
 use crate::operations::{Operations, SpotAdvisor};
 use crate::processor::{Loader, Processor};
 use crate::stack::{Publication, Stack};
@@ -29,6 +30,7 @@ pub struct Catalog {
     processors: Vec<Processor>,
     loader: Loader,
     storage: Storage,
+    transports: Vec<TransportDefault>,
 }
 
 /// Why something is not in a catalog.
@@ -63,7 +65,8 @@ pub fn catalog() -> &'static Catalog {
     CATALOG.get_or_init(|| {
         let links: Vec<Link> = read("links/", Ok);
         let processors: Vec<Processor> = read("processors/", Ok);
-        let wired = |table| with_processor(with_link(table, &links)?, &processors);
+        let transports: Vec<TransportDefault> = read("transports/", Ok);
+        let wired = |table| with_processor(with_link(with_messaging(table, &transports), &links)?, &processors);
         Catalog {
             gpus: read("gpus/", Ok),
             instances: read("instances/", wired),
@@ -75,6 +78,7 @@ pub fn catalog() -> &'static Catalog {
             storage: only(read("storage/", Ok)),
             processors,
             links,
+            transports,
         }
     })
 }
@@ -109,6 +113,24 @@ fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
         table.insert("interconnect".into(), wiring);
     }
     Ok(table)
+}
+
+/// The messaging of a transport with current software.
+fn current(transports: &[TransportDefault], transport: Transport) -> Option<&TransportDefault> {
+    transports.iter().find(|default| default.transport == transport && default.published_as.is_empty())
+}
+
+/// A machine type whose network does not state its messaging, with that of the network's transport.
+fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
+    if let Some(Value::Table(network)) = table.get_mut("network")
+        && let Some(name) = network.get("transport").cloned()
+        && let Ok(transport) = name.try_into::<Transport>()
+        && let Some(default) = current(transports, transport)
+    {
+        let messaging = Value::try_from(&default.messaging).expect("what was read from TOML can be written as TOML");
+        network.entry("messaging").or_insert(messaging);
+    }
+    table
 }
 
 /// A machine type whose `processor` is a name, with what it names in its place.
@@ -194,6 +216,19 @@ impl Catalog {
     /// What keeps data sets.
     pub fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// What the library of collectives makes of a kind of network.
+    pub fn messaging(&self, transport: Transport) -> &Messaging {
+        &current(&self.transports, transport).expect("the catalog has a file for each transport").messaging
+    }
+
+    /// The same with the release of software that `text` names by its published label, if it names one.
+    pub fn messaging_published_as(&self, transport: Transport, text: &str) -> &Messaging {
+        let named = |default: &&TransportDefault| {
+            default.transport == transport && default.published_as.iter().any(|label| text.contains(label.as_str()))
+        };
+        self.transports.iter().find(named).map_or_else(|| self.messaging(transport), |default| &default.messaging)
     }
 
     /// All processors.

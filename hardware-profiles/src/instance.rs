@@ -1,5 +1,6 @@
 //! Machine types: how many GPUs, how they are wired, what network they share, and what stands behind them.
 
+use crate::messaging::Messaging;
 use crate::price::Price;
 use crate::processor::Processor;
 use crate::sourced::Sourced;
@@ -111,6 +112,11 @@ pub enum Transport {
     OmniPath,
 }
 
+impl Transport {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Tcp, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
+}
+
 /// The network of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,6 +133,8 @@ pub struct Network {
     /// What one TCP connection reaches, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<Sourced<BytesPerSecond>>,
+    /// What the library of collectives makes of it; in a catalog that of the transport unless it is stated.
+    pub messaging: Messaging,
 }
 
 fn one() -> u32 {

@@ -10,6 +10,7 @@ mod constants;
 mod gpu;
 mod instance;
 mod measured;
+mod messaging;
 mod operations;
 mod price;
 mod processor;
@@ -32,6 +33,7 @@ pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
     CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
+pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
 pub use processor::{Loader, Processor};

@@ -31,7 +31,7 @@ fn changes(document: &RefitDocument, width: Width) -> String {
     }
     let rows = document.constants.iter().map(|change| {
         let ConstantChange { name, before, after, deviation, rows } = change;
-        let time = ["launch", "region_selection", "sharded_copy", "step_overhead", "kernel_floor"];
+        let time = ["launch", "region_selection", "sharded_copy", "step_overhead", "kernel_floor", ".step"];
         let value = |value: f64| {
             if time.iter().any(|own| name.ends_with(own)) {
                 format!("{:.3} us", value * 1e6)

@@ -28,7 +28,7 @@ pub use bound::{step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
 pub use cost::{
     Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Prices, all_reduce_time, collective_time,
-    layer_prices, product_time, transfer_time,
+    collective_time_by, layer_prices, product_time, transfer_time,
 };
 pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};

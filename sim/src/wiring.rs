@@ -31,21 +31,10 @@ const CONNECTIONS_PER_PEER: f64 = 16.0;
 /// stands for the processor cores that encrypt 25 to 100 Gbit/s.
 const ENCRYPTED_SHARE: f64 = 0.7;
 
-/// What a transport sustains of the nominal rate of a network.
-///
-/// EFA with GPUDirect: 42.5 of 50 GB/s bus bandwidth at 1 GiB on two p4d (aws-samples/aws-efa-eks README). EFA through
-/// host memory: 60 of 100 Gbit/s by ring (NVIDIA/nccl-tests issue 22). TCP: 0.9 of line rate with one GPU on a machine,
-/// 0.44 with eight that share it; InfiniBand 0.82, Omni-Path 0.28: fitted, see docs/physics.md. RoCE is taken to be as
-/// good as InfiniBand, whose verbs it speaks.
-pub(crate) fn sustained(transport: Transport, devices_per_instance: u32) -> f64 {
-    match (transport, devices_per_instance) {
-        (Transport::EfaGpudirect, _) => 0.85,
-        (Transport::Infiniband | Transport::Roce, _) => 0.82,
-        (Transport::OmniPath, _) => 0.28,
-        (Transport::Efa, _) => 0.6,
-        (Transport::Tcp, 1) => 0.89,
-        (Transport::Tcp, _) => 0.44,
-    }
+/// What a network sustains of its nominal rate when this many devices of a machine share it.
+pub(crate) fn sustained(network: &Network, devices_per_instance: u32) -> f64 {
+    let messaging = &network.messaging;
+    if devices_per_instance == 1 { messaging.sustained_alone.value } else { messaging.sustained.value }
 }
 
 /// The way of one flow from a device to another.
@@ -326,9 +315,8 @@ fn machine_capacities(
     let ports = (0..devices).flat_map(|slot| [port(interconnect, slot); LINKS_PER_DEVICE as usize]);
     let switches = devices.div_ceil(tree.devices_per_switch);
     let uplinks = (0..switches * LINKS_PER_SWITCH).map(|_| tree.uplink.0);
-    let between = network.baseline.value.0
-        * sustained(network.transport, devices)
-        * if encrypted { ENCRYPTED_SHARE } else { 1.0 };
+    let between =
+        network.baseline.value.0 * sustained(network, devices) * if encrypted { ENCRYPTED_SHARE } else { 1.0 };
     // A machine that stands alone may have no network.
     let network = known(BytesPerSecond(between));
     let (memory, disk) = match &pool.host {

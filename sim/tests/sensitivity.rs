@@ -8,8 +8,8 @@ use trainyard_plan::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, Placement,
     Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding,
 };
-use trainyard_sim::{Machine, Outcome, simulate};
-use trainyard_units::{BytesPerSecond, Seconds};
+use trainyard_sim::{Machine, Outcome, all_reduce_time, simulate};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// Four p4d machines, PyTorch.
 fn machine() -> Machine {
@@ -228,6 +228,23 @@ fn gradients_travel_faster_when_they_are_smaller_and_placed_near() {
     assert!(times.iter().skip(1).any(|time| (time - times[0]).abs() > 1e-6), "{times:?}");
 }
 
+/// One device of each machine has a share of the network of its own, and short messages may be flagged where nothing
+/// forbids it.
+#[test]
+fn the_network_depends_on_who_shares_it_and_how_it_delivers() {
+    let time = |per_machine: u32, bytes, change: &dyn Fn(&mut Network)| {
+        let mut cluster = catalog().cluster("p4d.24xlarge", 2).expect("in the catalog");
+        cluster.pools[0].devices_per_instance = per_machine;
+        let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { panic!("a catalog machine is wired") };
+        change(network);
+        all_reduce_time(&cluster, 2 * per_machine, Bytes(bytes)).expect("there are as many devices")
+    };
+    let alone = |share: f64| time(1, 1 << 30, &|network: &mut Network| network.messaging.sustained_alone.value = share);
+    assert!(alone(0.4) > alone(0.8));
+    let flagged = |allowed| time(8, 8, &|network: &mut Network| network.messaging.flagged.value = allowed);
+    assert!(flagged(false) > flagged(true));
+}
+
 /// A change of the machine that must slow the step of a plan that spans machines.
 fn slower(what: &str, change: impl FnOnce(&mut Machine)) {
     let mut changed = machine();
@@ -266,6 +283,10 @@ fn slower_machines_take_longer() {
     slower("memory's share", gpu(|g| g.achieved.memory.value /= 2.0));
     slower("kernel floor", gpu(|g| g.achieved.kernel_floor.value = g.achieved.kernel_floor.value * 10.0));
     slower("network", wires(|_, network| network.baseline.value.0 /= 2.0));
+    slower("share of the network", wires(|_, network| network.messaging.sustained.value /= 2.0));
+    slower("messages", wires(|_, network| network.messaging.step.value = network.messaging.step.value * 10.0));
+    slower("waiting chunks", wires(|_, network| network.messaging.chunk_trips.value *= 4.0));
+    slower("latencies inside", wires(|_, network| network.messaging.inside.value *= 10.0));
     slower(
         "ports",
         wires(|interconnect, _| {
@@ -310,7 +331,16 @@ fn slower_software_takes_longer() {
     slower("launches", stack(|s| s.launch.value = s.launch.value * 4.0));
     slower("traffic", stack(|s| s.traffic.value *= 2.0));
     slower("products", stack(|s| s.gemm.value /= 2.0));
-    slower("no overlap", stack(|s| s.bucket.value.0 = 0));
+    // Where chunks wait, as over EFA, one long message is quicker than many buckets by about what overlap gains.
+    let overlapping = |bucketed: bool| {
+        let mut machine = machine();
+        wires(|_, network| network.messaging.chunk_trips.value = 0.0)(&mut machine);
+        if !bucketed {
+            machine.stack.bucket.value.0 = 0;
+        }
+        outcome(wide(), &machine).step_time
+    };
+    assert!(overlapping(false) > overlapping(true), "no overlap");
     slower("a fixed time", stack(|s| s.step_overhead.value = s.step_overhead.value * 10.0));
     let piped = |change: &dyn Fn(&mut Stack)| {
         let mut machine = machine();

@@ -25,7 +25,7 @@ impl MeasurementKind {
         if has("operation") && has("message_bytes") {
             return Some(Self::Collectives);
         }
-        if text.lines().any(|line| line.starts_with("# nThread")) {
+        if crate::fabric::is_output(text) {
             return Some(Self::NcclTests);
         }
         // Whatever else has columns is taken for what most tables are, and told what it lacks.

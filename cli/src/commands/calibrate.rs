@@ -8,7 +8,8 @@ use crate::{files, machine};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
-    FitError, MeasurementKind, Measurements, ProfileProblem, fit_profile, profile_to_toml, refit,
+    FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, fit_profile, profile_to_toml, refit,
+    refit_fabrics,
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
@@ -38,25 +39,30 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     let text = files::read_text("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
-    match MeasurementKind::of(&text) {
-        Some(MeasurementKind::StepTimes) => {}
+    let date = machine::today().unwrap_or_else(|| "unknown".into());
+    let failed = |message: String, hint: Option<String>| {
+        Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
+    };
+    let refitted = match MeasurementKind::of(&text) {
+        Some(MeasurementKind::StepTimes) => {
+            let bar = output.bar(0, "calibrating: {msg}");
+            let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
+            bar.finish_and_clear();
+            refitted.map_err(|error: FitError| failed(error.to_string(), error.hint()))?
+        }
+        Some(MeasurementKind::Collectives | MeasurementKind::NcclTests) => {
+            refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date)
+                .map_err(|error: SweepError| failed(error.to_string(), error.hint()))?
+        }
         Some(other) => {
             return Err(Failure::input(format!("`{file}` holds {}, from which nothing is fitted", other.name()))
-                .hint("give a table of step times, as `trainyard validate` reads it"));
+                .hint("give a table of step times or of collectives, as `trainyard validate` reads them"));
         }
         None => {
             return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
                 .hint("a table of step times starts with `id,suite,source,system,…`"));
         }
-    }
-    let bar = output.bar(0, "calibrating: {msg}");
-    let date = machine::today().unwrap_or_else(|| "unknown".into());
-    let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
-    bar.finish_and_clear();
-    let refitted = refitted.map_err(|error: FitError| {
-        let failure = Failure::input(format!("cannot calibrate from `{file}`")).because(error.to_string());
-        failure.maybe_hint(error.hint())
-    })?;
+    };
     if let Some(constants) = &refitted.constants {
         let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
         files::write(&path, &constants.to_toml())?;

@@ -239,13 +239,21 @@ fn network(field: &str, spec: &NetworkSpec) -> Result<Network, ClusterFileError>
         transport: spec.transport,
         interfaces: cards,
         flow_limit: flow.map(stated),
+        messaging: catalog().messaging(spec.transport).clone(),
     })
 }
 
 /// What a single machine without a network has.
 fn no_network() -> Network {
     let nothing = Sourced::new(BytesPerSecond(0.0), "there is one machine");
-    Network { baseline: nothing.clone(), burst: nothing, transport: Transport::Tcp, interfaces: 1, flow_limit: None }
+    Network {
+        baseline: nothing.clone(),
+        burst: nothing,
+        transport: Transport::Tcp,
+        interfaces: 1,
+        flow_limit: None,
+        messaging: catalog().messaging(Transport::Tcp).clone(),
+    }
 }
 
 /// The wiring of a machine: what is written, or the PCIe tree of its host.

@@ -12,7 +12,7 @@ pub enum ConstantsError {
         found: String,
     },
     /// It replaces nothing.
-    #[error("there is no `gpus`, `links` or `stacks`: the file replaces nothing")]
+    #[error("there is no `gpus`, `links`, `stacks` or `fabrics`: the file replaces nothing")]
     Empty,
     /// A value is out of range.
     #[error("`{field}` is {value}, but it must be {allowed}")]

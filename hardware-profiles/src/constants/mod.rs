@@ -7,9 +7,10 @@ mod write;
 pub use error::ConstantsError;
 pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
 use crate::instance::{Interconnect, Link};
+use crate::messaging::MeasuredFabric;
 use crate::sourced::Fitted;
 use crate::stack::Stack;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub struct ConstantsFile {
     /// Software stacks.
     #[serde(default)]
     pub stacks: Vec<Stack>,
+    /// Links and networks of machine types.
+    #[serde(default)]
+    pub fabrics: Vec<MeasuredFabric>,
 }
 
 /// Entries that replace those of the same name in a catalog, and others that it does not have. Valid once it exists.
@@ -45,6 +49,7 @@ pub struct Constants {
     gpus: Vec<Gpu>,
     links: Vec<Link>,
     stacks: Vec<Stack>,
+    fabrics: Vec<MeasuredFabric>,
 }
 
 impl TryFrom<ConstantsFile> for Constants {
@@ -54,17 +59,19 @@ impl TryFrom<ConstantsFile> for Constants {
         if file.schema != CONSTANTS_SCHEMA {
             return Err(ConstantsError::Schema { found: file.schema });
         }
-        let ConstantsFile { description, gpus, links, stacks, .. } = file;
-        if gpus.is_empty() && links.is_empty() && stacks.is_empty() {
+        let ConstantsFile { description, gpus, links, stacks, fabrics, .. } = file;
+        if gpus.is_empty() && links.is_empty() && stacks.is_empty() && fabrics.is_empty() {
             return Err(ConstantsError::Empty);
         }
         unique("gpus", gpus.iter().map(|gpu| gpu.name.as_str()))?;
         unique("links", links.iter().map(|link| link.name.as_str()))?;
         unique("stacks", stacks.iter().map(|stack| stack.name.as_str()))?;
+        unique("fabrics", fabrics.iter().map(|fabric| fabric.name.as_str()))?;
         gpus.iter().try_for_each(check_gpu)?;
-        links.iter().try_for_each(check_link)?;
+        links.iter().try_for_each(|link| check_wiring(&format!("links.{}", link.name), &link.interconnect))?;
         stacks.iter().try_for_each(check_stack)?;
-        Ok(Self { description, gpus, links, stacks })
+        fabrics.iter().try_for_each(check_fabric)?;
+        Ok(Self { description, gpus, links, stacks, fabrics })
     }
 }
 
@@ -81,7 +88,18 @@ impl Constants {
         stacks: Vec<Stack>,
     ) -> Result<Self, ConstantsError> {
         let schema = CONSTANTS_SCHEMA.into();
-        Self::try_from(ConstantsFile { schema, description: Some(description.into()), gpus, links, stacks })
+        let description = Some(description.into());
+        Self::try_from(ConstantsFile { schema, description, gpus, links, stacks, fabrics: Vec::new() })
+    }
+
+    /// Links and networks that a program measured.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or one is out of range.
+    pub fn of_fabrics(description: impl Into<String>, fabrics: Vec<MeasuredFabric>) -> Result<Self, ConstantsError> {
+        let description = Some(description.into());
+        Self::try_from(ConstantsFile { schema: CONSTANTS_SCHEMA.into(), description, fabrics, ..Default::default() })
     }
 
     /// What the file says that it is.
@@ -104,6 +122,11 @@ impl Constants {
         &self.stacks
     }
 
+    /// Links and networks of machine types.
+    pub fn fabrics(&self) -> &[MeasuredFabric] {
+        &self.fabrics
+    }
+
     /// The text of the file, which reads back as the same constants.
     pub fn to_toml(&self) -> String {
         write::document(self)
@@ -118,6 +141,14 @@ impl Catalog {
         let mut catalog = self.clone();
         for link in &constants.links {
             catalog.rewire(link);
+        }
+        for fabric in &constants.fabrics {
+            for machine in catalog.instances.iter_mut().chain(&mut catalog.systems) {
+                if machine.name == fabric.name {
+                    machine.interconnect = fabric.interconnect.clone();
+                    machine.network.messaging = fabric.messaging.clone();
+                }
+            }
         }
         replace(&mut catalog.gpus, &constants.gpus, |gpu| &gpu.name);
         replace(&mut catalog.links, &constants.links, |link| &link.name);
@@ -189,9 +220,24 @@ fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
     Ok(())
 }
 
-fn check_link(link: &Link) -> Result<(), ConstantsError> {
-    let field = |name: &str| format!("links.{}.interconnect.{name}", link.name);
-    match &link.interconnect {
+fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
+    let name = &fabric.name;
+    if !catalog().machine_types().any(|machine| machine.name == *name) {
+        let (field, value) = (format!("fabrics.{name}.name"), format!("`{name}`"));
+        return Err(ConstantsError::Invalid { field, value, allowed: "a machine type of the catalog".into() });
+    }
+    for ((number, low, high), value) in MeasuredFabric::BOUNDS.into_iter().zip(fabric.numbers()) {
+        let none = value == 0.0 && ["step", "chunk_trips"].contains(&number);
+        if !none {
+            within(&format!("fabrics.{name}.messaging.{number}"), value, (low, high))?;
+        }
+    }
+    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect)
+}
+
+fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), ConstantsError> {
+    let field = |name: &str| format!("{entry}.interconnect.{name}");
+    match interconnect {
         Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, (1.0, 1e18)),
         Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => {
             within(&field("link"), link.value.0, (1.0, 1e18))?;

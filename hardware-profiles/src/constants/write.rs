@@ -14,6 +14,7 @@ pub(super) fn document(constants: &Constants) -> String {
     entries(&mut text, "gpus", &constants.gpus);
     entries(&mut text, "links", &constants.links);
     entries(&mut text, "stacks", &constants.stacks);
+    entries(&mut text, "fabrics", &constants.fabrics);
     text
 }
 

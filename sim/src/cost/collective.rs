@@ -13,10 +13,10 @@
 //! Scale for the Cloud", SC20.
 
 use super::operation::{Operation, Phase};
-use super::protocol::{Hop, MICROSECOND, SIMPLE, protocols, ramp};
-use super::route::{Group, Ring, Route};
+use super::protocol::{Hop, SIMPLE, Way};
+use super::route::{Group, Round, Route};
 use crate::machine::{MachineError, enough_devices};
-use crate::wiring::{Wiring, sustained};
+use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{
     Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
@@ -82,9 +82,6 @@ struct Call<'a> {
     bytes: f64,
 }
 
-/// Seconds before its bytes, and bytes of one flow: a way in which a phase may go.
-type Way = (f64, f64);
-
 impl Call<'_> {
     fn fastest(&self, route: Route, ways: impl IntoIterator<Item = Way>) -> Phase {
         route.fastest(self.wiring.capacities(), ways)
@@ -111,7 +108,7 @@ impl Call<'_> {
             }
             Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp => {
                 let ring = self.group.ring();
-                let ways = ring_ways(&ring, 2.0, self.bytes).into_iter().chain(self.tree_ways(2.0, 2.0));
+                let ways = ring_ways(&ring.round, 2.0, self.bytes).chain(self.tree_ways(2.0, 2.0));
                 vec![self.fastest(ring.route, ways)]
             }
         }
@@ -120,7 +117,7 @@ impl Call<'_> {
     /// One pass, gathering or scattering, or both by one ring through all members.
     fn one_ring(&self, passes: f64) -> Phase {
         let ring = self.group.ring();
-        let ways = ring_ways(&ring, passes, self.bytes);
+        let ways = ring_ways(&ring.round, passes, self.bytes);
         self.fastest(ring.route, ways)
     }
 
@@ -128,7 +125,7 @@ impl Call<'_> {
     /// for 1 GB on two p3dn, 268 ms by ring (NVIDIA/nccl-tests issue 22). The published sweep on two p4d shows no such
     /// gain, nor do the InfiniBand rows (docs/physics.md).
     fn trees_halve(&self) -> bool {
-        self.group.machines() == 2 && self.group.between() == Some(Transport::Efa)
+        self.group.machines() == 2 && self.group.all_over(Transport::Efa)
     }
 
     fn halved_trees(&self) -> Phase {
@@ -147,34 +144,31 @@ impl Call<'_> {
     /// The whole buffer along a chain, chunk behind chunk, or down two trees of which each carries a half.
     fn broadcast(&self, algorithm: Collectives) -> Phase {
         let ring = self.group.ring();
-        let chain = chain_ways(&ring, 1.0, self.bytes, self.bytes);
+        let chain = chain_ways(&ring.round, 1.0, self.bytes);
         match algorithm {
             Collectives::Ring => self.fastest(ring.route, chain),
             Collectives::Tree => self.fastest(ring.route, self.tree_ways(1.0, 1.0)),
-            _ => self.fastest(ring.route, chain.into_iter().chain(self.tree_ways(1.0, 1.0))),
+            _ => self.fastest(ring.route, chain.chain(self.tree_ways(1.0, 1.0))),
         }
     }
 
     /// The tree of a group uses the links of its ring: a chain on each machine, and two trees between machines.
-    fn tree_ways(&self, passes: f64, volume: f64) -> Vec<Way> {
-        let between = self.group.between();
+    fn tree_ways(&self, passes: f64, volume: f64) -> impl Iterator<Item = Way> {
+        let latencies = self.group.latencies();
         let chain = f64::from(self.group.most() - 1);
         let depth = f64::from(self.group.machines()).log2().ceil();
-        protocols(between)
-            .iter()
-            .map(|protocol| {
-                let hops = chain * protocol.tree_hop(self.group.hop_inside())
-                    + between.map_or(0.0, |transport| depth * protocol.tree_hop(Hop::Network(transport)));
-                let latency = protocol.tree_base + passes * hops + ramp(between, passes, self.bytes);
-                (latency * MICROSECOND, volume * self.bytes / protocol.payload)
-            })
-            .collect()
+        let (inside, bytes) = (self.group.hop_inside(), self.bytes);
+        latencies.protocols().iter().map(move |protocol| {
+            let hops =
+                chain * latencies.tree_hop(protocol, inside) + depth * latencies.tree_hop(protocol, Hop::Network);
+            latencies.way(protocol, latencies.tree_base(protocol) + passes * hops, volume * bytes)
+        })
     }
 
     /// One or both passes of the rings of a hierarchy inside each machine, over the whole buffer.
     fn inside(&self, passes: f64) -> Phase {
         let ring = self.group.rings_inside();
-        let ways = ring_ways(&ring, passes, self.bytes);
+        let ways = ring_ways(&ring.round, passes, self.bytes);
         self.fastest(ring.route, ways)
     }
 
@@ -183,7 +177,7 @@ impl Call<'_> {
     fn across(&self, passes: f64) -> Phase {
         let parts = self.group.fewest();
         let ring = self.group.rings_across(parts);
-        let ways = ring_ways(&ring, passes, self.bytes / f64::from(parts));
+        let ways = ring_ways(&ring.round, passes, self.bytes / f64::from(parts));
         self.fastest(ring.route, ways)
     }
 
@@ -195,16 +189,12 @@ impl Call<'_> {
     fn through_servers(&self) -> Vec<Phase> {
         let parts = self.group.fewest();
         let machines = f64::from(self.group.machines());
-        let between = self.group.between();
-        let hops = between.map_or(0.0, |transport| 2.0 * SIMPLE.ring_hop(Hop::Network(transport)));
-        let latency = SIMPLE.ring_base + hops + ramp(between, 2.0, self.bytes);
+        let latencies = self.group.latencies();
+        let latency = latencies.ring_base(&SIMPLE) + 2.0 * latencies.ring_hop(&SIMPLE, Hop::Network);
         // The links carry what rings sustain; bytes that flow more smoothly occupy them for less.
-        let ease = match between {
-            Some(Transport::Efa) => sustained(Transport::Efa, self.group.most()) / SERVERS_SUSTAINED,
-            _ => 1.0,
-        };
+        let ease = if self.group.all_over(Transport::Efa) { self.group.sustained() / SERVERS_SUSTAINED } else { 1.0 };
         let volume = 2.0 * (machines - 1.0) / machines * self.bytes / f64::from(parts) * ease;
-        let exchange = self.group.through_hosts(parts).phase(latency * MICROSECOND, volume);
+        let exchange = self.fastest(self.group.through_hosts(parts), [latencies.way(&SIMPLE, latency, volume)]);
         if self.group.most() == 1 {
             return vec![exchange];
         }
@@ -215,41 +205,40 @@ impl Call<'_> {
     fn all_to_all(&self) -> Phase {
         let members = self.group.members();
         let batches = |peers: u32| f64::from(peers.div_ceil(MESSAGES_AT_ONCE));
-        let between = self.group.between();
-        let inside = batches(self.group.most() - 1) * SIMPLE.ring_hop(self.group.hop_inside());
-        let across = between
-            .map_or(0.0, |transport| batches(members - self.group.fewest()) * SIMPLE.ring_hop(Hop::Network(transport)));
-        let latency = SIMPLE.ring_base + inside + across + ramp(between, 1.0, self.bytes);
-        self.group.every_pair().phase(latency * MICROSECOND, self.bytes / f64::from(members))
+        let latencies = self.group.latencies();
+        let inside = batches(self.group.most() - 1) * latencies.ring_hop(&SIMPLE, self.group.hop_inside());
+        let across = if self.group.crosses() {
+            batches(members - self.group.fewest()) * latencies.ring_hop(&SIMPLE, Hop::Network)
+        } else {
+            0.0
+        };
+        let latency = latencies.ring_base(&SIMPLE) + inside + across;
+        self.fastest(self.group.every_pair(), [latencies.way(&SIMPLE, latency, self.bytes / f64::from(members))])
     }
 
     fn transfer(&self, members: &[DevicePosition]) -> Phase {
         let [from, to] = members else { unreachable!("a transfer has two ends, not {}", members.len()) };
-        let hop = self.group.between().map_or_else(|| self.group.hop_inside(), Hop::Network);
-        let latency = (SIMPLE.ring_base + SIMPLE.ring_hop(hop)) * MICROSECOND;
-        Route::of_path(&self.wiring.path(*from, *to)).phase(latency, self.bytes)
+        let latencies = self.group.latencies();
+        let latency = latencies.ring_base(&SIMPLE) + latencies.ring_hop(&SIMPLE, self.group.hop());
+        self.fastest(Route::of_path(&self.wiring.path(*from, *to)), [latencies.way(&SIMPLE, latency, self.bytes)])
     }
 }
 
 /// Ways of a ring that goes round `passes` times, each time without its last step, with one of n parts of a buffer of
 /// `bytes` bytes in each step.
-fn ring_ways(ring: &Ring, passes: f64, bytes: f64) -> Vec<Way> {
-    let n = f64::from(ring.members);
-    chain_ways(ring, passes, passes * (n - 1.0) / n * bytes, bytes)
+fn ring_ways(round: &Round, passes: f64, bytes: f64) -> impl Iterator<Item = Way> {
+    let n = f64::from(round.members);
+    chain_ways(round, passes, passes * (n - 1.0) / n * bytes)
 }
 
 /// Ways of a ring that goes round `passes` times, each time without its last step, with `volume` bytes through each
-/// link because of a buffer of `bytes` bytes.
-fn chain_ways(ring: &Ring, passes: f64, volume: f64, bytes: f64) -> Vec<Way> {
-    let n = f64::from(ring.members);
-    protocols(ring.between)
-        .iter()
-        .map(|protocol| {
-            let steps = passes * (n - 1.0) / n * ring.round(protocol);
-            let latency = protocol.ring_base + steps + ramp(ring.between, passes, bytes);
-            (latency * MICROSECOND, volume / protocol.payload)
-        })
-        .collect()
+/// link.
+fn chain_ways(round: &Round, passes: f64, volume: f64) -> impl Iterator<Item = Way> {
+    let n = f64::from(round.members);
+    round.latencies.protocols().iter().map(move |protocol| {
+        let steps = passes * (n - 1.0) / n * round.time(protocol);
+        round.latencies.way(protocol, round.latencies.ring_base(protocol) + steps, volume)
+    })
 }
 
 /// The time in which every group does the same, all at once. Each link is shared equally by all flows; the slowest group
@@ -357,12 +346,27 @@ pub fn collective_time(
     ranks: u32,
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
+    collective_time_by(cluster, collective, Collectives::Nccl, ranks, bytes)
+}
+
+/// The same by a stated algorithm.
+///
+/// # Errors
+///
+/// As [`collective_time`].
+pub fn collective_time_by(
+    cluster: &Cluster,
+    collective: Collective,
+    algorithm: Collectives,
+    ranks: u32,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
     enough_devices(cluster, ParallelSpec { data: ranks, ..ParallelSpec::default() }.into())?;
     let members: Vec<_> = match collective {
         Collective::Transfer if ranks > 1 => [0, ranks - 1].map(|rank| cluster.position(rank)).into(),
         _ => (0..ranks).map(|rank| cluster.position(rank)).collect(),
     };
-    together(&Wiring::new(cluster), collective, Collectives::Nccl, &[members], bytes)
+    together(&Wiring::new(cluster), collective, algorithm, &[members], bytes)
 }
 
 /// The time in which the first `ranks` devices of a cluster, all of them at once, sum `bytes` bytes.

@@ -14,7 +14,7 @@ mod recurrence;
 mod route;
 mod softmax;
 
-pub use collective::{Collective, all_reduce_time, collective_time, transfer_time};
+pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub use gemm::product_time;
 pub(crate) use gpu::{memory_rate, rate};
 pub use layer::{LayerPrice, LayerPrices, layer_prices};

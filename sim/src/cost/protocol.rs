@@ -1,12 +1,13 @@
 //! How long the library takes to start a collective and to pass a message on.
 
-use trainyard_hardware_profiles::Transport;
+use trainyard_hardware_profiles::Network;
 
 /// Microseconds in seconds.
 pub(super) const MICROSECOND: f64 = 1e-6;
 
 /// A way in which the library moves data: `LL` flags every eight bytes, which is quick to start and slow to carry;
-/// `Simple` synchronises whole chunks. Times in microseconds.
+/// `LL128` flags every 128 bytes, which only NVLinks keep together; `Simple` synchronises whole chunks. Times in
+/// microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Protocol {
     /// Start of a ring, or of messages between pairs.
@@ -14,11 +15,14 @@ pub(super) struct Protocol {
     /// Start of a tree.
     pub(super) tree_base: f64,
     nvlink_hop: f64,
+    tree_nvlink_hop: f64,
     pcie_hop: f64,
     network_hop: f64,
     tree_network_hop: f64,
     /// Share of the link rate that is payload.
     pub(super) payload: f64,
+    /// Whether it passes on whole chunks, each when all of it is there.
+    chunks: bool,
 }
 
 /// Half of what LL moves are flags, and its buffers are small.
@@ -26,35 +30,39 @@ const LL: Protocol = Protocol {
     ring_base: 6.6,
     tree_base: 6.8,
     nvlink_hop: 0.6,
+    tree_nvlink_hop: 0.6,
     pcie_hop: 1.0,
     network_hop: 2.7,
     tree_network_hop: 5.0,
     payload: 0.25,
+    chunks: false,
 };
 
-/// The protocol of large messages, and of all over EFA.
+/// 120 of 128 bytes are payload, of which the library's tuner expects 0.92.
+const LL128: Protocol = Protocol {
+    ring_base: 14.0,
+    tree_base: 14.0,
+    nvlink_hop: 1.9,
+    tree_nvlink_hop: 1.25,
+    pcie_hop: 2.5,
+    network_hop: 4.0,
+    tree_network_hop: 8.5,
+    payload: 0.92,
+    chunks: false,
+};
+
+/// The protocol of large messages.
 pub(super) const SIMPLE: Protocol = Protocol {
     ring_base: 8.4,
     tree_base: 8.4,
     nvlink_hop: 3.4,
+    tree_nvlink_hop: 3.4,
     pcie_hop: 5.7,
     network_hop: 14.0,
     tree_network_hop: 14.0,
     payload: 1.0,
+    chunks: true,
 };
-
-/// A step over EFA. The library posts messages through a provider in user space instead of writing to the peer:
-/// 147 us for the smallest all-reduce on two p3dn and 175 us on two p4d are one way there and one back. Fitted on both
-/// (aws-samples/aws-efa-eks README; docs/physics.md).
-const EFA_HOP: f64 = 50.0;
-
-/// What a large message over EFA takes longer than its bytes and the smallest message say, there and back: chunks wait
-/// for their acknowledgements until enough of them are under way. Between two published sweeps of p4d, of which one
-/// runs at 1.5 times the rate of the other (docs/physics.md).
-const EFA_RAMP: f64 = 1200.0;
-
-/// The size of a message that suffers half of it.
-const EFA_RAMP_BYTES: f64 = 12e6;
 
 /// What one message goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,42 +72,114 @@ pub(super) enum Hop {
     /// PCIe.
     Pcie,
     /// The network between two machines.
-    Network(Transport),
+    Network,
 }
 
-/// Whether a transport is EFA.
-fn is_efa(transport: Transport) -> bool {
-    matches!(transport, Transport::Efa | Transport::EfaGpudirect)
+/// What a group's messages meet besides their links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Latencies {
+    /// Those inside machines in parts of the library's own.
+    inside: f64,
+    /// Microseconds that a message between machines takes at least.
+    step: f64,
+    /// What each chunk waits for, in times the way through all members.
+    chunk_trips: f64,
+    flagged: bool,
+    flagged_lines: bool,
 }
 
-/// Protocols that may be used between machines, `None` being one machine. EFA needs complete messages in order, so only
-/// `Simple` (NVIDIA/nccl issue 716).
-pub(super) fn protocols(between: Option<Transport>) -> &'static [Protocol] {
-    if between.is_some_and(is_efa) { &[SIMPLE] } else { &[LL, SIMPLE] }
-}
+impl Latencies {
+    /// Of some machines with members, `across` whose network their messages go, over nothing but NVLinks or not.
+    ///
+    /// Machines of different networks speak over the slowest, which is the one that all of them have.
+    pub(super) fn of<'a>(machines: impl Iterator<Item = &'a Network>, across: bool, nvlinks: bool) -> Self {
+        let rate = |network: &Network| network.baseline.value.0 * network.messaging.sustained.value;
+        let mut inside = 0.0_f64;
+        let slowest = machines
+            .inspect(|network| inside = inside.max(network.messaging.inside.value))
+            .min_by(|a, b| rate(a).total_cmp(&rate(b)))
+            .filter(|_| across);
+        match slowest.map(|network| &network.messaging) {
+            Some(messaging) => Self {
+                inside,
+                step: messaging.step.value.0 / MICROSECOND,
+                chunk_trips: messaging.chunk_trips.value,
+                flagged: messaging.flagged.value,
+                flagged_lines: false,
+            },
+            None => Self { inside, step: 0.0, chunk_trips: 0.0, flagged: true, flagged_lines: nvlinks },
+        }
+    }
 
-/// Microseconds that `bytes` bytes take over the network, in `passes` directions, besides their start and their rate.
-pub(super) fn ramp(between: Option<Transport>, passes: f64, bytes: f64) -> f64 {
-    if between.is_some_and(is_efa) { 0.5 * passes * EFA_RAMP * bytes / (bytes + EFA_RAMP_BYTES) } else { 0.0 }
-}
+    /// Protocols that may be used.
+    pub(super) fn protocols(&self) -> &'static [Protocol] {
+        match (self.flagged, self.flagged_lines) {
+            (true, true) => &[LL, LL128, SIMPLE],
+            (true, false) => &[LL, SIMPLE],
+            (false, _) => &[SIMPLE],
+        }
+    }
 
-impl Protocol {
+    /// Microseconds before the first message of a ring, or of messages between pairs.
+    pub(super) fn ring_base(&self, protocol: &Protocol) -> f64 {
+        self.inside * protocol.ring_base
+    }
+
+    /// Microseconds before the first message of a tree.
+    pub(super) fn tree_base(&self, protocol: &Protocol) -> f64 {
+        self.inside * protocol.tree_base
+    }
+
     /// Microseconds of a step of a ring, or of one message.
-    pub(super) fn ring_hop(&self, hop: Hop) -> f64 {
-        self.hop(hop, self.network_hop)
+    pub(super) fn ring_hop(&self, protocol: &Protocol, hop: Hop) -> f64 {
+        match hop {
+            Hop::Nvlink => self.inside * protocol.nvlink_hop,
+            Hop::Pcie => self.inside * protocol.pcie_hop,
+            Hop::Network => protocol.network_hop.max(self.step),
+        }
     }
 
     /// Microseconds of a step of a tree.
-    pub(super) fn tree_hop(&self, hop: Hop) -> f64 {
-        self.hop(hop, self.tree_network_hop)
+    pub(super) fn tree_hop(&self, protocol: &Protocol, hop: Hop) -> f64 {
+        match hop {
+            Hop::Nvlink => self.inside * protocol.tree_nvlink_hop,
+            Hop::Pcie => self.inside * protocol.pcie_hop,
+            Hop::Network => protocol.tree_network_hop.max(self.step),
+        }
     }
 
-    fn hop(&self, hop: Hop, network: f64) -> f64 {
-        match hop {
-            Hop::Nvlink => self.nvlink_hop,
-            Hop::Pcie => self.pcie_hop,
-            Hop::Network(transport) if is_efa(transport) => network.max(EFA_HOP),
-            Hop::Network(_) => network,
-        }
+    /// A phase that may go this way: `microseconds` before its bytes, and `payload` bytes of use through each flow.
+    pub(super) fn way(&self, protocol: &Protocol, microseconds: f64, payload: f64) -> Way {
+        let latency = microseconds * MICROSECOND;
+        let waiting = if protocol.chunks { self.chunk_trips * latency } else { 0.0 };
+        Way { latency, volume: payload / protocol.payload, waiting }
+    }
+}
+
+/// A way in which a phase may go.
+///
+/// A long message goes in k chunks through d stages that take L to fill. Each chunk costs o besides its bytes, and each
+/// stage behind the first waits for a whole chunk of V bytes at rate B: k · o + (d − 1) V/(kB), at the best k
+/// 2√(wL · V/B) with w = (d − 1) o / L. For w = 1 the whole is the square of √L + √(V/B). The library approaches that k
+/// by halving its chunks until the pipeline is full (NVIDIA/nccl, `src/enqueue.cc`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Way {
+    /// Seconds before the bytes.
+    latency: f64,
+    /// Bytes of one flow.
+    pub(super) volume: f64,
+    /// wL above, in seconds.
+    waiting: f64,
+}
+
+impl Way {
+    /// Seconds besides those of the bytes, each of which takes `per_byte` seconds.
+    pub(super) fn latency(&self, per_byte: f64) -> f64 {
+        self.latency + 2.0 * (self.waiting * self.volume * per_byte).sqrt()
+    }
+
+    /// Seconds of all of it.
+    pub(super) fn time(&self, per_byte: f64) -> f64 {
+        self.latency(per_byte) + self.volume * per_byte
     }
 }

@@ -1,9 +1,9 @@
 //! Where the members of a collective stand, and the links that its rings and messages go through.
 
 use super::operation::Phase;
-use super::protocol::{Hop, Protocol, SIMPLE};
+use super::protocol::{Hop, Latencies, Protocol, Way};
 use crate::network::LinkId;
-use crate::wiring::{Path, Wiring, links_to};
+use crate::wiring::{Path, Wiring, links_to, sustained};
 use trainyard_hardware_profiles::{DevicePosition, Interconnect, Transport};
 use trainyard_units::Seconds;
 
@@ -12,6 +12,7 @@ pub(super) struct Group<'a> {
     wiring: &'a Wiring<'a>,
     /// In ascending order.
     machines: Vec<Here>,
+    latencies: Latencies,
 }
 
 /// The members on one machine, and how rings go through them.
@@ -34,20 +35,26 @@ pub(super) struct Route {
 
 /// Members in a circle, each of which sends to the next.
 pub(super) struct Ring {
-    /// Members.
-    pub(super) members: u32,
-    /// The network that some of them send over.
-    pub(super) between: Option<Transport>,
-    /// The steps of one whole round, of a kind each.
-    steps: Vec<(Hop, u32)>,
-    /// What carries them.
+    /// What a round of it takes besides bytes.
+    pub(super) round: Round,
+    /// What carries it.
     pub(super) route: Route,
 }
 
-impl Ring {
-    /// Microseconds of one whole round.
-    pub(super) fn round(&self, protocol: &Protocol) -> f64 {
-        self.steps.iter().map(|(hop, steps)| protocol.ring_hop(*hop) * f64::from(*steps)).sum()
+/// The steps of one whole round of a ring.
+pub(super) struct Round {
+    /// Members.
+    pub(super) members: u32,
+    /// What their messages meet.
+    pub(super) latencies: Latencies,
+    /// Of a kind each.
+    steps: Vec<(Hop, u32)>,
+}
+
+impl Round {
+    /// Its microseconds.
+    pub(super) fn time(&self, protocol: &Protocol) -> f64 {
+        self.steps.iter().map(|(hop, steps)| self.latencies.ring_hop(protocol, *hop) * f64::from(*steps)).sum()
     }
 }
 
@@ -91,20 +98,15 @@ impl Route {
         self
     }
 
-    /// A phase in which `volume` bytes go through each flow after `latency` seconds.
-    pub(super) fn phase(self, latency: f64, volume: f64) -> Phase {
-        Phase { latency: Seconds(latency), volume, limit: self.limit, uses: self.uses }
-    }
-
-    /// The phase that is over first, of `(seconds of latency, bytes of each flow)`, while nothing else is under way.
-    pub(super) fn fastest(self, capacities: &[f64], ways: impl IntoIterator<Item = (f64, f64)>) -> Phase {
+    /// The phase that is over first, of several ways, while nothing else is under way.
+    pub(super) fn fastest(self, capacities: &[f64], ways: impl IntoIterator<Item = Way>) -> Phase {
         let of_links = self.uses.iter().map(|(link, flows)| flows / capacities[link.0 as usize]);
         let per_byte = of_links.fold(1.0 / self.limit, f64::max);
-        let (latency, volume) = ways
+        let way = ways
             .into_iter()
-            .min_by(|a, b| (a.0 + a.1 * per_byte).total_cmp(&(b.0 + b.1 * per_byte)))
+            .min_by(|a, b| a.time(per_byte).total_cmp(&b.time(per_byte)))
             .expect("there is a protocol for every transport");
-        self.phase(latency, volume)
+        Phase { latency: Seconds(way.latency(per_byte)), volume: way.volume, limit: self.limit, uses: self.uses }
     }
 }
 
@@ -114,8 +116,17 @@ impl<'a> Group<'a> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();
         assert!(sorted.windows(2).all(|pair| pair[0] != pair[1]), "a device stands twice in {sorted:?}");
-        let machines = sorted.chunk_by(|a, b| a.instance == b.instance).map(|here| Here::new(wiring, here)).collect();
-        Self { wiring, machines }
+        let machines: Vec<Here> =
+            sorted.chunk_by(|a, b| a.instance == b.instance).map(|here| Here::new(wiring, here)).collect();
+        let nvlinks = machines.iter().all(|here| here.members.len() == 1 || here.hop == Hop::Nvlink);
+        let networks = machines.iter().map(|here| wiring.network(here.machine));
+        let latencies = Latencies::of(networks, machines.len() > 1, nvlinks);
+        Self { wiring, machines, latencies }
+    }
+
+    /// What the messages of its members meet.
+    pub(super) fn latencies(&self) -> Latencies {
+        self.latencies
     }
 
     /// All members.
@@ -138,11 +149,25 @@ impl<'a> Group<'a> {
         self.machines.iter().map(Here::count).fold(u32::MAX, u32::min)
     }
 
-    /// The network between its machines, where they differ the one that is slowest to start; none for one machine.
-    pub(super) fn between(&self) -> Option<Transport> {
-        let transports = self.machines.iter().map(|here| self.wiring.network(here.machine).transport);
-        let hop = |transport: &Transport| SIMPLE.ring_hop(Hop::Network(*transport));
-        transports.max_by(|a, b| hop(a).total_cmp(&hop(b))).filter(|_| self.machines.len() > 1)
+    /// Whether all its machines have a network of this kind.
+    pub(super) fn all_over(&self, transport: Transport) -> bool {
+        self.machines.iter().all(|here| self.wiring.network(here.machine).transport == transport)
+    }
+
+    /// Part of the nominal rate that rings of its members sustain on the worst of its networks.
+    pub(super) fn sustained(&self) -> f64 {
+        let of_machine = |here: &Here| sustained(self.wiring.network(here.machine), here.count());
+        self.machines.iter().map(of_machine).fold(1.0, f64::min)
+    }
+
+    /// Whether some messages leave a machine.
+    pub(super) fn crosses(&self) -> bool {
+        self.machines.len() > 1
+    }
+
+    /// The kind of the slowest step between two members: over the network if there is one.
+    pub(super) fn hop(&self) -> Hop {
+        if self.crosses() { Hop::Network } else { self.hop_inside() }
     }
 
     /// The slowest kind of step between two members on one machine.
@@ -160,22 +185,22 @@ impl<'a> Group<'a> {
     /// The library runs several that enter and leave a machine at different members, so each is counted as sending to
     /// and receiving from others of its machine.
     pub(super) fn ring(&self) -> Ring {
-        let between = self.between();
         let mut route = Route::new();
         let mut steps: Vec<(Hop, u32)> = Vec::new();
         for here in self.with_several() {
             self.add_inside(&mut route, here, 1.0);
-            let inside = here.count() - u32::from(between.is_some());
+            let inside = here.count() - u32::from(self.crosses());
             match steps.iter_mut().find(|(kind, _)| *kind == here.hop) {
                 Some((_, steps)) => *steps += inside,
                 None => steps.push((here.hop, inside)),
             }
         }
-        if let Some(transport) = between {
+        if self.crosses() {
             self.add_across(&mut route, |_| 1.0);
-            steps.push((Hop::Network(transport), self.machines()));
+            steps.push((Hop::Network, self.machines()));
         }
-        Ring { members: self.members(), between, steps, route: route.sorted() }
+        let round = Round { members: self.members(), latencies: self.latencies, steps };
+        Ring { round, route: route.sorted() }
     }
 
     /// Two trees, each of which carries half of a buffer up or down between machines, and both ways through the members
@@ -196,16 +221,19 @@ impl<'a> Group<'a> {
             self.add_inside(&mut route, here, 1.0);
         }
         let members = self.most();
-        Ring { members, between: None, steps: vec![(self.hop_inside(), members)], route: route.sorted() }
+        let networks = self.machines.iter().map(|here| self.wiring.network(here.machine));
+        let latencies = Latencies::of(networks, false, self.hop_inside() == Hop::Nvlink);
+        let round = Round { members, latencies, steps: vec![(self.hop_inside(), members)] };
+        Ring { round, route: route.sorted() }
     }
 
     /// `parts` rings from machine to machine at once.
     pub(super) fn rings_across(&self, parts: u32) -> Ring {
-        let between = self.between();
         let mut route = Route::new();
         self.add_across(&mut route, |_| f64::from(parts));
-        let steps = between.map(|transport| (Hop::Network(transport), self.machines())).into_iter().collect();
-        Ring { members: self.machines(), between, steps, route: route.sorted() }
+        let steps = vec![(Hop::Network, self.machines())];
+        let round = Round { members: self.machines(), latencies: self.latencies, steps };
+        Ring { round, route: route.sorted() }
     }
 
     /// `parts` flows out of each machine and into it, each from a member by way of main memory and back to it.

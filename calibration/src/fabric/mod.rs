@@ -1,0 +1,227 @@
+//! Sweeps of measured collectives made into the constants of a fabric.
+//!
+//! A sweep is a table of collectives or what NVIDIA's nccl-tests print. Its rows teach the share of its rate that a
+//! network sustains, what a message takes at least, how often chunks wait, and inside a machine the share of its links
+//! and the latencies; which of them, follows from where the members stood.
+
+mod fit;
+mod output;
+
+pub(crate) use output::is_output;
+
+pub use fit::{FabricFit, FittedConstant, fit_fabrics};
+
+use crate::collectives::{self, Measured};
+use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, Refit, RefitDocument, StackErrors};
+use crate::table::{RowError, Table, TableError};
+use trainyard_hardware_profiles::{Catalog, Constants, MeasuredFabric};
+
+/// Measured collectives.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    file: String,
+    rows: Vec<SweepRow>,
+    passed_over: Vec<RowError>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct SweepRow {
+    measured: Measured,
+    /// The GPU that the output names, for the hint where its machines are not named.
+    gpu: Option<String>,
+}
+
+/// Why a sweep teaches nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SweepError {
+    /// It is not a table of collectives.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A line of nccl-tests output cannot be read.
+    #[error(transparent)]
+    Line(#[from] RowError),
+    /// There is no measurement in it.
+    #[error("`{file}` has no measured collective")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// Output does not tell what machines it is from.
+    #[error("`{file}` does not say which machine type it was measured on")]
+    Unnamed {
+        /// The file.
+        file: String,
+        /// Machine types of the catalog that have as many of the GPUs that it names.
+        candidates: Vec<String>,
+    },
+    /// None of the rows is of the machine type that is to be fitted, or can be predicted at all.
+    #[error("`{file}` has no row that teaches {what}: {reason}")]
+    Useless {
+        /// The file.
+        file: String,
+        /// What was to be fitted.
+        what: String,
+        /// Why its first row does not.
+        reason: String,
+    },
+    /// The machine type is not known.
+    #[error("no machine type of the catalog is called `{name}`")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+}
+
+impl SweepError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Table(error) => return error.hint(),
+            Self::Line(_) => "give the output of nccl-tests as it was printed, or a table of collectives".into(),
+            Self::Empty { .. } => "a row has size, time and bandwidths; a sweep of 8 B to 1 GB teaches most".into(),
+            Self::Unnamed { candidates, .. } if candidates.is_empty() => {
+                "say it with --instance NAME; `trainyard show instances` lists them".into()
+            }
+            Self::Unnamed { candidates, .. } => {
+                format!("say it with --instance NAME; such GPUs are in {}", candidates.join(", "))
+            }
+            Self::Useless { .. } | Self::Unknown { .. } => {
+                "`trainyard show instances` lists the machine types that can be fitted".into()
+            }
+        })
+    }
+}
+
+impl Sweep {
+    /// The measurements in some text, from `file` as messages call it. Rows of a table that cannot be read are passed
+    /// over; a line of output that cannot be read ends it, because then the columns are not what they seem.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn read(text: &str, file: &str) -> Result<Self, SweepError> {
+        let sweep = if output::is_output(text) {
+            Self { file: file.into(), rows: output::rows(text, file)?, passed_over: Vec::new() }
+        } else {
+            Self::of_table(text, file)?
+        };
+        if sweep.rows.is_empty() {
+            return Err(SweepError::Empty { file: file.into() });
+        }
+        Ok(sweep)
+    }
+
+    fn of_table(text: &str, file: &str) -> Result<Self, SweepError> {
+        let mut table = Table::read(text.as_bytes(), file)?;
+        table.needs("collective measurements", &collectives::COLLECTIVE_COLUMNS)?;
+        let mut sweep = Self { file: file.into(), rows: Vec::new(), passed_over: Vec::new() };
+        while let Some(record) = table.next_record()? {
+            match record.and_then(|record| Measured::of_record(&record)) {
+                Ok(Some(measured)) => sweep.rows.push(SweepRow { measured, gpu: None }),
+                Ok(None) => {}
+                Err(error) => sweep.passed_over.push(error),
+            }
+        }
+        Ok(sweep)
+    }
+
+    /// Rows of a table that could not be read.
+    pub fn passed_over(&self) -> &[RowError] {
+        &self.passed_over
+    }
+
+    /// Measured collectives.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none; what [`Sweep::read`] gives has some.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The machine type of a row: the one that is stated for all, or the one that its text begins with.
+    fn machine(&self, row: &SweepRow, stated: Option<&str>, catalog: &Catalog) -> Result<Option<String>, SweepError> {
+        if row.measured.system.is_empty() {
+            let candidates = || candidates(row, catalog);
+            let unnamed = || SweepError::Unnamed { file: self.file.clone(), candidates: candidates() };
+            return stated.map(|name| Some(name.to_owned())).ok_or_else(unnamed);
+        }
+        let named = collectives::system::machine(catalog, &row.measured.system).map(|machine| machine.name.clone());
+        Ok(named.filter(|name| stated.is_none_or(|stated| stated == name)))
+    }
+}
+
+/// The fabrics of a sweep refitted, starting from those of `catalog`: of the machine type `instance`, or of all that the
+/// sweep names. `date` is written beside the values. A fabric keeps its constants unless others predict the decades of
+/// sizes that were left out better than the present ones predict them.
+///
+/// # Errors
+///
+/// When the text is no sweep or teaches nothing.
+pub fn refit_fabrics(
+    text: &str,
+    file: &str,
+    instance: Option<&str>,
+    catalog: &Catalog,
+    date: &str,
+) -> Result<Refit, SweepError> {
+    let sweep = Sweep::read(text, file)?;
+    let fits = fit_fabrics(&sweep, instance, catalog, date)?;
+    let better = |fit: &&FabricFit| fit.cross_validated.unwrap_or(fit.after) < fit.before;
+    let changes = fits.iter().filter(better).flat_map(|fit| &fit.constants).map(|constant| ConstantChange {
+        name: format!("fabrics.{}.{}", constant.fabric, constant.name),
+        before: constant.before,
+        after: constant.after,
+        deviation: constant.deviation,
+        rows: constant.rows as usize,
+    });
+    let of_fit = |fit: &FabricFit| StackErrors {
+        stack: fit.fabric.name.clone(),
+        rows: fit.rows,
+        replaced: better(&fit),
+        errors: Errors {
+            before: fit.before,
+            after: fit.after,
+            left_out: fit.cross_validated.unwrap_or(fit.after),
+            unseen: fit.before,
+        },
+    };
+    let document = RefitDocument {
+        schema: REFIT_SCHEMA.into(),
+        rows: fits.iter().map(|fit| fit.rows).sum(),
+        unsupported: sweep.passed_over.iter().map(ToString::to_string).collect(),
+        constants: changes.collect(),
+        stacks: fits.iter().map(of_fit).collect(),
+        widths: Vec::new(),
+        coverage90: None,
+    };
+    let fabrics: Vec<MeasuredFabric> = fits.iter().filter(better).map(|fit| fit.fabric.clone()).collect();
+    let description = format!("Fabrics refitted on {file}, {date}");
+    let constants = (!fabrics.is_empty()).then(|| Constants::of_fabrics(description, fabrics));
+    let constants = constants.transpose().map_err(|error| SweepError::Useless {
+        file: file.into(),
+        what: "a fabric within its bounds".into(),
+        reason: error.to_string(),
+    })?;
+    Ok(Refit { constants, document })
+}
+
+/// Machine types whose GPUs are those that the output names, as many on a machine at least.
+fn candidates(row: &SweepRow, catalog: &Catalog) -> Vec<String> {
+    let Some(gpu) = &row.gpu else { return Vec::new() };
+    let gpu = gpu.to_lowercase();
+    let words: Vec<&str> = gpu.split(|c: char| !c.is_alphanumeric()).collect();
+    let alike = |name: &str| name.split('-').next().is_some_and(|model| words.contains(&model));
+    let each = row.measured.gpus_per_machine();
+    catalog
+        .instances()
+        .iter()
+        .filter(|machine| alike(&machine.gpu) && each.is_none_or(|each| machine.gpus >= each))
+        .map(|machine| machine.name.clone())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

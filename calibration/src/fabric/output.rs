@@ -1,0 +1,188 @@
+//! What nccl-tests print.
+//!
+//! # Source
+//!
+//! NVIDIA/nccl-tests, `src/common.cu` and doc/PERFORMANCE.md: times in µs, bandwidths in GB/s of 10⁹ bytes, bus bandwidth
+//! over algorithm bandwidth by operation.
+
+use super::{SweepError, SweepRow};
+use crate::collectives::Measured;
+use crate::table::RowError;
+use std::collections::BTreeSet;
+use trainyard_sim::Collective;
+
+/// Programs of nccl-tests that measure something that is simulated.
+const PROGRAMS: [(&str, Collective); 6] = [
+    ("all_reduce_perf", Collective::AllReduce),
+    ("all_gather_perf", Collective::AllGather),
+    ("reduce_scatter_perf", Collective::ReduceScatter),
+    ("broadcast_perf", Collective::Broadcast),
+    ("sendrecv_perf", Collective::Transfer),
+    ("alltoall_perf", Collective::AllToAll),
+];
+
+/// Bytes from which on bandwidths are printed with enough digits to tell operations apart.
+const TELLING: u64 = 1 << 20;
+
+/// Whether a text is output of nccl-tests.
+pub(crate) fn is_output(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        line.starts_with('#') && (line.contains("nThread ") || (line.contains("algbw") && line.contains("busbw")))
+    })
+}
+
+/// What is known of the run that a line belongs to.
+#[derive(Default)]
+struct Run {
+    program: Option<Collective>,
+    ranks: u32,
+    hosts: BTreeSet<String>,
+    gpu: Option<String>,
+    /// Columns of the header, once it was seen.
+    columns: Vec<String>,
+    lines: Vec<Line>,
+}
+
+/// A row of numbers.
+struct Line {
+    bytes: u64,
+    seconds: Vec<f64>,
+    /// Bus bandwidth over algorithm bandwidth, where both have digits enough.
+    ratio: Option<f64>,
+    reduces: bool,
+}
+
+/// All measurements of a text, in its order, out of place before in place.
+pub(super) fn rows(text: &str, file: &str) -> Result<Vec<SweepRow>, SweepError> {
+    let mut rows = Vec::new();
+    let mut run = Run::default();
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim();
+        if let Some((_, program)) = PROGRAMS.iter().find(|(name, _)| line.contains(name)) {
+            // What a shell or a launcher says of the next run.
+            if !run.lines.is_empty() {
+                rows.extend(run.finish(file)?);
+                run = Run::default();
+            }
+            run.program = Some(*program);
+        }
+        match line.strip_prefix('#') {
+            Some(comment) => {
+                if comment.contains("nThread ") && !run.lines.is_empty() {
+                    rows.extend(run.finish(file)?);
+                    run = Run::default();
+                }
+                run.comment(comment, file, number)?;
+            }
+            None if line.starts_with(|c: char| c.is_ascii_digit()) && !run.columns.is_empty() => {
+                let read = run.line(line, file, number)?;
+                run.lines.push(read);
+            }
+            None => {}
+        }
+    }
+    rows.extend(run.finish(file)?);
+    Ok(rows)
+}
+
+fn wrong(file: &str, line: u64, column: &str, value: &str, allowed: &str) -> RowError {
+    RowError { file: file.into(), line, column: column.into(), value: value.into(), allowed: allowed.into() }
+}
+
+impl Run {
+    fn comment(&mut self, comment: &str, file: &str, number: u64) -> Result<(), RowError> {
+        let words: Vec<&str> = comment.split_whitespace().collect();
+        if words.first() == Some(&"Rank") && words.contains(&"device") {
+            self.ranks += 1;
+            self.hosts.extend(after(&words, "on").map(str::to_owned));
+            self.gpu = comment.rsplit(']').next().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+        } else if words.contains(&"size") && words.contains(&"time") {
+            self.columns = words.iter().map(|word| (*word).to_owned()).collect();
+        } else if !self.columns.is_empty() && self.lines.is_empty() {
+            let other = |word: &&&str| word.ends_with("s)") && !["(us)", "(elements)", "(GB/s)"].contains(*word);
+            if let Some(unit) = words.iter().find(other) {
+                return Err(wrong(file, number, "time", unit, "in (us), as nccl-tests print it"));
+            }
+        } else if let Some(gpus) = after(&words, "nGpus") {
+            gpus.parse::<u32>().map_err(|_| wrong(file, number, "nGpus", gpus, "a number of GPUs"))?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, line: &str, file: &str, number: u64) -> Result<Line, RowError> {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let times: Vec<usize> = (0..self.columns.len()).filter(|index| self.columns[*index] == "time").collect();
+        let number_at = |index: usize, allowed: &str| -> Result<f64, RowError> {
+            let column = self.columns.get(index).map_or("", String::as_str);
+            let cell = cells.get(index).copied().unwrap_or("");
+            let value = cell.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+            value.ok_or_else(|| wrong(file, number, column, cell, allowed))
+        };
+        let size = self.columns.iter().position(|column| column == "size").unwrap_or(0);
+        let bytes = cells.get(size).copied().unwrap_or("");
+        let bytes: u64 = bytes.parse().map_err(|_| wrong(file, number, "size", bytes, "a whole number of bytes"))?;
+        let mut seconds = Vec::new();
+        for index in &times {
+            let microseconds = number_at(*index, "a time in microseconds above 0")?;
+            if microseconds == 0.0 && bytes > 0 {
+                return Err(wrong(file, number, "time", cells[*index], "a time in microseconds above 0"));
+            }
+            seconds.push(microseconds * 1e-6);
+        }
+        let bandwidth = |index: usize| number_at(index, "a bandwidth in GB/s");
+        let first = times[0];
+        let (algorithm, bus) = (bandwidth(first + 1)?, bandwidth(first + 2)?);
+        let reduces = cells.iter().any(|cell| ["sum", "prod", "max", "min", "avg", "mulsum"].contains(cell));
+        let ratio = (bytes >= TELLING && algorithm >= 0.5).then(|| bus / algorithm);
+        Ok(Line { bytes, seconds, ratio, reduces })
+    }
+
+    /// What the measured program was: what the text says, or what its bandwidths and its sums say.
+    fn collective(&self, file: &str) -> Result<Collective, RowError> {
+        if let Some(program) = self.program {
+            return Ok(program);
+        }
+        let unclear = |value: String| {
+            let allowed = PROGRAMS.map(|(name, _)| name).join(", ");
+            wrong(file, 1, "program", &value, &format!("one of {allowed}, named anywhere in the text"))
+        };
+        let largest = self.lines.iter().rev().find_map(|line| line.ratio.map(|ratio| (ratio, line.reduces)));
+        let Some((ratio, reduces)) = largest else { return Err(unclear("not told".into())) };
+        let n = f64::from(self.ranks);
+        let is = |expected: f64| (ratio / expected - 1.0).abs() < 0.02;
+        match (reduces, n > 1.0) {
+            (true, true) if is(2.0 * (n - 1.0) / n) => Ok(Collective::AllReduce),
+            (true, true) if is((n - 1.0) / n) => Ok(Collective::ReduceScatter),
+            (false, true) if is(1.0) => Ok(Collective::Transfer),
+            (false, true) if is((n - 1.0) / n) => Ok(Collective::AllGather),
+            _ => Err(unclear(format!("bus bandwidth {ratio:.3} times algorithm bandwidth"))),
+        }
+    }
+
+    fn finish(&self, file: &str) -> Result<Vec<SweepRow>, SweepError> {
+        if self.lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let nodes = self.hosts.len() as u32;
+        if self.ranks < 2 || nodes == 0 {
+            let found = format!("{} ranks on {nodes} hosts", self.ranks);
+            let allowed = "at least two lines of the kind `#  Rank  0 ... on HOST device  0 [...] GPU`";
+            return Err(wrong(file, 1, "Rank", &found, allowed).into());
+        }
+        let collective = self.collective(file)?;
+        let of_line = |line: &Line| {
+            let row = |seconds: &f64| SweepRow {
+                measured: Measured::of_output(collective, self.ranks, nodes, line.bytes, *seconds),
+                gpu: self.gpu.clone(),
+            };
+            line.seconds.iter().map(row).collect::<Vec<_>>()
+        };
+        Ok(self.lines.iter().filter(|line| line.bytes > 0).flat_map(of_line).collect())
+    }
+}
+
+/// The word after another.
+fn after<'a>(words: &[&'a str], word: &str) -> Option<&'a str> {
+    words.windows(2).find(|two| two[0] == word).map(|two| two[1])
+}
