@@ -12,6 +12,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use trainyard_hardware_profiles::{Cluster, Device, Fabric, Gpu, MeasuredMachine, Transport};
+use trainyard_models::Divisible;
 use trainyard_plan::Plan;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
 use trainyard_sim::{Machine, Outcome};
@@ -46,8 +47,8 @@ const INFINIBAND: Term = Term::new("exposed over InfiniBand", 0.29, 100.0);
 /// Weights gathered tensor by tensor: seven rows that one constant serves.
 const SHARDED_BY_TENSOR: Term = Term::new("gathered matrix by matrix", 0.3, 7.0);
 
-/// Experts, or tables, on several GPUs: where they are and what else is shared out is seldom told.
-const EXPERTS: Term = Term::new("experts on several GPUs", 0.85, 46.0);
+/// Experts on several GPUs: where they are and what else is shared out is seldom told. Tables have a term of their own.
+const EXPERTS: Term = Term::new("experts on several GPUs", 0.85, 16.0);
 
 /// Maps: which algorithm a library picks differs by release.
 const MAPS: Term = Term::new("maps", 0.22, 459.0);
@@ -194,7 +195,8 @@ pub(crate) fn constant_interval(time: Seconds) -> [f64; 2] {
 fn kinds_of_work(plan: &Plan) -> Vec<Term> {
     let operators = || plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
     let any = |kind: fn(OperatorKind) -> bool| operators().any(|operator| kind(operator.kind));
-    let experts = plan.graph().divisible().is_some() && plan.mesh().ranks() > 1;
+    let routed = matches!(plan.graph().divisible(), Some(Divisible::Experts(_)));
+    let experts = routed && plan.mesh().ranks() > 1;
     let kinds = [
         (experts, EXPERTS),
         (any(|kind| matches!(kind, OperatorKind::Image(_))), MAPS),

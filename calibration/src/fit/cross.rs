@@ -41,8 +41,7 @@ pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
 
 fn mean_of_others(parameter: &Parameter<Stack>, own: &[String], catalog: &Catalog) -> Option<f64> {
     let others = catalog.stacks().iter().filter(|stack| !own.contains(&stack.name));
-    let values: Vec<f64> =
-        others.map(|stack| (parameter.slot)(stack).number()).filter(|value| *value > 0.0).map(f64::ln).collect();
+    let values: Vec<f64> = others.filter_map(|stack| parameter.number(stack)).map(f64::ln).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 

@@ -362,11 +362,11 @@ impl<'a> Fitting<'a> {
                 match unknown.of {
                     Of::Stack(parameter) => {
                         let own = || self.catalog.stack(name).expect("unknowns are of the catalog").clone();
-                        (parameter.slot_mut)(stacks.entry(name.clone()).or_insert_with(own)).set(value, &fitted);
+                        parameter.set(stacks.entry(name.clone()).or_insert_with(own), value, &fitted);
                     }
                     Of::Gpu(parameter) => {
                         let own = || self.catalog.gpu(name).expect("unknowns are of the catalog").clone();
-                        (parameter.slot_mut)(gpus.entry(name.clone()).or_insert_with(own)).set(value, &fitted);
+                        parameter.set(gpus.entry(name.clone()).or_insert_with(own), value, &fitted);
                     }
                 }
             }
@@ -375,9 +375,14 @@ impl<'a> Fitting<'a> {
             let own = || self.catalog.stack(name).expect("it was simulated").clone();
             let stack = stacks.entry(name.clone()).or_insert_with(own);
             let on = format!("step times of {} rows that were left out by model, scale or release", width.rows);
-            let fitted =
-                Fitted { on: on.clone(), rows: width.rows as u32, date: date.into(), deviation: width.deviation };
-            stack.uncertainty = Sourced::new(rounded(width.half_width), format!("nine in ten residuals of {on}"));
+            let fitted = Fitted {
+                on: on.clone(),
+                rows: width.rows as u32,
+                date: date.into(),
+                deviation: rounded(width.deviation),
+            };
+            stack.uncertainty =
+                Sourced::new(rounded(width.half_width), "nine in ten residuals of rows left out by group");
             stack.uncertainty.fitted = Some(Box::new(fitted));
         }
         let description = format!("refitted on {} step times, {date}", self.problem.observations.len());

@@ -52,11 +52,11 @@ impl Unknown {
     fn apply(&self, machine: &mut Machine, logarithm: f64) {
         let value = logarithm.exp();
         match self.of {
-            Of::Stack(parameter) => (parameter.slot_mut)(&mut machine.stack).try_value(value),
+            Of::Stack(parameter) => parameter.try_value(&mut machine.stack, value),
             Of::Gpu(parameter) => {
                 for pool in &mut machine.cluster.pools {
                     if let Device::Gpu(gpu) = &mut pool.device {
-                        (parameter.slot_mut)(gpu).try_value(value);
+                        parameter.try_value(gpu, value);
                     }
                 }
             }
@@ -71,9 +71,9 @@ pub(crate) fn unknowns(observations: &[Observation], catalog: &Catalog, made: &B
     let mut found = Vec::new();
     for stack in catalog.stacks().iter().filter(|own| observations.iter().any(|seen| seen.stack() == own.name)) {
         for parameter in &STACK_PARAMETERS {
-            let (value, bounds) = ((parameter.slot)(stack).number(), parameter.bounds);
             let of = Of::Stack(parameter);
-            found.extend(unknown(vec![stack.name.clone()], of, value, bounds, parameter.spread));
+            let own = |value| unknown(vec![stack.name.clone()], of, value, parameter.bounds, parameter.spread);
+            found.extend(parameter.number(stack).map(own));
         }
     }
     let stacks = |gpu: &Gpu| -> BTreeSet<&str> {
@@ -86,12 +86,12 @@ pub(crate) fn unknowns(observations: &[Observation], catalog: &Catalog, made: &B
     for parameter in &GPU_PARAMETERS {
         let mut shared: BTreeMap<String, (f64, Vec<String>)> = BTreeMap::new();
         for gpu in catalog.gpus().iter().filter(told) {
-            let value = (parameter.slot)(gpu).number();
+            let Some(value) = parameter.number(gpu) else { continue };
             let key = format!("{} {value:?}", chip(gpu));
             shared.entry(key).or_insert((value, Vec::new())).1.push(gpu.name.clone());
         }
         for (value, entries) in shared.into_values() {
-            found.extend(unknown(entries, Of::Gpu(parameter), value, parameter.bounds, parameter.spread));
+            found.push(unknown(entries, Of::Gpu(parameter), value, parameter.bounds, parameter.spread));
         }
     }
     found
@@ -102,10 +102,10 @@ pub(crate) fn chip(gpu: &Gpu) -> String {
     format!("{} {} {:?} {:?}", gpu.generation, gpu.multiprocessors.value, gpu.peak_fp32.value, gpu.peak_fp16.value)
 }
 
-fn unknown(entries: Vec<String>, of: Of, value: f64, (low, high): (f64, f64), spread: f64) -> Option<Unknown> {
+fn unknown(entries: Vec<String>, of: Of, value: f64, (low, high): (f64, f64), spread: f64) -> Unknown {
     let start = value.ln();
     let bounds = (low.ln().min(start), high.ln().max(start));
-    (value > 0.0).then_some(Unknown { entries, of, start, bounds, spread })
+    Unknown { entries, of, start, bounds, spread }
 }
 
 /// How steps respond to constants near some values of them.

@@ -193,7 +193,8 @@ fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Resul
 
 fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
     for parameter in &GPU_PARAMETERS {
-        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter.bounds, (parameter.slot)(gpu))?;
+        let Some(slot) = (parameter.slot)(gpu) else { continue };
+        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter.bounds, slot)?;
     }
     for (field, rate) in [
         ("memory_bandwidth", gpu.memory_bandwidth.value.0),
@@ -208,7 +209,8 @@ fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
 
 fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
     for parameter in &STACK_PARAMETERS {
-        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter.bounds, (parameter.slot)(stack))?;
+        let Some(slot) = (parameter.slot)(stack) else { continue };
+        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter.bounds, slot)?;
     }
     for (field, value, bounds) in [
         ("exposed_transfer", stack.exposed_transfer.value, (0.0, 10.0)),

@@ -42,17 +42,15 @@ pub enum SlotMut<'a> {
 }
 
 impl SlotMut<'_> {
-    /// Puts another value in its place and leaves its source as it is: for trying.
-    pub fn try_value(self, value: f64) {
+    fn try_value(self, value: f64) {
         match self {
             Self::Number(number) => number.value = value,
             Self::Time(time) => time.value = Seconds(value),
         }
     }
 
-    /// Puts another value in its place, with how it was fitted.
-    pub fn set(self, value: f64, fit: &Fitted) {
-        let (source, fitted) = (format!("fitted on {}", fit.on), Some(Box::new(fit.clone())));
+    fn set(self, value: f64, fit: &Fitted) {
+        let (source, fitted) = ("fitted by `trainyard calibrate --from`".to_owned(), Some(Box::new(fit.clone())));
         match self {
             Self::Number(number) => *number = Sourced { value, source, fitted },
             Self::Time(time) => *time = Sourced { value: Seconds(value), source, fitted },
@@ -71,10 +69,31 @@ pub struct Parameter<T: 'static> {
     /// How much it differs from one stack, or one generation of GPUs, to another: standard deviation of its logarithm
     /// over the catalog's entries of 2026-11-21 that were fitted, rounded; where those are all alike, a stated default.
     pub spread: f64,
-    /// Where it is.
-    pub slot: fn(&T) -> Slot<'_>,
+    /// Where it is; nothing in an entry that leaves it out.
+    pub slot: fn(&T) -> Option<Slot<'_>>,
     /// Where it is, to be changed.
-    pub slot_mut: fn(&mut T) -> SlotMut<'_>,
+    pub slot_mut: fn(&mut T) -> Option<SlotMut<'_>>,
+}
+
+impl<T> Parameter<T> {
+    /// Its value in an entry, in seconds for a time; nothing where the entry leaves it out, or it is zero.
+    pub fn number(&self, entry: &T) -> Option<f64> {
+        (self.slot)(entry).map(Slot::number).filter(|value| *value > 0.0)
+    }
+
+    /// Puts another value in its place, where it has one, and leaves its source as it is: for trying.
+    pub fn try_value(&self, entry: &mut T, value: f64) {
+        if let Some(slot) = (self.slot_mut)(entry) {
+            slot.try_value(value);
+        }
+    }
+
+    /// Puts another value in its place, where it has one, with how it was fitted.
+    pub fn set(&self, entry: &mut T, value: f64, fit: &Fitted) {
+        if let Some(slot) = (self.slot_mut)(entry) {
+            slot.set(value, fit);
+        }
+    }
 }
 
 /// The numbers of a stack that step times can teach, in the order of its file. What is yes or no, or rests on documents,
@@ -85,80 +104,80 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
         name: "launch",
         bounds: (5e-7, 1e-3),
         spread: 0.5,
-        slot: |stack| Slot::Time(&stack.launch),
-        slot_mut: |stack| SlotMut::Time(&mut stack.launch),
+        slot: |stack| Some(Slot::Time(&stack.launch)),
+        slot_mut: |stack| Some(SlotMut::Time(&mut stack.launch)),
     },
     // From all fused to eight passes for one.
     Parameter {
         name: "traffic",
         bounds: (0.2, 8.0),
         spread: 0.5,
-        slot: |stack| Slot::Number(&stack.traffic),
-        slot_mut: |stack| SlotMut::Number(&mut stack.traffic),
+        slot: |stack| Some(Slot::Number(&stack.traffic)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.traffic)),
     },
     Parameter {
         name: "mixed_traffic",
         bounds: (0.4, 4.0),
         spread: 0.3,
-        slot: |stack| Slot::Number(&stack.mixed_traffic),
-        slot_mut: |stack| SlotMut::Number(&mut stack.mixed_traffic),
+        slot: |stack| Some(Slot::Number(&stack.mixed_traffic)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.mixed_traffic)),
     },
     Parameter {
         name: "map_traffic",
         bounds: (0.2, 4.0),
         spread: 0.35,
-        slot: |stack| Slot::Number(&stack.map_traffic),
-        slot_mut: |stack| SlotMut::Number(&mut stack.map_traffic),
+        slot: |stack| Some(Slot::Number(&stack.map_traffic)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.map_traffic)),
     },
     Parameter {
         name: "loss_traffic",
         bounds: (0.1, 4.0),
         spread: 0.4,
-        slot: |stack| Slot::Number(&stack.loss_traffic),
-        slot_mut: |stack| SlotMut::Number(&mut stack.loss_traffic),
+        slot: |stack| Some(Slot::Number(&stack.loss_traffic)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.loss_traffic)),
     },
     Parameter {
         name: "gemm",
         bounds: (0.3, 1.5),
         spread: 0.08,
-        slot: |stack| Slot::Number(&stack.gemm),
-        slot_mut: |stack| SlotMut::Number(&mut stack.gemm),
+        slot: |stack| Some(Slot::Number(&stack.gemm)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.gemm)),
     },
     Parameter {
         name: "region_selection",
         bounds: (1e-7, 1e-3),
         spread: 0.7,
-        slot: |stack| Slot::Time(&stack.region_selection),
-        slot_mut: |stack| SlotMut::Time(&mut stack.region_selection),
+        slot: |stack| Some(Slot::Time(&stack.region_selection)),
+        slot_mut: |stack| Some(SlotMut::Time(&mut stack.region_selection)),
     },
     // From a fused update that keeps less than is counted to an optimizer in twenty operators.
     Parameter {
         name: "update_traffic",
         bounds: (0.3, 20.0),
         spread: 0.8,
-        slot: |stack| Slot::Number(&stack.update_traffic),
-        slot_mut: |stack| SlotMut::Number(&mut stack.update_traffic),
+        slot: |stack| Some(Slot::Number(&stack.update_traffic)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.update_traffic)),
     },
     Parameter {
         name: "overlap_slowdown",
         bounds: (0.01, 2.0),
         spread: 0.4,
-        slot: |stack| Slot::Number(&stack.overlap_slowdown),
-        slot_mut: |stack| SlotMut::Number(&mut stack.overlap_slowdown),
+        slot: |stack| Some(Slot::Number(&stack.overlap_slowdown)),
+        slot_mut: |stack| Some(SlotMut::Number(&mut stack.overlap_slowdown)),
     },
     Parameter {
         name: "sharded_copy",
         bounds: (1e-7, 1e-3),
         spread: 0.7,
-        slot: |stack| Slot::Time(&stack.sharded_copy),
-        slot_mut: |stack| SlotMut::Time(&mut stack.sharded_copy),
+        slot: |stack| Some(Slot::Time(&stack.sharded_copy)),
+        slot_mut: |stack| Some(SlotMut::Time(&mut stack.sharded_copy)),
     },
     Parameter {
         name: "step_overhead",
         bounds: (1e-5, 0.2),
         spread: 0.7,
-        slot: |stack| Slot::Time(&stack.step_overhead),
-        slot_mut: |stack| SlotMut::Time(&mut stack.step_overhead),
+        slot: |stack| Some(Slot::Time(&stack.step_overhead)),
+        slot_mut: |stack| Some(SlotMut::Time(&mut stack.step_overhead)),
     },
 ];
 
@@ -168,35 +187,35 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
         name: "gemm_fp16",
         bounds: (0.3, 1.0),
         spread: 0.08,
-        slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp16),
-        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp16),
+        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp16)),
+        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp16)),
     },
     Parameter {
         name: "gemm_fp32",
         bounds: (0.3, 1.0),
         spread: 0.08,
-        slot: |gpu| Slot::Number(&gpu.achieved.gemm_fp32),
-        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_fp32),
+        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp32)),
+        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp32)),
     },
     Parameter {
         name: "gemm_depth",
         bounds: (10.0, 1000.0),
         spread: 0.3,
-        slot: |gpu| Slot::Number(&gpu.achieved.gemm_depth),
-        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.gemm_depth),
+        slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_depth)),
+        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_depth)),
     },
     Parameter {
         name: "memory",
         bounds: (0.4, 1.0),
         spread: 0.1,
-        slot: |gpu| Slot::Number(&gpu.achieved.memory),
-        slot_mut: |gpu| SlotMut::Number(&mut gpu.achieved.memory),
+        slot: |gpu| Some(Slot::Number(&gpu.achieved.memory)),
+        slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.memory)),
     },
     Parameter {
         name: "kernel_floor",
         bounds: (5e-7, 1e-5),
         spread: 0.3,
-        slot: |gpu| Slot::Time(&gpu.achieved.kernel_floor),
-        slot_mut: |gpu| SlotMut::Time(&mut gpu.achieved.kernel_floor),
+        slot: |gpu| Some(Slot::Time(&gpu.achieved.kernel_floor)),
+        slot_mut: |gpu| Some(SlotMut::Time(&mut gpu.achieved.kernel_floor)),
     },
 ];

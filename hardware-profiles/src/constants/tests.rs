@@ -15,6 +15,7 @@ fn the_whole_catalog_reads_back_as_it_was_written() {
     let (gpus, links, stacks) = (catalog().gpus(), catalog().links(), catalog().stacks());
     let constants =
         Constants::new("all", gpus.to_vec(), links.to_vec(), stacks.to_vec()).expect("the catalog is in its bounds");
+    assert!(constants.to_toml().contains("\nlaunch = { value = "), "as the catalog's own files have it");
     let file: ConstantsFile = toml::from_str(&constants.to_toml()).expect("what was written is read");
     assert_eq!(Constants::try_from(file), Ok(constants.clone()));
     assert_eq!(catalog().with(&constants).stacks(), stacks);
@@ -27,14 +28,14 @@ fn every_parameter_is_read_where_it_was_put() {
     for (index, parameter) in STACK_PARAMETERS.iter().enumerate() {
         let (low, high) = parameter.bounds;
         let value = low + (high - low) * (index + 1) as f64 / 100.0;
-        (parameter.slot_mut)(&mut stack).set(value, &fit);
-        let slot = (parameter.slot)(&stack);
+        parameter.set(&mut stack, value, &fit);
+        let slot = (parameter.slot)(&stack).expect("every stack has it");
         assert!((slot.number() - value).abs() < 1e-15 && slot.fitted() == Some(&fit), "{}", parameter.name);
     }
     let mut gpu = catalog().gpu("t4").expect("in the catalog").clone();
     for parameter in &GPU_PARAMETERS {
-        (parameter.slot_mut)(&mut gpu).try_value(parameter.bounds.1);
-        let slot = (parameter.slot)(&gpu);
+        parameter.try_value(&mut gpu, parameter.bounds.1);
+        let slot = (parameter.slot)(&gpu).expect("every GPU has it");
         assert!((slot.number() - parameter.bounds.1).abs() < 1e-15 && slot.fitted().is_none(), "{}", parameter.name);
     }
 }

@@ -49,5 +49,18 @@ fn is_heading(key: &str) -> bool {
 }
 
 fn line(text: &mut String, key: &str, value: &Value) {
-    writeln!(text, "{key} = {value}").expect("text can be written to");
+    writeln!(text, "{key} = {}", inline(value)).expect("text can be written to");
+}
+
+/// A value on one line; of a number with its source the number first, as in the catalog.
+fn inline(value: &Value) -> String {
+    const ORDER: [&str; 7] = ["value", "source", "fitted", "on", "rows", "date", "deviation"];
+    let Some(table) = value.as_table().filter(|table| ORDER.iter().any(|key| table.contains_key(*key))) else {
+        return value.to_string();
+    };
+    let place = |key: &str| ORDER.iter().position(|own| *own == key).unwrap_or(ORDER.len());
+    let mut entries: Vec<(&String, &Value)> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| place(key));
+    let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key} = {}", inline(value))).collect();
+    format!("{{ {} }}", entries.join(", "))
 }
