@@ -5,7 +5,8 @@ use crate::table::Row;
 use rayon::prelude::*;
 use trainyard_hardware_profiles::{Catalog, Device};
 use trainyard_plan::Plan;
-use trainyard_sim::{Machine, Outcome, simulate};
+use trainyard_sim::{Machine, MachineError, Outcome, simulate, step_time};
+use trainyard_units::Seconds;
 
 /// What groups of rows have in common. Rows of one group lack the same in the model of them, so a group is left out
 /// whole.
@@ -31,6 +32,8 @@ pub(crate) struct Observation {
     pub plan: Plan,
     /// Where it ran.
     pub machine: Machine,
+    /// The time in which the processors decode a step's images: no step is shorter.
+    pub decoding: Seconds,
     /// Logarithm of the measured seconds.
     pub measured: f64,
     /// Its group in each grouping, in the order of [`Grouping::ALL`].
@@ -46,7 +49,13 @@ impl Observation {
     pub(crate) fn of(row: &Row, catalog: &Catalog) -> Result<Self, Unsupported> {
         let configuration = configure_in(row, catalog)?;
         let plan = configuration.predict()?.0.clone();
-        Ok(Self { plan, machine: configuration.machine, measured: row.step_time_s.ln(), groups: groups(row) })
+        Ok(Self {
+            plan,
+            decoding: configuration.decoding,
+            machine: configuration.machine,
+            measured: row.step_time_s.ln(),
+            groups: groups(row),
+        })
     }
 
     /// The name of the stack.
@@ -65,6 +74,16 @@ impl Observation {
     /// The group in a grouping.
     pub(crate) fn group(&self, grouping: Grouping) -> &str {
         &self.groups[grouping as usize]
+    }
+
+    /// Logarithm of predicted over measured on a machine whose constants may differ from its own.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not admit the plan.
+    pub(crate) fn residual(&self, machine: &Machine) -> Result<f64, MachineError> {
+        let time = step_time(&self.plan, machine)?.max(self.decoding);
+        Ok(time.0.ln() - self.measured)
     }
 
     /// The simulated step on a machine whose constants may differ from its own.

@@ -92,7 +92,13 @@ fn with_stacks_of(rows: &[Row], catalog: &Catalog) -> (Catalog, BTreeSet<String>
     let default = catalog.stack(DEFAULT_STACK).expect("the default stack is in the catalog");
     let mut made: BTreeMap<&str, Stack> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.stack.is_empty()) {
-        let publication = Publication { stack: &row.stack, version: &row.stack_version, generation: "", xla: row.xla };
+        let publication = Publication {
+            stack: &row.stack,
+            version: &row.stack_version,
+            generation: "",
+            xla: row.xla,
+            sequence_parallel: row.sequence_parallel,
+        };
         let known = |generation: &str| catalog.stack_published_as(Publication { generation, ..publication }).is_some();
         let anywhere = catalog.gpus().iter().any(|gpu| known(&gpu.generation));
         if !anywhere {
@@ -111,7 +117,14 @@ fn stack_for(label: &str, default: &Stack, catalog: &Catalog) -> Stack {
     while catalog.stack(&name).is_ok() {
         name.push_str("-measured");
     }
-    let label = PublishedAs { stack: label.into(), version: None, since: None, generation: None, xla: None };
+    let label = PublishedAs {
+        stack: label.into(),
+        version: None,
+        since: None,
+        generation: None,
+        xla: None,
+        sequence_parallel: None,
+    };
     let description = format!("{} as it was measured", label.stack);
     Stack { name, description, published_as: vec![label], ..default.clone() }
 }

@@ -4,7 +4,7 @@ use super::observation::Observation;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Catalog, Device, GPU_PARAMETERS, Gpu, Parameter, STACK_PARAMETERS, Stack};
-use trainyard_sim::{Machine, step_time};
+use trainyard_sim::Machine;
 
 /// By how much the logarithm of a constant is changed to see how steps respond: large against the kinks of the better of
 /// two tiles or algorithms, small against what a fit changes.
@@ -144,9 +144,8 @@ impl<'a> Problem<'a> {
     }
 
     fn residual_on(&self, index: usize, machine: &Machine) -> f64 {
-        let observation = &self.observations[index];
-        let time = step_time(&observation.plan, machine);
-        time.expect("constants do not decide whether a plan goes onto a machine").0.ln() - observation.measured
+        let residual = self.observations[index].residual(machine);
+        residual.expect("constants do not decide whether a plan goes onto a machine")
     }
 
     /// Logarithms of predicted over measured with these constants.

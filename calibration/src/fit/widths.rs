@@ -12,7 +12,7 @@ use argmin::solver::neldermead::NelderMead;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::Stack;
-use trainyard_sim::{Machine, step_time};
+use trainyard_sim::Machine;
 use trainyard_units::Seconds;
 
 /// Degrees of freedom of a residual: tails as heavy as published tables have.
@@ -159,8 +159,7 @@ fn unmeasured(observations: &[Observation], simulated: &[Simulated], default: &S
         .par_iter()
         .map(|seen| {
             let machine = Machine { stack: default.clone(), ..seen.machine.clone() };
-            let time = step_time(&seen.plan, &machine);
-            time.map(|time| time.0.ln() - seen.measured).into_iter().collect()
+            seen.residual(&machine).into_iter().collect()
         })
         .collect();
     let rows: Vec<(&Simulated, &[f64])> = simulated.iter().zip(residuals.iter().map(Vec::as_slice)).collect();

@@ -98,7 +98,7 @@ impl<T> Parameter<T> {
 
 /// The numbers of a stack that step times can teach, in the order of its file. What is yes or no, or rests on documents,
 /// is none of them.
-pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
+pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     // From what a graph's node takes to an interpreter's slowest call.
     Parameter {
         name: "launch",
@@ -171,6 +171,27 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 11] = [
         spread: 0.7,
         slot: |stack| Some(Slot::Time(&stack.sharded_copy)),
         slot_mut: |stack| Some(SlotMut::Time(&mut stack.sharded_copy)),
+    },
+    Parameter {
+        name: "separate_update",
+        bounds: (1e-7, 1e-3),
+        spread: 0.5,
+        slot: |stack| stack.separate_update.as_ref().map(Slot::Time),
+        slot_mut: |stack| stack.separate_update.as_mut().map(SlotMut::Time),
+    },
+    Parameter {
+        name: "table_exchange",
+        bounds: (0.05, 1.5),
+        spread: 0.5,
+        slot: |stack| stack.table_exchange.as_ref().map(Slot::Number),
+        slot_mut: |stack| stack.table_exchange.as_mut().map(SlotMut::Number),
+    },
+    Parameter {
+        name: "convolution",
+        bounds: (0.3, 1.2),
+        spread: 0.15,
+        slot: |stack| stack.convolution.as_ref().map(Slot::Number),
+        slot_mut: |stack| stack.convolution.as_mut().map(SlotMut::Number),
     },
     Parameter {
         name: "step_overhead",
