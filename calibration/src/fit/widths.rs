@@ -29,7 +29,7 @@ const NORMAL_95: f64 = 1.645;
 const NINE_TENTHS: f64 = 0.9;
 
 /// A stack that nobody measured is as unsure as so many groups of rows with its width would make it.
-const PRIOR_GROUPS: f64 = 8.0;
+const PRIOR_GROUPS: f64 = 0.5;
 
 /// Where the search for what stacks have in common starts.
 const COMMON_STACK: f64 = 0.1;
