@@ -18,7 +18,7 @@ mod validate;
 pub use collectives::COLLECTIVE_COLUMNS;
 pub use configuration::{Configuration, Unsupported, configure};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
-pub use interval::{collective_interval, interval};
+pub use interval::{collective_interval, interval, network_uncertainty};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use summary::Reason;
 pub use system::DEFAULT_STACK;

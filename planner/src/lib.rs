@@ -19,6 +19,7 @@ mod reasons;
 mod recommendation;
 mod search;
 mod space;
+pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};

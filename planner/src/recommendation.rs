@@ -11,7 +11,7 @@ use crate::space::Space;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
-use trainyard_plan::{JobSpec, Objective, Offload, Pricing, Store};
+use trainyard_plan::{GoalSpec, JobSpec, Objective, Offload, Pricing, Store};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How a search is limited and which plans it may consider.
@@ -80,14 +80,7 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let aim = Aim {
-        objective: problem.objective,
-        top: limits.top.max(1),
-        max_simulations: limits.max_simulations,
-        within_goal: true,
-        without_gpu: None,
-    };
-    let (mut found, limits) = solve_with_offload(problem, limits, aim);
+    let (mut found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
@@ -109,6 +102,22 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         rejected: rejected(problem, &limits.fixed, &found),
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
+}
+
+fn aim(problem: &Problem, limits: &Limits) -> Aim {
+    Aim {
+        objective: problem.objective,
+        top: limits.top.max(1),
+        max_simulations: limits.max_simulations,
+        within_goal: true,
+        without_gpu: None,
+    }
+}
+
+/// The plan that [`recommend`] recommends, and nothing else.
+pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
+    let (found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
+    found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
 }
 
 /// What is kept in main memory when nothing fits without it, from the least.
@@ -154,8 +163,12 @@ fn nearest(problem: &Problem, aim: Aim) -> Aim {
 
 /// Why the recommended plan is not within deadline or budget; nothing if it is.
 pub fn missed_goal(document: &PlanDocument) -> Option<String> {
-    let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    let time = document.prediction.time_s;
+    missed(&document.job.goal, document.prediction.time_s, document.prediction.cost_usd)
+}
+
+/// Why what takes so long and costs so much is not within deadline or budget; nothing if it is.
+pub(crate) fn missed(goal: &GoalSpec, time: f64, cost: Option<f64>) -> Option<String> {
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     if let Some(deadline) = deadline.filter(|deadline| time > deadline.0) {
         return Some(format!(
             "no plan ends within {}: the nearest takes {}, {:.2} times as long",
@@ -164,7 +177,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
             time / deadline.0
         ));
     }
-    let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
+    let (budget, cost) = (goal.budget?, cost?);
     (cost > budget).then(|| {
         format!(
             "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",

@@ -13,6 +13,15 @@ pub(crate) fn table<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    columns(width, &header, rows)
+}
+
+/// The same where the number of columns is known later.
+pub(crate) fn columns<R: AsRef<[String]>>(
+    width: Width,
+    header: &[&str],
+    rows: impl IntoIterator<Item = R>,
+) -> String {
     let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
@@ -24,6 +33,7 @@ pub(crate) fn table<const N: usize>(
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
     let mut names = 0;
     for row in rows {
+        let row = row.as_ref();
         names = names.max(row[0].chars().count());
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
