@@ -53,6 +53,8 @@ pub(crate) struct Line {
     pub(crate) series: Option<usize>,
     /// The 90 % interval at each point, if it is shown.
     pub(crate) band: Vec<[f64; 2]>,
+    /// Whether there is anything between the points.
+    pub(crate) joined: bool,
 }
 
 /// One picture below another.
@@ -102,7 +104,11 @@ impl Scale {
 /// The least of 1, 2 and 5 times a power of ten that is not below a distance.
 fn customary(distance: f64) -> f64 {
     let power = 10f64.powf(distance.max(f64::MIN_POSITIVE).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|part| part * power).find(|step| *step >= distance * 0.999).unwrap_or(distance)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|part| part * power)
+        .find(|step| *step >= distance * 0.999)
+        .unwrap_or(distance)
 }
 
 impl Axis {
@@ -305,6 +311,13 @@ impl Frame<'_> {
         let Some(series) = line.series else {
             return places.windows(2).try_for_each(|ends| dashed(area, ends[0], ends[1]));
         };
+        if !line.joined {
+            for ((x, _), [low, high]) in line.points.iter().zip(&line.band) {
+                let ends = [(self.x(*x), self.y(*low)), (self.x(*x), self.y(*high))];
+                area.draw(&PathElement::new(ends, KINDS[series % KINDS.len()].mix(0.35).stroke_width(3)))?;
+            }
+            return places.into_iter().try_for_each(|place| mark(area, place, series));
+        }
         if places.len() > 1 && line.band.len() == places.len() {
             let side = |end: usize| line.points.iter().zip(&line.band).map(move |((x, _), band)| (*x, band[end]));
             let around = side(0).chain(side(1).collect::<Vec<_>>().into_iter().rev());

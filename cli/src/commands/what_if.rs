@@ -8,9 +8,7 @@ use crate::{files, job};
 use std::path::Path;
 use trainyard_plan::WhatIfDocument;
 use trainyard_planner::Limits;
-use trainyard_planner::what_if::{
-    ASSUMPTIONS, Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary,
-};
+use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
 use trainyard_reports as reports;
 
 /// What is varied, with the job file for messages.
@@ -29,8 +27,8 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Ex
         reports::what_if_plot(&document)
             .map_err(|why| Failure::new(Exit::NoPlan, format!("cannot draw `{}`", path.display())).because(why))
     };
-    let possible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
-    let plot = arguments.plot.as_deref().filter(|_| !possible).map(drawn).transpose()?;
+    let impossible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
+    let plot = arguments.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
     let texts = [
         (&arguments.out, arguments.out.is_some().then(|| json(&document)), "what-if document"),
         (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document)), "cases"),
@@ -45,7 +43,7 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Ex
     }
     output.result(&document, || reports::what_if(&document, output.width()));
     written.iter().for_each(|note| output.note(note));
-    if possible {
+    if impossible {
         return Err(Failure::new(Exit::NoPlan, "there is no plan for any of these values")
             .hint("the reasons stand above; other values, or fewer held fields, may have plans"));
     }
@@ -86,11 +84,10 @@ fn is_plan(file: &Path) -> bool {
 
 fn answer(asked: &Asked, axes: &[Axis], assumptions: bool, output: &Output) -> Result<WhatIfDocument, Failure> {
     let cases = axes.iter().map(|axis| axis.len() as u64).product::<u64>();
-    let length = if assumptions { ASSUMPTIONS } else { cases };
-    let bar = output.bar(length, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("varying");
+    let bar = output.bar(cases, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("varying");
     let done = || bar.inc(1);
     let found = match (&asked.subject, assumptions) {
-        (Subject::Plan(plan), true) => tornado(plan, &done),
+        (Subject::Plan(plan), true) => tornado(plan),
         (subject, _) => vary(subject, axes, &done),
     };
     bar.finish_and_clear();

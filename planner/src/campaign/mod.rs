@@ -14,8 +14,8 @@ use assembly::Assembly;
 use settings::SCENARIOS;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
-use trainyard_sim::{Machine, Options};
 use trainyard_sim::campaign::{Campaign, Course, Hazards, best_interval, expected_time, simulate_campaign};
+use trainyard_sim::{Machine, Options};
 use trainyard_units::{Seconds, human_duration};
 
 /// How many times as long as undisturbed a campaign may be expected to take before it is refused.

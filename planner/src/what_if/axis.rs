@@ -87,7 +87,9 @@ impl AxisError {
     /// What the user may do about it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoValues { .. } => "for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps".into(),
+            Self::NoValues { .. } => {
+                "for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps".into()
+            }
             Self::UnknownKey { similar: Some(similar), .. } => {
                 format!("did you mean `{similar}`? `trainyard what-if --help` lists all keys")
             }
@@ -226,9 +228,7 @@ fn word(key: Key, written: &str) -> Result<Setting, String> {
             let text = error.to_string();
             text.split_once("`: ").map_or(text.clone(), |(_, problem)| problem.into())
         }),
-        (Level::Job | Level::Search, name) => {
-            super::job::check_word(name, written)
-        }
+        (Level::Job | Level::Search, name) => super::job::check_word(name, written),
         (Level::Terms, "pricing") => {
             written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())
         }

@@ -14,6 +14,7 @@ use super::axis::Setting;
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
 use super::machine::{MachineChange, PriceChange};
+use super::with_hint;
 use crate::fix::Fixed;
 use crate::job::{data_set, training};
 use crate::predict::{DocumentError, MachineFile, machine, predict, price};
@@ -143,9 +144,9 @@ impl Changed {
     fn expected(&mut self, before: &HeldPlan) -> Result<Expected, String> {
         let old = &before.document;
         let machine = self.lay_out(before)?;
-        let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| told(&error, error.hint()))?;
+        let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
         let job = &self.document.job;
-        let data = data_set(job, plan.model()).map_err(|error| told(&error, error.hint()))?;
+        let data = data_set(job, plan.model()).map_err(|error| with_hint(&error, error.hint()))?;
         if plan.input().is_some() && data.is_none() {
             return Err(DocumentError::NoData.to_string());
         }
@@ -155,11 +156,11 @@ impl Changed {
             old.prediction.steps
         } else {
             let amount = training(&job.training, &job.data, plan.model());
-            amount.map_err(|error| told(&error, error.hint()))?.steps(plan.batch().global)
+            amount.map_err(|error| with_hint(&error, error.hint()))?.steps(plan.batch().global)
         };
         let price = self.price(old)?;
         let (prediction, outcome) =
-            predict(&plan, &machine, steps, price, data).map_err(|error| told(&error, error.hint()))?;
+            predict(&plan, &machine, steps, price, data).map_err(|error| with_hint(&error, error.hint()))?;
         outcome.footprint.fits().map_err(|full| format!("does not fit into memory: {full}"))?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
@@ -215,7 +216,7 @@ impl Changed {
 
     /// The machines that the document now names, as they are supposed to be.
     fn there(&self, file: Option<MachineFile>) -> Result<Machine, String> {
-        let mut machine = machine(&self.document, file).map_err(|error| told(&error, error.hint()))?;
+        let mut machine = machine(&self.document, file).map_err(|error| with_hint(&error, error.hint()))?;
         self.machine.iter().for_each(|change| change.apply(&mut machine));
         Ok(machine)
     }
@@ -229,7 +230,7 @@ impl Changed {
             && (new.pricing, &new.service) == (plan.pricing, &plan.service)
             && region(document) == region(old);
         let found = if same {
-            price(document).map_err(|error| told(&error, error.hint()))?
+            price(document).map_err(|error| with_hint(&error, error.hint()))?
         } else {
             Some(on_terms(document)?)
         };
@@ -244,11 +245,6 @@ impl Changed {
             })),
         }
     }
-}
-
-/// An error with what may be done about it.
-fn told(error: &dyn std::fmt::Display, hint: Option<String>) -> String {
-    hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
 }
 
 /// Ranks of these degrees.
@@ -366,7 +362,8 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     if same_model && runs as usize == old.stages.len() {
         return Ok(());
     }
-    let model = trainyard_models::Model::try_from(spec.model.clone()).map_err(|error| told(&error, error.hint()))?;
+    let model =
+        trainyard_models::Model::try_from(spec.model.clone()).map_err(|error| with_hint(&error, error.hint()))?;
     let graph = model.graph();
     let layers = old.stages.iter().map(|stage| stage.layers).sum::<usize>();
     if graph.len() == layers && runs as usize == old.stages.len() {
@@ -374,7 +371,7 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     }
     let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
     let prices = layer_prices(&graph, spec.batch.micro, mesh, spec.precision, machine)
-        .map_err(|error| told(&error, error.hint()))?;
+        .map_err(|error| with_hint(&error, error.hint()))?;
     let stages = Stages::balanced(&prices.weights(spec.recompute), runs);
     let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());
     spec.stages = stages.ok_or_else(few)?.specs();
@@ -388,7 +385,7 @@ fn on_terms(document: &PlanDocument) -> Result<PriceUsed, String> {
     let service = plan.service.as_ref().unwrap_or(&used.service);
     let service = service_of(service).ok_or_else(|| format!("no service is called `{service}`"))?;
     let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
-    let instance = catalog().instance(name).map_err(|error| told(&error, Some(error.hint())))?;
+    let instance = catalog().instance(name).map_err(|error| with_hint(&error, Some(error.hint())))?;
     price_of(instance, query).map(price_used).ok_or_else(|| {
         let service = crate::problem::service_name(service);
         let hint = unpriced_hint(&regions_of([instance], query));

@@ -140,7 +140,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("gpu.peak_bf16", Arithmetic, Machine(Part::Bf16), "peak bfloat16 rate"),
     key("gpu.host_bandwidth", Rate, Machine(Part::HostBandwidth), "link to the host, one direction"),
     key("gpu.jpeg_decode", Rate, Machine(Part::JpegDecode), "what the GPU's JPEG engines decode"),
-    key("link.bandwidth", Rate, Machine(Part::LinkBandwidth), "links between GPUs of a machine, as its kind counts them"),
+    key(
+        "link.bandwidth",
+        Rate,
+        Machine(Part::LinkBandwidth),
+        "links between GPUs of a machine, as its kind counts them",
+    ),
     key("link.latency", Factor, Machine(Part::LinkLatency), "latencies inside a machine"),
     key("cluster.network", Rate, Machine(Part::Network), "network of a machine, all cards together, one direction"),
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),

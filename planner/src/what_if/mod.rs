@@ -16,7 +16,7 @@ pub use axis::{Axis, AxisError, COMBINATIONS_MAX, KEYS_MAX, axes};
 pub use held::HeldPlan;
 pub use key::keys;
 pub(crate) use machine::{MachineChange, PriceChange};
-pub use tornado::{ASSUMPTIONS, tornado};
+pub use tornado::tornado;
 
 use crate::job::{JobError, Resources, model, problem_on};
 use crate::predict::{DocumentError, MachineFile, predict};
@@ -26,9 +26,7 @@ use axis::Setting;
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
-use trainyard_plan::{
-    GlobalBatch, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
-};
+use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 use trainyard_sim::bottleneck;
 
 /// The name that stands for the file of a model that is varied.
@@ -94,6 +92,17 @@ impl From<DocumentError> for WhatIfError {
     }
 }
 
+/// An error with what may be done about it.
+fn with_hint(error: &dyn std::fmt::Display, hint: Option<String>) -> String {
+    hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
+}
+
+/// What is kept of a case.
+struct Answer {
+    figures: WhatIfFigures,
+    missed_goal: Option<String>,
+}
+
 /// Why a case has no plan.
 enum Refusal {
     Job(Box<JobError>),
@@ -108,7 +117,7 @@ impl From<JobError> for Refusal {
 
 impl From<NoPlan> for Refusal {
     fn from(error: NoPlan) -> Self {
-        Self::Other(error.to_string())
+        Self::Other(with_hint(&error, error.hint()))
     }
 }
 
@@ -121,7 +130,13 @@ impl From<String> for Refusal {
 impl Refusal {
     fn told(&self) -> String {
         match self {
-            Self::Job(error) => error.to_string(),
+            // The other hints are about the fields of a job file.
+            Self::Job(error) => match **error {
+                JobError::Catalog { .. } | JobError::Unpriced { .. } | JobError::Model(_) => {
+                    with_hint(error, error.hint())
+                }
+                _ => error.to_string(),
+            },
             Self::Other(why) => why.clone(),
         }
     }
@@ -145,21 +160,28 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     let job = subject.job();
     let base = subject.base(axes)?;
     let expected = base.as_ref().ok();
-    let results: Vec<Result<(JobSpec, Expected), Refusal>> = combinations(axes)
+    let combinations = combinations(axes);
+    // Only figures are kept: a simulated step may be large.
+    let results: Vec<Result<Answer, Refusal>> = combinations
         .par_iter()
         .map(|chosen| {
             let settings: Vec<(Key, &Setting)> =
                 axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
-            let result = subject.with(&settings, expected);
+            let result = subject.with(&settings, expected).map(|(job, expected)| {
+                let prediction = &expected.prediction;
+                let missed_goal = missed(&job.goal, prediction.time_s, prediction.cost_usd);
+                Answer { figures: figures(&expected), missed_goal }
+            });
             done();
             result
         })
         .collect();
-    if let (Err(Refusal::Job(error)), true) = (&base, results.iter().all(|result| matches!(result, Err(Refusal::Job(_))))) {
+    let never = results.iter().all(|result| matches!(result, Err(Refusal::Job(_))));
+    if let (Err(Refusal::Job(error)), true) = (&base, never) {
         return Err(WhatIfError::Job(error.clone()));
     }
     let figures = base.as_ref().ok().map(figures);
-    let mut cases: Vec<WhatIfCase> = combinations(axes)
+    let mut cases: Vec<WhatIfCase> = combinations
         .iter()
         .zip(&results)
         .map(|(chosen, result)| case(axes, chosen, result, figures.as_ref()))
@@ -320,8 +342,8 @@ impl ChangedJob {
         let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
         let steps = problem.training.steps(chosen.plan.batch().global);
         let (data, price) = (problem.data.as_ref().map(|data| &data.set), problem.place.price(chosen.choice));
-        let (prediction, outcome) = predict(&chosen.plan, &machine, steps, price.map(price_used), data)
-            .map_err(|error| error.to_string())?;
+        let (prediction, outcome) =
+            predict(&chosen.plan, &machine, steps, price.map(price_used), data).map_err(|error| error.to_string())?;
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome })
     }
 }
@@ -348,25 +370,19 @@ fn figures(expected: &Expected) -> WhatIfFigures {
     }
 }
 
-fn case(
-    axes: &[Axis],
-    chosen: &[usize],
-    result: &Result<(JobSpec, Expected), Refusal>,
-    base: Option<&WhatIfFigures>,
-) -> WhatIfCase {
+fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base: Option<&WhatIfFigures>) -> WhatIfCase {
     let values = axes.iter().zip(chosen).map(|(axis, value)| axis.values[*value].0.clone()).collect();
-    let figures_of = result.as_ref().ok().map(|(_, expected)| figures(expected));
-    let both = figures_of.as_ref().zip(base);
+    let answer = result.as_ref().ok();
+    let own = answer.map(|answer| &answer.figures);
+    let both = own.zip(base);
     WhatIfCase {
         values,
         reason: result.as_ref().err().map(Refusal::told),
-        missed_goal: result.as_ref().ok().and_then(|(job, expected)| {
-            missed(&job.goal, expected.prediction.time_s, expected.prediction.cost_usd)
-        }),
+        missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
         time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
         cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
         scaling_efficiency: None,
-        figures: figures_of,
+        figures: own.cloned(),
     }
 }
 

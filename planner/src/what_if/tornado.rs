@@ -40,23 +40,16 @@ enum How {
 }
 
 /// What each assumption behind a plan does to its time and cost when it is varied by its own uncertainty, or by a fifth
-/// where none is stated, the one with the greatest effect first. `done` is called after each, on any thread.
+/// where none is stated, the one with the greatest effect first.
 ///
 /// # Errors
 ///
 /// When the plan cannot be simulated as it is.
-pub fn tornado(plan: &HeldPlan, done: &(dyn Fn() + Sync)) -> Result<WhatIfDocument, WhatIfError> {
+pub fn tornado(plan: &HeldPlan) -> Result<WhatIfDocument, WhatIfError> {
     let expected = plan.as_it_is()?;
     let assumptions = assumptions(&plan.document, &expected);
-    let results: Vec<Option<Sensitivity>> = assumptions
-        .par_iter()
-        .map(|assumption| {
-            let varied = sensitivity(plan, &expected, assumption);
-            done();
-            varied
-        })
-        .collect();
-    let mut sensitivities: Vec<Sensitivity> = results.into_iter().flatten().collect();
+    let mut sensitivities: Vec<Sensitivity> =
+        assumptions.par_iter().filter_map(|assumption| sensitivity(plan, &expected, assumption)).collect();
     // A stable sort: equals stay in the order of the list.
     sensitivities.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
     let job = &plan.document.job;
@@ -72,9 +65,6 @@ pub fn tornado(plan: &HeldPlan, done: &(dyn Fn() + Sync)) -> Result<WhatIfDocume
         sensitivities,
     })
 }
-
-/// How many assumptions are varied.
-pub const ASSUMPTIONS: u64 = 12;
 
 /// From the one end to the other, of time or cost.
 fn effect(sensitivity: &Sensitivity) -> f64 {
@@ -105,14 +95,14 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
     };
     let network = network_uncertainty(cluster).unwrap_or(0.0);
     let loading = ([1.0 / INPUT_SPREAD, INPUT_SPREAD], format!("rates of loading: a factor of {INPUT_SPREAD}"));
-    let price = match document.prediction.price.as_ref().filter(|price| price.high_usd_per_hour > price.low_usd_per_hour)
-    {
-        Some(price) => {
-            let over = |usd: f64| usd / price.usd_per_hour;
-            ([over(price.low_usd_per_hour), over(price.high_usd_per_hour)], "lowest and highest price seen".into())
-        }
-        None => unstated(),
-    };
+    let price =
+        match document.prediction.price.as_ref().filter(|price| price.high_usd_per_hour > price.low_usd_per_hour) {
+            Some(price) => {
+                let over = |usd: f64| usd / price.usd_per_hour;
+                ([over(price.low_usd_per_hour), over(price.high_usd_per_hour)], "lowest and highest price seen".into())
+            }
+            None => unstated(),
+        };
     let machine = "constants of the GPU";
     let listed = [
         ("gpu.peak", "peak rates of the GPU", stated(gpu, machine)),

@@ -108,6 +108,9 @@ mod tests {
 
     #[test]
     fn cells_with_commas_are_quoted() {
-        assert_eq!(line(["a,b".to_owned(), "say \"no\"".into(), "c".into()].into_iter()), "\"a,b\",\"say \"\"no\"\"\",c\n");
+        assert_eq!(
+            line(["a,b".to_owned(), "say \"no\"".into(), "c".into()].into_iter()),
+            "\"a,b\",\"say \"\"no\"\"\",c\n"
+        );
     }
 }

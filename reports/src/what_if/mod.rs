@@ -10,7 +10,7 @@ pub use plot::what_if_plot;
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
 use crate::plan::{cluster, strategy};
 use std::collections::BTreeMap;
-use trainyard_plan::{Objective, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// A what-if document for a reader: what it is compared with, a line for each case, what is not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
@@ -18,6 +18,9 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     text += &base(document);
     if !document.cases.is_empty() {
         text += &format!("\n{}", cases(document, width));
+    }
+    if plans_differ(document) {
+        text += &format!("\n{}", plans(document, width));
     }
     if document.axes.len() == 2 {
         text += &format!("\n{}", grid(document, width));
@@ -56,29 +59,40 @@ fn base(document: &WhatIfDocument) -> String {
     ])
 }
 
-/// Whether the plan is told in a column: where it is not always the same.
+/// Whether the plans are told: where it is not always the same.
 fn plans_differ(document: &WhatIfDocument) -> bool {
     let all = || document.cases.iter().filter_map(|case| case.figures.as_ref()).chain(&document.base);
-    let shown = |figures: &WhatIfFigures| (cluster(&figures.plan), layout(figures));
-    let first = all().next().map(shown);
-    all().any(|figures| Some(shown(figures)) != first)
+    let first = all().next().map(layout);
+    all().any(|figures| Some(layout(figures)) != first)
 }
 
-/// How the work is split, with the micro-batch.
-fn layout(figures: &WhatIfFigures) -> String {
-    format!("{}, micro {}, {}", strategy(&figures.plan), figures.plan.batch.micro, figures.plan.precision)
+/// What is told of a plan: machines, degrees, micro-batch and number formats.
+fn layout(figures: &WhatIfFigures) -> [String; 3] {
+    let (plan, batch) = (&figures.plan, figures.plan.batch);
+    let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
+    let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
+    [cluster(plan), strategy(plan), formats]
+}
+
+/// The plan of each case.
+fn plans(document: &WhatIfDocument, width: Width) -> String {
+    let keys = document.axes.iter().map(|axis| axis.key.as_str());
+    let header: Vec<&str> = keys.chain(["plan", "strategy", "micro × accumulation, precision"]).collect();
+    let rows = document.cases.iter().filter_map(|case| {
+        let own = case.figures.as_ref()?;
+        Some(case.values.iter().cloned().chain(layout(own)).collect::<Vec<String>>())
+    });
+    columns(width, &header, rows)
 }
 
 fn cases(document: &WhatIfDocument, width: Width) -> String {
     let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
     let costs = document.cases.iter().filter_map(|case| case.figures.as_ref()).any(|own| own.cost_usd.is_some());
-    let differ = plans_differ(document);
     let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
     header.extend([">time", ">±"]);
     header.extend(costs.then_some([">cost", ">±"]).into_iter().flatten());
     header.extend([">step", ">samples/s", ">a device"]);
     header.extend(scales.then_some(">scaling"));
-    header.extend(differ.then_some("plan"));
     header.push("limited by");
     let rows = document.cases.iter().map(|case| {
         let own = case.figures.as_ref();
@@ -96,9 +110,6 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
         ]);
         if scales {
             row.push(case.scaling_efficiency.map_or_else(String::new, percent));
-        }
-        if differ {
-            row.push(own.map_or_else(|| "no plan".into(), |own| format!("{}, {}", cluster(&own.plan), layout(own))));
         }
         row.push(show(&|own| own.bottleneck.to_string()));
         row
@@ -119,9 +130,10 @@ fn grid(document: &WhatIfDocument, width: Width) -> String {
         let amount = |own: &WhatIfFigures| if by_time { Some(seconds(own.time_s)) } else { own.cost_usd.map(usd) };
         case.figures.as_ref().and_then(amount).unwrap_or_else(|| "–".into())
     };
-    let rows = down.values.iter().zip(document.cases.chunks(right.values.len().max(1))).map(|(value, cases)| {
-        std::iter::once(value.clone()).chain(cases.iter().map(cell)).collect::<Vec<String>>()
-    });
+    let rows =
+        down.values.iter().zip(document.cases.chunks(right.values.len().max(1))).map(|(value, cases)| {
+            std::iter::once(value.clone()).chain(cases.iter().map(cell)).collect::<Vec<String>>()
+        });
     columns(width, &header, rows)
 }
 
@@ -223,10 +235,8 @@ pub(crate) mod tests {
         let one = document();
         let axes = vec![one.axes[0].clone(), axis("pricing", None, &["spot", "on-demand"])];
         let both = |case: &WhatIfCase| {
-            ["spot", "on-demand"].map(|price| WhatIfCase {
-                values: vec![case.values[0].clone(), price.into()],
-                ..case.clone()
-            })
+            ["spot", "on-demand"]
+                .map(|price| WhatIfCase { values: vec![case.values[0].clone(), price.into()], ..case.clone() })
         };
         WhatIfDocument { axes, cases: one.cases.iter().flat_map(both).collect(), ..one }
     }
@@ -264,6 +274,9 @@ pub(crate) mod tests {
     #[test]
     fn assumptions_are_a_table() {
         let page = what_if(&tornado(), Width(120));
-        assert!(page.contains("which assumptions matter") && page.contains("×0.8") && page.contains("+20.0 %"), "{page}");
+        assert!(
+            page.contains("which assumptions matter") && page.contains("×0.8") && page.contains("+20.0 %"),
+            "{page}"
+        );
     }
 }

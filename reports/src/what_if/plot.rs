@@ -2,7 +2,7 @@
 
 use super::{title, tornado};
 use crate::chart::{Axis, Line, Panel, Scale, draw};
-use crate::format::{rate, usd};
+use crate::format::rate;
 use trainyard_plan::{VariedKey, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// From here on an axis is logarithmic: the largest value over the smallest.
@@ -77,7 +77,7 @@ impl<'a> Over<'a> {
             cases
         };
         let series = match other {
-            None => vec![Series { name: "90 % interval shaded where it is of a time".into(), cases: of(&|_| true) }],
+            None => vec![Series { name: "predicted; of a time with its 90 % interval".into(), cases: of(&|_| true) }],
             Some((index, axis)) => axis
                 .values
                 .iter()
@@ -125,6 +125,7 @@ impl<'a> Over<'a> {
             points: series.cases.iter().filter_map(|(x, case)| Some((*x, value(case)?))).collect(),
             series: Some(index),
             band: Vec::new(),
+            joined: !self.key.amounts.is_empty(),
         });
         let missing = match self.series.as_slice() {
             [only] => only.cases.iter().filter(|(_, case)| case.figures.is_none()).map(|(x, _)| *x).collect(),
@@ -151,7 +152,7 @@ impl<'a> Over<'a> {
             let ideal = |own: &WhatIfFigures| f64::from(own.devices) * first.samples_per_s_per_device;
             let points: Vec<(f64, f64)> = own.iter().map(|(x, own)| (*x, ideal(own))).collect();
             most = points.iter().fold(most, |most, (_, y)| most.max(*y));
-            panel.lines.insert(0, Line { points, series: None, band: Vec::new() });
+            panel.lines.insert(0, Line { points, series: None, band: Vec::new(), joined: true });
         }
         if let Scale::Log(low, high) = panel.y.scale {
             panel.y = Axis::of("samples/s", Scale::Log(low, high.max(most * 1.1)), rate);
@@ -165,7 +166,9 @@ impl<'a> Over<'a> {
         let axis = Axis::of("% of the ideal", Scale::Linear(0.0, high), |part| format!("{:.0} %", part * 100.0));
         let mut panel = self.panel("Scaling efficiency", axis, |case| case.scaling_efficiency);
         let (low, high) = range(self.key.amounts.iter().copied());
-        panel.lines.insert(0, Line { points: vec![(low, 1.0), (high, 1.0)], series: None, band: Vec::new() });
+        panel
+            .lines
+            .insert(0, Line { points: vec![(low, 1.0), (high, 1.0)], series: None, band: Vec::new(), joined: true });
         panel
     }
 
@@ -205,10 +208,11 @@ impl<'a> Over<'a> {
             points: series.cases.iter().filter_map(|(_, case)| point(case)).collect(),
             series: Some(index),
             band: Vec::new(),
+            joined: true,
         });
         let labels = self.series.iter().flat_map(|series| &series.cases).filter_map(|(x, case)| {
             let own = case.figures.as_ref()?;
-            Some((point(case)?, format!("{x}: {}", usd(own.cost_usd?))))
+            own.cost_usd.map(|_| x.to_string()).zip(point(case)).map(|(text, at)| (at, text))
         });
         let labels = if self.series.len() == 1 { labels.collect() } else { Vec::new() };
         let name = format!("Cost against time, for each value of {}", self.key.key);
@@ -260,7 +264,8 @@ mod tests {
     #[test]
     fn machines_are_drawn_with_the_ideal_line() {
         let svg = what_if_plot(&document()).expect("cases with plans");
-        for text in ["Throughput", "samples/s", "ideal", "% of the ideal", "instances", "no plan", "Cost against time"] {
+        for text in ["Throughput", "samples/s", "ideal", "% of the ideal", "instances", "no plan", "Cost against time"]
+        {
             assert!(svg.contains(text), "{text}");
         }
     }

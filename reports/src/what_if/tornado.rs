@@ -90,13 +90,7 @@ impl Bars<'_> {
     }
 
     /// The changes beside the ends of a bar: the smaller on the left. Of two on the same side only the farther is told.
-    fn numbers(
-        &self,
-        area: &crate::chart::Area<'_>,
-        changes: [f64; 2],
-        x: impl Fn(f64) -> i32,
-        y: i32,
-    ) -> Drawn {
+    fn numbers(&self, area: &crate::chart::Area<'_>, changes: [f64; 2], x: impl Fn(f64) -> i32, y: i32) -> Drawn {
         let (low, high) = (changes[0].min(changes[1]), changes[0].max(changes[1]));
         let told = |change: f64| change.abs() >= 5e-4;
         if told(low) && low < 0.0 {
@@ -106,7 +100,7 @@ impl Bars<'_> {
             words(area, &deviation(high), (x(high) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
         }
         if !told(low) && !told(high) {
-            let text = "no effect";
+            let text = if changes == [0.0, 0.0] { "no effect" } else { "under 0.05 %" };
             words(area, text, (x(0.0) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
         }
         debug_assert!(width("+100.0 %") <= ENDS, "the ends have room for their numbers");
