@@ -85,7 +85,7 @@ pub(crate) enum Command {
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
     Simulate(SimulateArguments),
     /// Vary anything of a job or a plan and see what it changes
-    #[command(after_long_help = what_if_keys())]
+    #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")))]
     WhatIf(WhatIfArguments),
     /// Run a plan on this machine
     Run(RunArguments),

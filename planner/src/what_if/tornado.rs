@@ -84,7 +84,7 @@ fn percent(fraction: f64) -> String {
 /// The assumptions that a plan can rest on, in a fixed order.
 fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> {
     let cluster = &expected.machine.cluster;
-    let unstated = || ([1.0 - UNSTATED, 1.0 + UNSTATED], format!("none is stated: ± {}", percent(UNSTATED)));
+    let unstated = || ([1.0 - UNSTATED, 1.0 + UNSTATED], format!("none stated: ± {}", percent(UNSTATED)));
     let stated = |half_width: f64, of: &str| {
         let own = (half_width > 0.0).then(|| (of_logarithm(half_width), format!("{of}: ± {}", percent(half_width))));
         own.unwrap_or_else(unstated)
@@ -94,24 +94,24 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         Device::Measured(_) => 0.0,
     };
     let network = network_uncertainty(cluster).unwrap_or(0.0);
-    let loading = ([1.0 / INPUT_SPREAD, INPUT_SPREAD], format!("rates of loading: a factor of {INPUT_SPREAD}"));
+    let loading = ([1.0 / INPUT_SPREAD, INPUT_SPREAD], format!("loading: a factor of {INPUT_SPREAD}"));
     let price =
         match document.prediction.price.as_ref().filter(|price| price.high_usd_per_hour > price.low_usd_per_hour) {
             Some(price) => {
                 let over = |usd: f64| usd / price.usd_per_hour;
-                ([over(price.low_usd_per_hour), over(price.high_usd_per_hour)], "lowest and highest price seen".into())
+                ([over(price.low_usd_per_hour), over(price.high_usd_per_hour)], "lowest and highest seen".into())
             }
             None => unstated(),
         };
-    let machine = "constants of the GPU";
+    let machine = "its constants";
     let listed = [
         ("gpu.peak", "peak rates of the GPU", stated(gpu, machine)),
         ("gpu.memory_bandwidth", "memory bandwidth of the GPU", stated(gpu, machine)),
         ("stack.launch", "host time to launch a kernel", stated(expected.machine.stack.uncertainty.value, "the stack")),
         ("link.bandwidth", "links inside a machine", unstated()),
         ("link.latency", "latencies inside a machine", unstated()),
-        ("cluster.network", "network between machines", stated(network, "networks of this kind")),
-        ("cluster.latency", "latencies between machines", stated(network, "networks of this kind")),
+        ("cluster.network", "network between machines", stated(network, "such networks")),
+        ("cluster.latency", "latencies between machines", stated(network, "such networks")),
         ("host.decode", "decoding of samples", loading.clone()),
         ("host.storage", "reading of samples", loading),
         ("price.instance", "price of a machine", price),
@@ -126,17 +126,17 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         .collect();
     all.push(Assumption {
         key: "campaign.node_mtbf",
-        what: "time between failures of a machine",
+        what: "time between failures of a machine, for the mean of the whole campaign",
         factors: [1.0 / FAILURES, FAILURES],
-        basis: "none is stated: half and twice; on the mean of the whole campaign".into(),
+        basis: "none stated: half, twice".into(),
         how: How::Failures,
     });
     if expected.plan.pricing() == Pricing::Spot {
         all.push(Assumption {
             key: "campaign.monthly_reclaims",
-            what: "how often spot instances are reclaimed",
+            what: "how often spot instances are reclaimed, for the mean of the whole campaign",
             factors: [1.0, RECLAIMS],
-            basis: "the published bands are a floor; on the mean of the whole campaign".into(),
+            basis: "published bands are a floor".into(),
             how: How::Reclaims,
         });
     }

@@ -85,36 +85,53 @@ fn plans(document: &WhatIfDocument, width: Width) -> String {
     columns(width, &header, rows)
 }
 
+/// A line for each case. Changes are told where there is room for them: with one key.
 fn cases(document: &WhatIfDocument, width: Width) -> String {
+    let figures = || document.cases.iter().filter_map(|case| case.figures.as_ref());
     let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
-    let costs = document.cases.iter().filter_map(|case| case.figures.as_ref()).any(|own| own.cost_usd.is_some());
+    let costs = figures().next().is_none() || figures().any(|own| own.cost_usd.is_some());
+    let changes = document.axes.len() == 1;
     let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
-    header.extend([">time", ">±"]);
-    header.extend(costs.then_some([">cost", ">±"]).into_iter().flatten());
+    header.push(">time");
+    header.extend(changes.then_some(">±"));
+    header.extend(costs.then_some(">USD"));
+    header.extend((costs && changes).then_some(">±"));
     header.extend([">step", ">samples/s", ">a device"]);
     header.extend(scales.then_some(">scaling"));
-    header.push("limited by");
+    header.push("limit");
     let rows = document.cases.iter().map(|case| {
         let own = case.figures.as_ref();
         let show = |cell: &dyn Fn(&WhatIfFigures) -> String| own.map_or_else(|| "–".into(), cell);
-        let change = |change: Option<f64>| change.map_or_else(String::new, deviation);
+        let told = |change: Option<f64>| change.map_or_else(String::new, change_of);
         let mut row = case.values.clone();
-        row.extend([show(&|own| seconds(own.time_s)), change(case.time_change)]);
-        if costs {
-            row.extend([show(&|own| own.cost_usd.map_or_else(|| "–".into(), usd)), change(case.cost_change)]);
-        }
+        row.push(show(&|own| seconds(own.time_s)));
+        row.extend(changes.then(|| told(case.time_change)));
+        row.extend(costs.then(|| show(&|own| own.cost_usd.map_or_else(|| "–".into(), amount))));
+        row.extend((costs && changes).then(|| told(case.cost_change)));
         row.extend([
             show(&|own| seconds(own.step_time_s)),
             show(&|own| rate(own.samples_per_s)),
             show(&|own| rate(own.samples_per_s_per_device)),
         ]);
-        if scales {
-            row.push(case.scaling_efficiency.map_or_else(String::new, percent));
-        }
+        row.extend(scales.then(|| case.scaling_efficiency.map_or_else(String::new, percent)));
         row.push(show(&|own| own.bottleneck.to_string()));
         row
     });
     columns(width, &header, rows)
+}
+
+/// A change in as many digits as matter: `+3.2 %`, `+144 %`.
+fn change_of(change: f64) -> String {
+    match change.abs() {
+        nothing if nothing < 5e-4 => "0 %".into(),
+        little if little < 0.1 => deviation(change),
+        _ => format!("{:+.0} %", change * 100.0),
+    }
+}
+
+/// Money without its name, which stands above.
+fn amount(usd_amount: f64) -> String {
+    usd(usd_amount).trim_end_matches(" USD").into()
 }
 
 /// What is sought, one key downwards and the other to the right.
@@ -122,13 +139,13 @@ fn grid(document: &WhatIfDocument, width: Width) -> String {
     let [down, right] = document.axes.as_slice() else { return String::new() };
     let by_time = document.objective == Objective::Time
         || document.cases.iter().filter_map(|case| case.figures.as_ref()).all(|own| own.cost_usd.is_none());
-    let what = if by_time { "time" } else { "cost" };
+    let what = if by_time { "time" } else { "USD" };
     let corner = format!("{what}, {} by {}", down.key, right.key);
     let titles: Vec<String> = right.values.iter().map(|value| format!(">{value}")).collect();
     let header: Vec<&str> = std::iter::once(corner.as_str()).chain(titles.iter().map(String::as_str)).collect();
     let cell = |case: &WhatIfCase| {
-        let amount = |own: &WhatIfFigures| if by_time { Some(seconds(own.time_s)) } else { own.cost_usd.map(usd) };
-        case.figures.as_ref().and_then(amount).unwrap_or_else(|| "–".into())
+        let sought = |own: &WhatIfFigures| if by_time { Some(seconds(own.time_s)) } else { own.cost_usd.map(amount) };
+        case.figures.as_ref().and_then(sought).unwrap_or_else(|| "–".into())
     };
     let rows =
         down.values.iter().zip(document.cases.chunks(right.values.len().max(1))).map(|(value, cases)| {
@@ -162,8 +179,8 @@ pub(super) fn factor(factor: f64) -> String {
 fn sensitivities(all: &[Sensitivity], width: Width) -> String {
     let header = ["assumption", ">from", ">to", ">time", ">", ">cost", ">", "why these factors"];
     let rows = all.iter().map(|own| {
-        let [low, high] = own.time_change.map(deviation);
-        let [cheap, dear] = own.cost_change.map_or_else(|| ["–".into(), "–".into()], |change| change.map(deviation));
+        let [low, high] = own.time_change.map(change_of);
+        let [cheap, dear] = own.cost_change.map_or_else(|| ["–".into(), "–".into()], |change| change.map(change_of));
         [own.key.clone(), factor(own.factors[0]), factor(own.factors[1]), low, high, cheap, dear, own.basis.clone()]
     });
     table(width, header, rows)
@@ -259,7 +276,7 @@ pub(crate) mod tests {
     #[test]
     fn a_page_has_a_line_for_each_case_and_says_why_there_is_no_plan() {
         let page = what_if(&document(), Width(120));
-        for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40.0 %", "instances 4: does not fit"] {
+        for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
             assert!(page.contains(words), "{words}\n{page}");
         }
     }
@@ -267,16 +284,13 @@ pub(crate) mod tests {
     #[test]
     fn two_keys_make_a_grid_of_what_is_sought() {
         let page = what_if(&two_keys(), Width(120));
-        assert!(page.contains("cost, instances by pricing"), "{page}");
+        assert!(page.contains("USD, instances by pricing"), "{page}");
         assert!(page.contains("instances 4, pricing spot; instances 4, pricing on-demand: does not fit"), "{page}");
     }
 
     #[test]
     fn assumptions_are_a_table() {
         let page = what_if(&tornado(), Width(120));
-        assert!(
-            page.contains("which assumptions matter") && page.contains("×0.8") && page.contains("+20.0 %"),
-            "{page}"
-        );
+        assert!(page.contains("which assumptions matter") && page.contains("×0.8") && page.contains("+20 %"), "{page}");
     }
 }

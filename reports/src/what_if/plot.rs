@@ -102,6 +102,7 @@ impl<'a> Over<'a> {
     fn x(&self) -> Axis {
         let key = self.key;
         let name = match key.unit.as_deref() {
+            Some("1") if self.batches && key.key != "batch.accumulation" => format!("{}, samples", key.key),
             None | Some("1") => key.key.clone(),
             Some("×") => format!("{}, relative to its present value", key.key),
             Some(unit) => format!("{}, {}", key.key, shown_unit(unit)),
@@ -138,7 +139,7 @@ impl<'a> Over<'a> {
         let own = |case: &WhatIfCase| Some(case.figures.as_ref()?.samples_per_s);
         let (low, high) = range(self.figures().map(|own| own.samples_per_s));
         let scale = if log { Scale::Log(low / 1.3, high * 1.3) } else { from_nothing(low, high) };
-        self.panel("Throughput", Axis::of("samples/s", scale, rate), own)
+        self.panel("Throughput", Axis::of("samples/s", scale, plain), own)
     }
 
     /// Throughput with the line of a device that is as fast whatever their number.
@@ -155,7 +156,7 @@ impl<'a> Over<'a> {
             panel.lines.insert(0, Line { points, series: None, band: Vec::new(), joined: true });
         }
         if let Scale::Log(low, high) = panel.y.scale {
-            panel.y = Axis::of("samples/s", Scale::Log(low, high.max(most * 1.1)), rate);
+            panel.y = Axis::of("samples/s", Scale::Log(low, high.max(most * 1.1)), plain);
         }
         panel
     }
