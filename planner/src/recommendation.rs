@@ -11,7 +11,7 @@ use crate::space::Space;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
-use trainyard_plan::{GoalSpec, JobSpec, Objective, Offload, Pricing, Store};
+use trainyard_plan::{JobSpec, Objective, Offload, Pricing, Store};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How a search is limited and which plans it may consider.
@@ -163,12 +163,8 @@ fn nearest(problem: &Problem, aim: Aim) -> Aim {
 
 /// Why the recommended plan is not within deadline or budget; nothing if it is.
 pub fn missed_goal(document: &PlanDocument) -> Option<String> {
-    missed(&document.job.goal, document.prediction.time_s, document.prediction.cost_usd)
-}
-
-/// Why what takes so long and costs so much is not within deadline or budget; nothing if it is.
-pub(crate) fn missed(goal: &GoalSpec, time: f64, cost: Option<f64>) -> Option<String> {
-    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    let time = document.prediction.time_s;
     if let Some(deadline) = deadline.filter(|deadline| time > deadline.0) {
         return Some(format!(
             "no plan ends within {}: the nearest takes {}, {:.2} times as long",
@@ -177,7 +173,7 @@ pub(crate) fn missed(goal: &GoalSpec, time: f64, cost: Option<f64>) -> Option<St
             time / deadline.0
         ));
     }
-    let (budget, cost) = (goal.budget?, cost?);
+    let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
     (cost > budget).then(|| {
         format!(
             "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",

@@ -85,8 +85,9 @@ impl Scale {
         match self {
             Self::Linear(low, high) => {
                 let step = customary((high - low) / MARKS);
-                let first = (low / step - 1e-9).ceil() as i64;
-                (first..).map(|count| count as f64 * step).take_while(|mark| *mark <= high * (1.0 + 1e-9)).collect()
+                let [first, last] =
+                    [(low / step - 1e-9).ceil(), (high / step + 1e-9).floor()].map(|number| number as i64);
+                (first..=last).map(|step_number| step_number as f64 * step).collect()
             }
             Self::Log(low, high) => {
                 let decades = (high / low).log10();
@@ -130,16 +131,21 @@ pub(crate) fn draw(title: &str, legend: &[String], ideal: Option<&str>, panels: 
     let entries = entries(legend, ideal);
     let lines = entries.last().map_or(0, |entry| entry.row + 1);
     let top = HEAD + lines * LEGEND_LINE;
-    let height = top + panels.len() as i32 * (PANEL_HEAD + PANEL + PANEL_FOOT);
+    let height = top + count(panels.len()) * (PANEL_HEAD + PANEL + PANEL_FOOT);
     picture((WIDTH, height), |root| {
         words(root, title, (LEFT, 20), 17, (HPos::Left, VPos::Center))?;
         entries.iter().try_for_each(|entry| entry.draw(root))?;
         for (index, panel) in panels.iter().enumerate() {
-            let top = top + index as i32 * (PANEL_HEAD + PANEL + PANEL_FOOT) + PANEL_HEAD;
+            let top = top + count(index) * (PANEL_HEAD + PANEL + PANEL_FOOT) + PANEL_HEAD;
             Frame { top, panel }.draw(root)?;
         }
         Ok(())
     })
+}
+
+/// A number of things as the plotting library counts pixels.
+pub(crate) fn count(things: usize) -> i32 {
+    i32::try_from(things).unwrap_or(i32::MAX)
 }
 
 /// An SVG of this size.

@@ -42,7 +42,9 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Ex
         }
     }
     output.result(&document, || reports::what_if(&document, output.width()));
-    written.iter().for_each(|note| output.note(note));
+    for note in &written {
+        output.note(note);
+    }
     if impossible {
         return Err(Failure::new(Exit::NoPlan, "there is no plan for any of these values")
             .hint("the reasons stand above; other values, or fewer held fields, may have plans"));

@@ -341,12 +341,12 @@ fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), Strin
 
 /// Sets the schedule with the runs of layers that it needs.
 fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
-    spec.schedule = match (fixed.schedule, spec.parallel.pipeline, spec.schedule) {
-        (Some(schedule), ..) => schedule,
-        (None, 1, _) => ScheduleName::None,
-        (None, _, ScheduleName::None) => ScheduleName::OneForwardOneBackward,
-        (None, _, schedule) => schedule,
+    let follows = match (spec.parallel.pipeline, spec.schedule) {
+        (1, _) => ScheduleName::None,
+        (_, ScheduleName::None) => ScheduleName::OneForwardOneBackward,
+        (_, schedule) => schedule,
     };
+    spec.schedule = fixed.schedule.unwrap_or(follows);
     spec.virtual_stages = match (fixed.virtual_stages, spec.schedule) {
         (Some(runs), _) => runs,
         (None, ScheduleName::Interleaved) => spec.virtual_stages.max(2),

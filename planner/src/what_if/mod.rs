@@ -21,13 +21,16 @@ pub use tornado::tornado;
 use crate::job::{JobError, Resources, model, problem_on};
 use crate::predict::{DocumentError, MachineFile, predict};
 use crate::problem::price_used;
-use crate::recommendation::{Limits, NoPlan, best, missed};
+use crate::recommendation::{Limits, NoPlan, best};
 use axis::Setting;
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
-use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
+use trainyard_plan::{
+    GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
+};
 use trainyard_sim::bottleneck;
+use trainyard_units::{Seconds, human_duration};
 
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
@@ -168,9 +171,8 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
             let settings: Vec<(Key, &Setting)> =
                 axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
             let result = subject.with(&settings, expected).map(|(job, expected)| {
-                let prediction = &expected.prediction;
-                let missed_goal = missed(&job.goal, prediction.time_s, prediction.cost_usd);
-                Answer { figures: figures(&expected), missed_goal }
+                let figures = figures(&expected);
+                Answer { missed_goal: missed(&job.goal, &figures), figures }
             });
             done();
             result
@@ -368,6 +370,17 @@ fn figures(expected: &Expected) -> WhatIfFigures {
         time_s: prediction.time_s,
         cost_usd: prediction.cost_usd,
     }
+}
+
+/// Why a plan is not within deadline or budget; nothing if it is.
+fn missed(goal: &GoalSpec, own: &WhatIfFigures) -> Option<String> {
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    if let Some(deadline) = deadline.filter(|deadline| own.time_s > deadline.0) {
+        let (time, over) = (human_duration(Seconds(own.time_s)), own.time_s / deadline.0);
+        return Some(format!("{time} is {over:.2} times the deadline"));
+    }
+    let (budget, cost) = (goal.budget?, own.cost_usd?);
+    (cost > budget).then(|| format!("{cost:.2} USD is {:.2} times the budget", cost / budget))
 }
 
 fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base: Option<&WhatIfFigures>) -> WhatIfCase {

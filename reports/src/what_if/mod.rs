@@ -14,20 +14,20 @@ use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocume
 
 /// A what-if document for a reader: what it is compared with, a line for each case, what is not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
-    let mut text = format!("{}\n\n", title(document));
-    text += &base(document);
+    let mut parts = vec![format!("{}\n\n{}", title(document), base(document))];
     if !document.cases.is_empty() {
-        text += &format!("\n{}", cases(document, width));
+        parts.push(cases(document, width));
     }
     if plans_differ(document) {
-        text += &format!("\n{}", plans(document, width));
+        parts.push(plans(document, width));
     }
     if document.axes.len() == 2 {
-        text += &format!("\n{}", grid(document, width));
+        parts.push(grid(document, width));
     }
     if !document.sensitivities.is_empty() {
-        text += &format!("\n{}", sensitivities(&document.sensitivities, width));
+        parts.push(sensitivities(&document.sensitivities, width));
     }
+    let mut text = parts.join("\n");
     text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
     text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
     text

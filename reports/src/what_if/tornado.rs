@@ -1,7 +1,7 @@
 //! The assumptions behind a plan as bars to both sides of what is predicted, the greatest effect on top.
 
 use super::factor;
-use crate::chart::{Drawn, SMALL, TEXT, picture, rule, width, words};
+use crate::chart::{Area, Drawn, SMALL, TEXT, count, picture, rule, words};
 use crate::format::deviation;
 use crate::palette::{BLUE, INK, ORANGE};
 use plotters::prelude::*;
@@ -30,7 +30,7 @@ pub(super) fn plot(document: &WhatIfDocument) -> Result<String, String> {
     }
     let costs = all.iter().any(|own| own.cost_change.is_some());
     let panels = if costs { 2 } else { 1 };
-    let size = (NAMES + panels * (BARS + 2 * ENDS), HEAD + BAR * all.len() as i32 + FOOT);
+    let size = (NAMES + panels * (BARS + 2 * ENDS), HEAD + BAR * count(all.len()) + FOOT);
     picture(size, |area| {
         words(area, &super::title(document), (16, 20), 17, (HPos::Left, VPos::Center))?;
         for (x, colour, text) in [(16, BLUE, "at the low factor"), (176, ORANGE, "at the high factor")] {
@@ -38,7 +38,7 @@ pub(super) fn plot(document: &WhatIfDocument) -> Result<String, String> {
             words(area, text, (x + 22, 50), SMALL, (HPos::Left, VPos::Center))?;
         }
         for (index, own) in all.iter().enumerate() {
-            let middle = HEAD + BAR * index as i32 + BAR / 2;
+            let middle = HEAD + BAR * count(index) + BAR / 2;
             let range = format!("{} to {}", factor(own.factors[0]), factor(own.factors[1]));
             words(area, &own.key, (NAMES - 12, middle - 6), TEXT, (HPos::Right, VPos::Center))?;
             words(area, &range, (NAMES - 12, middle + 8), SMALL - 2, (HPos::Right, VPos::Center))?;
@@ -63,12 +63,12 @@ struct Bars<'a> {
 }
 
 impl Bars<'_> {
-    fn draw(&self, area: &crate::chart::Area<'_>) -> Drawn {
+    fn draw(&self, area: &Area<'_>) -> Drawn {
         let ends = self.all.iter().filter_map(self.change).flatten();
         let most = ends.fold(0.01_f64, |most, change| most.max(change.abs()));
         let middle = self.left + BARS / 2;
         let x = |change: f64| middle + (change / most * f64::from(BARS / 2)).round() as i32;
-        let bottom = HEAD + BAR * self.all.len() as i32;
+        let bottom = HEAD + BAR * count(self.all.len());
         for part in [-1.0, -0.5, 0.5, 1.0] {
             rule(area, (x(part * most), HEAD), (x(part * most), bottom + 4), 0.12)?;
         }
@@ -78,34 +78,33 @@ impl Bars<'_> {
         }
         for (index, own) in self.all.iter().enumerate() {
             let Some(changes) = (self.change)(own) else { continue };
-            let top = HEAD + BAR * index as i32 + 6;
+            let top = HEAD + BAR * count(index) + 6;
             for (change, colour) in changes.into_iter().zip([BLUE, ORANGE]) {
                 let (from, to) = (x(0.0).min(x(change)), x(0.0).max(x(change)));
                 area.draw(&Rectangle::new([(from, top), (to, top + BAR - 12)], colour.filled()))?;
             }
-            self.numbers(area, changes, x, top + BAR / 2 - 6)?;
+            numbers(area, changes, x, top + BAR / 2 - 6)?;
         }
         area.draw(&PathElement::new([(middle, HEAD), (middle, bottom + 4)], INK.stroke_width(1)))?;
         words(area, self.name, (middle, bottom + 28), TEXT, (HPos::Center, VPos::Top))
     }
+}
 
-    /// The changes beside the ends of a bar: the smaller on the left. Of two on the same side only the farther is told.
-    fn numbers(&self, area: &crate::chart::Area<'_>, changes: [f64; 2], x: impl Fn(f64) -> i32, y: i32) -> Drawn {
-        let (low, high) = (changes[0].min(changes[1]), changes[0].max(changes[1]));
-        let told = |change: f64| change.abs() >= 5e-4;
-        if told(low) && low < 0.0 {
-            words(area, &deviation(low), (x(low) - 5, y), SMALL, (HPos::Right, VPos::Center))?;
-        }
-        if told(high) && high > 0.0 {
-            words(area, &deviation(high), (x(high) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
-        }
-        if !told(low) && !told(high) {
-            let text = if changes == [0.0, 0.0] { "no effect" } else { "under 0.05 %" };
-            words(area, text, (x(0.0) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
-        }
-        debug_assert!(width("+100.0 %") <= ENDS, "the ends have room for their numbers");
-        Ok(())
+/// The changes beside the ends of a bar: the smaller on the left. Of two on the same side only the farther is told.
+fn numbers(area: &Area<'_>, changes: [f64; 2], x: impl Fn(f64) -> i32, y: i32) -> Drawn {
+    let (low, high) = (changes[0].min(changes[1]), changes[0].max(changes[1]));
+    let told = |change: f64| change.abs() >= 5e-4;
+    if told(low) && low < 0.0 {
+        words(area, &deviation(low), (x(low) - 5, y), SMALL, (HPos::Right, VPos::Center))?;
     }
+    if told(high) && high > 0.0 {
+        words(area, &deviation(high), (x(high) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
+    }
+    if !told(low) && !told(high) {
+        let text = if changes == [0.0, 0.0] { "no effect" } else { "under 0.05 %" };
+        words(area, text, (x(0.0) + 5, y), SMALL, (HPos::Left, VPos::Center))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
