@@ -125,7 +125,8 @@ impl Axis {
 ///
 /// A sentence, if there is nothing to draw.
 pub(crate) fn draw(title: &str, legend: &[String], ideal: Option<&str>, panels: &[Panel]) -> Result<String, String> {
-    if panels.iter().all(|panel| panel.lines.iter().all(|line| line.points.is_empty())) {
+    let drawn = |line: &Line| line.series.is_some() && !line.points.is_empty();
+    if !panels.iter().any(|panel| panel.lines.iter().any(drawn)) {
         return Err("there is no case with a plan to draw".into());
     }
     let entries = entries(legend, ideal);
