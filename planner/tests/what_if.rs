@@ -147,7 +147,7 @@ fn prices_scale_costs_exactly() {
     assert!((costs[3] - 20.0 * figures(&answer)[3].time_s / 3600.0).abs() < 1e-9);
     let best = ask(&sought(job(), &[]), &["price.instance=×1,×2"]);
     let costs: Vec<f64> = figures(&best).iter().filter_map(|own| own.cost_usd).collect();
-    assert_eq!(costs[0] * 2.0, costs[1]);
+    assert_eq!((costs[0] * 2.0).to_bits(), costs[1].to_bits());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn larger_models_take_longer_and_other_terms_cost_otherwise() {
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
     let terms = ask(&held(&wide()), &["pricing=on-demand,spot"]);
     assert!(figures(&terms)[1].cost_usd < figures(&terms)[0].cost_usd);
-    assert_eq!(figures(&terms)[1].time_s, figures(&terms)[0].time_s);
+    assert_eq!(figures(&terms)[1].time_s.to_bits(), figures(&terms)[0].time_s.to_bits());
     let precision = ask(&sought(job(), &["precision=fp32"]), &["precision=fp32,fp16-mixed"]);
     assert!(figures(&precision)[1].time_s < figures(&precision)[0].time_s);
 }
@@ -272,7 +272,7 @@ fn assumptions_are_sorted_by_what_they_do() {
         all.iter().map(|own| span(own.time_change).max(own.cost_change.map_or(0.0, span))).collect();
     assert!(effects.windows(2).all(|pair| pair[0] >= pair[1]), "{effects:?}");
     let price = all.iter().find(|own| own.key == "price.instance").expect("a price");
-    assert_eq!(price.time_change, [0.0, 0.0]);
+    assert!(price.time_change.iter().all(|change| *change == 0.0));
     assert!(price.cost_change.is_some_and(|[low, high]| (low + 0.2).abs() < 1e-9 && (high - 0.2).abs() < 1e-9));
     let faster = all.iter().find(|own| own.key == "cluster.network").expect("a network");
     assert!(faster.time_change[0] > 0.0 && faster.time_change[1] <= 0.0, "{faster:?}");
