@@ -191,6 +191,12 @@ pub(crate) fn constant_interval(time: Seconds) -> [f64; 2] {
     around(time, &[REPEAT, INFINIBAND])
 }
 
+/// By how much times between machines may be off in nine of ten cases, as the logarithm of a factor; nothing where no
+/// network is.
+pub fn network_uncertainty(cluster: &Cluster) -> Option<f64> {
+    network(cluster).map(|term| term.half_width)
+}
+
 /// What the kinds of layers of a model, other than those of dense transformers, add.
 fn kinds_of_work(plan: &Plan) -> Vec<Term> {
     let operators = || plan.graph().distinct().iter().flat_map(|layer| &layer.operators);

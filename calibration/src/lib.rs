@@ -26,7 +26,7 @@ pub use fit::{
     ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, TermWidth,
     refit,
 };
-pub use interval::{collective_interval, interval};
+pub use interval::{collective_interval, interval, network_uncertainty};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use profiler::{Finding, TraceError, TraceFindings, constants_of_trace, read_trace};
 pub use summary::Reason;

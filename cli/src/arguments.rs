@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use trainyard_plan::{Objective, Pricing};
+use trainyard_planner::what_if;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,6 +84,9 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
     Simulate(SimulateArguments),
+    /// Vary anything of a job or a plan and see what it changes
+    #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")))]
+    WhatIf(WhatIfArguments),
     /// Run a plan on this machine
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
@@ -208,6 +212,57 @@ pub(crate) struct PlanArguments {
     /// Write the plan document to this file
     #[arg(long, value_name = "PLAN.json")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard what-if`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WhatIfArguments {
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+    #[command(flatten)]
+    pub(crate) goal: GoalArguments,
+    #[command(flatten)]
+    pub(crate) search: SearchArguments,
+    /// What varies: values with commas, ranges, factors on the present value; once or twice
+    #[arg(long, value_name = "KEY=A,B,C", required_unless_present = "tornado", help_heading = "Variation")]
+    pub(crate) vary: Vec<String>,
+    /// Hold the plan that is best for the unvaried job, instead of seeking the best one each time
+    #[arg(long, help_heading = "Variation")]
+    pub(crate) hold: bool,
+    /// Vary each assumption behind the plan by its own uncertainty, and show which ones matter
+    #[arg(long, conflicts_with_all = ["vary", "hold"], help_heading = "Variation")]
+    pub(crate) tornado: bool,
+    /// Draw it: scaling, throughput over batch, time and cost, or the tornado
+    #[arg(long, value_name = "F.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Write the cases as CSV
+    #[arg(long, value_name = "F.csv")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the what-if document to this file
+    #[arg(long, value_name = "F.json")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// What can be varied, for the end of the help.
+fn what_if_keys() -> String {
+    let mut text = String::from(
+        "\
+JOB may be a plan document (PLAN.json): it is then held and simulated with each value.
+
+Values: lists 1,2,4; ranges 1..64 (doubling; layers, heads and images in equal steps; 1..64/4 in steps of 4);
+quantities with their unit, 25Gbps, 80 GiB, 5us; factors on the present value, ×0.5 or x0.5.
+
+Keys:
+",
+    );
+    text.extend(what_if::keys().map(|(key, about)| format!("  {key:<27} {about}\n")));
+    text += "
+Examples:
+  trainyard what-if examples/gpt2-xl-aws.toml --vary instances=1..16 --plot scaling.svg
+  trainyard what-if plan.json --vary cluster.network=25Gbps,100Gbps,400Gbps
+  trainyard what-if plan.json --vary batch.micro=1..8 --vary gpu.memory_bandwidth=×0.5,×1,×2 --csv cases.csv
+  trainyard what-if plan.json --tornado --plot tornado.svg";
+    text
 }
 
 /// Arguments of `trainyard train`.

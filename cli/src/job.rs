@@ -124,11 +124,16 @@ impl Job {
 
     /// The question that the job asks. `folder` is where the plan document will be, which names the files of machines.
     pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
+        self.ask(self.resources(folder)?)
+    }
+
+    /// The content of the files that the job names. `folder` is where the plan document will be.
+    pub(crate) fn resources(&self, folder: &Path) -> Result<Resources, Failure> {
         let seen_from = |path: PathBuf| files::relative(folder, &path).display().to_string();
         let (profile, profile_path) = self.profile()?.unzip();
         let (cluster_file, cluster_path) = self.cluster_file()?.unzip();
         let (constants, constants_path) = self.constants()?.unzip();
-        self.ask(Resources {
+        Ok(Resources {
             model_file: self.model_file()?,
             profile,
             profile_path: profile_path.map(seen_from),
@@ -161,11 +166,13 @@ impl Job {
         problem(&anywhere, resources).map_err(|error| self.explain(&error))
     }
 
-    fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
+    /// The question that the job asks with these files.
+    pub(crate) fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
         problem(&self.spec, resources).map_err(|error| self.explain(&error))
     }
 
-    fn explain(&self, error: &JobError) -> Failure {
+    /// Why the job cannot be planned.
+    pub(crate) fn explain(&self, error: &JobError) -> Failure {
         let failure = match &self.file {
             Some(file) => {
                 Failure::input(format!("cannot plan the job `{}`", file.display())).because(error.to_string())

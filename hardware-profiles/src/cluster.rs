@@ -130,6 +130,22 @@ pub struct SwitchLevel {
     pub oversubscription: f64,
 }
 
+/// What collectives and messages take before their bytes flow, relative to what the library's constants say. They are
+/// other than 1 only where somebody asks what a better or a worse network would change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyFactors {
+    /// Among devices of one machine.
+    pub inside: f64,
+    /// As soon as two machines take part.
+    pub between: f64,
+}
+
+impl Default for LatencyFactors {
+    fn default() -> Self {
+        Self { inside: 1.0, between: 1.0 }
+    }
+}
+
 /// Machines and the switches between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
@@ -141,6 +157,8 @@ pub struct Cluster {
     pub switches: Vec<SwitchLevel>,
     /// Whether traffic between machines is encrypted.
     pub encrypted: bool,
+    /// Latencies relative to those of the library.
+    pub latency: LatencyFactors,
 }
 
 /// A device's place: which machine, and which device of it.
@@ -162,7 +180,13 @@ impl Pool {
 impl Cluster {
     /// The machines of one pool behind one switch that never blocks, their traffic in the clear.
     pub fn of_pool(pool: Pool) -> Self {
-        Self { instance: pool.name.clone(), pools: vec![pool], switches: Vec::new(), encrypted: false }
+        Self {
+            instance: pool.name.clone(),
+            pools: vec![pool],
+            switches: Vec::new(),
+            encrypted: false,
+            latency: LatencyFactors::default(),
+        }
     }
 
     /// `instances` machines of a catalog type.
@@ -265,7 +289,8 @@ mod tests {
             .iter()
             .map(|(name, count)| catalog().cluster(name, *count).expect("in the catalog").pools.remove(0))
             .collect();
-        Cluster { instance: "mixed".into(), pools, switches: Vec::new(), encrypted: false }
+        let latency = LatencyFactors::default();
+        Cluster { instance: "mixed".into(), pools, switches: Vec::new(), encrypted: false, latency }
     }
 
     #[test]

@@ -19,7 +19,9 @@ mod stack;
 mod storage;
 
 pub use catalog::{Catalog, CatalogError, catalog};
-pub use cluster::{Cluster, Device, DevicePosition, Fabric, Host, PcieTree, Pool, Processors, Remote, SwitchLevel};
+pub use cluster::{
+    Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
+};
 pub use cluster_file::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
     SwitchSpec,

@@ -23,6 +23,7 @@ mod spec;
 mod task;
 mod timeline;
 mod valid;
+mod what_if;
 
 pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CampaignSpec, CheckpointStorage, CheckpointUse, EvaluationSpec,
@@ -50,6 +51,7 @@ pub use task::{
 };
 pub use timeline::{Interval, StageUse, Timeline};
 pub use valid::{Plan, PlanError};
+pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// The operators that work is made of, for those who price it.
 pub mod operators {

@@ -18,7 +18,7 @@ macro_rules! fields {
             $($(#[$doc])* pub $name: Option<$type>),+
         }
 
-        const KEYS: &[&str] = &[$($key),+];
+        pub(crate) const KEYS: &[&str] = &[$($key),+];
 
         impl Fixed {
     /// Whether something of how samples are brought in is held.
@@ -32,6 +32,25 @@ macro_rules! fields {
                     $($key => $set(&mut self.$name, key, value),)+
                     _ => Err(unknown(key)),
                 }
+            }
+
+            /// The same with one field held at another value than it may be held at.
+            pub(crate) fn with(mut self, key: &str, value: &str) -> Result<Self, FixError> {
+                match abbreviated(key) {
+                    $($key => self.$name = None,)+
+                    _ => return Err(unknown(key)),
+                }
+                self.hold(key, value)?;
+                Ok(self)
+            }
+
+            /// The same without one field.
+            pub(crate) fn without(mut self, key: &str) -> Self {
+                match abbreviated(key) {
+                    $($key => self.$name = None,)+
+                    _ => {}
+                }
+                self
             }
 
             /// Each held field, with its value and everything else that is held.

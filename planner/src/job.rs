@@ -165,8 +165,17 @@ pub(crate) fn invalid(field: &'static str, value: impl std::fmt::Display, allowe
 ///
 /// When something is missing, contradictory, out of range or unknown; see [`JobError`].
 pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError> {
+    problem_on(job, resources, |place| place)
+}
+
+/// The question that a job asks on other machines than it names.
+pub(crate) fn problem_on(
+    job: &JobSpec,
+    resources: Resources,
+    other: impl FnOnce(Place) -> Place,
+) -> Result<Problem, JobError> {
     let model = model(&job.model, resources.model_file.clone())?;
-    let place = place(&job.cluster, resources)?;
+    let place = other(place(&job.cluster, resources)?);
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let training = training(&job.training, &job.data, &model)?;
@@ -242,7 +251,8 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
     }
 }
 
-fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, JobError> {
+/// The model that a job names or describes; `read` is the content of the file that it names, if it names one.
+pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, JobError> {
     one_source(choice)?;
     let mut spec = match (&choice.name, choice.family) {
         _ if choice.file.is_some() || choice.config.is_some() => {
@@ -315,7 +325,8 @@ fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
     }
 }
 
-fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
+/// How much is to be trained.
+pub(crate) fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
     let amounts = [
         ("training.epochs", spec.epochs.is_some()),
         ("training.steps", spec.steps.is_some()),
@@ -519,7 +530,18 @@ fn rental(choice: &ClusterChoice, before: Before) -> Result<Rental, JobError> {
         let service = crate::problem::service_name(service).into();
         return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
     }
-    Ok(Rental { instances, unpriced, max_instances, pricing, service: named, stack, catalog, constants: before.path })
+    let changes = Vec::new();
+    Ok(Rental {
+        instances,
+        unpriced,
+        max_instances,
+        pricing,
+        service: named,
+        stack,
+        catalog,
+        constants: before.path,
+        changes,
+    })
 }
 
 fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {

@@ -20,6 +20,7 @@ mod recommendation;
 mod room;
 mod search;
 mod space;
+pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};

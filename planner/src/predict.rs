@@ -16,7 +16,7 @@ use trainyard_units::Seconds;
 
 /// How far off the rates of loading may be, either way, in nine of ten cases. A stated default: the rule of thumb for
 /// decoding spans as much, and of the DataLoader rates that the law of workers was fitted on none is further off.
-const INPUT_SPREAD: f64 = 1.4;
+pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
 /// Why a plan document cannot be predicted anew.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -327,7 +327,7 @@ pub fn resimulate(
 
 /// The price of today's catalog for the plan's terms, or, where the catalog has none, the one in the document, if that is
 /// of the plan's service; nothing for machines that are not rented.
-fn price(document: &PlanDocument) -> Result<Option<PriceUsed>, DocumentError> {
+pub(crate) fn price(document: &PlanDocument) -> Result<Option<PriceUsed>, DocumentError> {
     let Some(used) = &document.prediction.price else { return Ok(None) };
     let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
     let wanted = plan.service.as_ref().unwrap_or(&used.service);

@@ -1,6 +1,7 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
 use crate::input::Data;
+use crate::what_if::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
@@ -105,6 +106,8 @@ pub struct Rental {
     pub catalog: Cow<'static, Catalog>,
     /// The constants file that stands before the program's own catalog, as a plan shall name it.
     pub constants: Option<String>,
+    /// What is other about the machines than the catalog says.
+    pub(crate) changes: Vec<MachineChange>,
 }
 
 /// The purchase that a pricing stands for.
@@ -182,6 +185,25 @@ pub(crate) fn price_used(price: &Price) -> PriceUsed {
 }
 
 impl Place {
+    /// The same place with other machines.
+    pub(crate) fn changed(mut self, changes: &[MachineChange]) -> Self {
+        match &mut self {
+            Self::Owned { machine, .. } => changes.iter().for_each(|change| change.apply(machine)),
+            Self::Rented(rental) => rental.changes.extend(changes.iter().cloned()),
+        }
+        self
+    }
+
+    /// The same place at another price, where it has one.
+    pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
+        if let (Self::Rented(rental), Some(change)) = (&mut self, price) {
+            for (_, price) in &mut rental.instances {
+                (price.low.0, price.high.0) = (change.of(price.low.0), change.of(price.high.0));
+            }
+        }
+        self
+    }
+
     /// The machines of a choice: `instances` of the type `index`. A mixed cluster is used whole. `encrypted` says
     /// whether their traffic is, if it is not to be as the cluster file has it.
     pub(crate) fn machine(&self, index: usize, instances: u32, encrypted: Option<bool>) -> Machine {
@@ -193,13 +215,17 @@ impl Place {
                 }
                 machine
             }
-            Self::Rented(rental) => Machine {
-                cluster: rental
-                    .catalog
-                    .cluster(&rental.instances[index].0.name, instances)
-                    .expect("a rental names instances of the catalog"),
-                stack: rental.stack.clone(),
-            },
+            Self::Rented(rental) => {
+                let mut machine = Machine {
+                    cluster: rental
+                        .catalog
+                        .cluster(&rental.instances[index].0.name, instances)
+                        .expect("a rental names instances of the catalog"),
+                    stack: rental.stack.clone(),
+                };
+                rental.changes.iter().for_each(|change| change.apply(&mut machine));
+                machine
+            }
         };
         machine.cluster.encrypted = encrypted.unwrap_or(machine.cluster.encrypted);
         machine

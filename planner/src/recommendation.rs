@@ -80,14 +80,7 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let aim = Aim {
-        objective: problem.objective,
-        top: limits.top.max(1),
-        max_simulations: limits.max_simulations,
-        within_goal: true,
-        without_gpu: None,
-    };
-    let (mut found, limits) = solve_with_offload(problem, limits, aim);
+    let (mut found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
@@ -109,6 +102,22 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         rejected: rejected(problem, &limits.fixed, &found),
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
+}
+
+fn aim(problem: &Problem, limits: &Limits) -> Aim {
+    Aim {
+        objective: problem.objective,
+        top: limits.top.max(1),
+        max_simulations: limits.max_simulations,
+        within_goal: true,
+        without_gpu: None,
+    }
+}
+
+/// The plan that [`recommend`] recommends, and nothing else.
+pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
+    let (found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
+    found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
 }
 
 /// What is kept in main memory when nothing fits without it, from the least.

@@ -13,6 +13,21 @@ pub(crate) fn table<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    wrapped(width, &header, rows, 0)
+}
+
+/// The same where the number of columns is known later, and the title of the first is not broken either.
+pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: impl IntoIterator<Item = R>) -> String {
+    wrapped(width, header, rows, header.first().map_or(0, |title| title.chars().count()))
+}
+
+/// A table whose first column has room for this many letters.
+fn wrapped<R: AsRef<[String]>>(
+    width: Width,
+    header: &[&str],
+    rows: impl IntoIterator<Item = R>,
+    letters: usize,
+) -> String {
     let right: Vec<bool> = header.iter().map(|title| title.starts_with('>')).collect();
     let cell = |text: &str, right: bool| {
         let alignment = if right { CellAlignment::Right } else { CellAlignment::Left };
@@ -22,8 +37,9 @@ pub(crate) fn table<const N: usize>(
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
-    let mut names = 0;
+    let mut names = letters;
     for row in rows {
+        let row = row.as_ref();
         names = names.max(row[0].chars().count());
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }

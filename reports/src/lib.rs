@@ -4,6 +4,7 @@
 //! report shows stands in the value that it shows.
 
 mod campaign;
+mod chart;
 mod comparison;
 mod format;
 mod gantt;
@@ -18,6 +19,7 @@ mod show;
 mod simulation;
 mod trace;
 mod validation;
+mod what_if;
 
 pub use campaign::campaign;
 pub use comparison::comparison;
@@ -33,3 +35,4 @@ pub use show::{gpu, gpus, instance, instances, model, models, schedule, schedule
 pub use simulation::simulation;
 pub use trace::{Process, trace};
 pub use validation::{validation, validation_rows};
+pub use what_if::{what_if, what_if_csv, what_if_plot};

@@ -299,6 +299,8 @@ fn slower_machines_take_longer() {
         machine.cluster.switches = vec![SwitchLevel { ports: 2, oversubscription: 4.0 }];
     });
     slower("encryption", |machine: &mut Machine| machine.cluster.encrypted = true);
+    slower("latencies inside machines", |machine: &mut Machine| machine.cluster.latency.inside = 2.0);
+    slower("latencies between machines", |machine: &mut Machine| machine.cluster.latency.between = 2.0);
 }
 
 #[test]

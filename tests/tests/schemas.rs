@@ -9,7 +9,7 @@ use trainyard_calibration::ValidationDocument;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, JobSpec};
+use trainyard_plan::{CampaignDocument, JobSpec, WhatIfDocument};
 
 fn agrees<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
@@ -40,6 +40,11 @@ fn validation_document() {
 #[test]
 fn campaign_document() {
     agrees::<CampaignDocument>("campaign");
+}
+
+#[test]
+fn what_if_document() {
+    agrees::<WhatIfDocument>("what-if");
 }
 
 #[test]

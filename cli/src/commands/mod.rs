@@ -11,3 +11,4 @@ pub(crate) mod show;
 pub(crate) mod simulate;
 pub(crate) mod train;
 pub(crate) mod validate;
+pub(crate) mod what_if;

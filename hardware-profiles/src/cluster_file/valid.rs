@@ -4,7 +4,7 @@ use super::{
     ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
 };
 use crate::catalog::{Catalog, catalog};
-use crate::cluster::{Cluster, Device, Fabric, Host, PcieTree, Pool, Processors, SwitchLevel};
+use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
 use crate::instance::{Interconnect, Network, Transport, unreached};
 use crate::sourced::Sourced;
@@ -76,7 +76,8 @@ impl Cluster {
             pools.push(pool(&field, machine, machines > 1, catalog)?);
         }
         let switches = switches(&file, machines)?;
-        Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted })
+        let latency = LatencyFactors::default();
+        Ok(Self { instance: file.name, pools, switches, encrypted: file.encrypted, latency })
     }
 }
 

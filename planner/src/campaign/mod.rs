@@ -14,8 +14,8 @@ use assembly::Assembly;
 use settings::SCENARIOS;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
-use trainyard_sim::Options;
 use trainyard_sim::campaign::{Campaign, Course, Hazards, best_interval, expected_time, simulate_campaign};
+use trainyard_sim::{Machine, Options};
 use trainyard_units::{Seconds, human_duration};
 
 /// How many times as long as undisturbed a campaign may be expected to take before it is refused.
@@ -115,6 +115,32 @@ pub fn campaign(
         assumptions: assembly.assumptions()?,
         warnings,
     })
+}
+
+/// The mean time of the campaign of a plan document, over that without any change, if machines fail after `mtbf` times
+/// as long and spot instances are reclaimed `reclaims` times as often. `document` has the prediction that it is for.
+///
+/// # Errors
+///
+/// When what the document's job says of the campaign is wrong.
+pub(crate) fn slowdown(
+    document: &PlanDocument,
+    plan: &Plan,
+    machine: &Machine,
+    [mtbf, reclaims]: [f64; 2],
+) -> Result<f64, CampaignError> {
+    let service = document.prediction.price.as_ref().and_then(|price| service_of(&price.service));
+    let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
+    let scenario = settings.scenario;
+    let campaign = Assembly { document, plan, machine, settings }.campaign(scenario)?;
+    let Hazards { failures_per_hour, reclaims_per_hour, .. } = campaign.hazards;
+    let hazards = Hazards {
+        failures_per_hour: failures_per_hour / mtbf,
+        reclaims_per_hour: reclaims_per_hour * reclaims,
+        ..campaign.hazards
+    };
+    let other = Campaign { hazards, ..campaign.clone() };
+    Ok(expected_time(&other).0 / expected_time(&campaign).0)
 }
 
 /// Courses of a campaign that gets on between interruptions.

@@ -52,7 +52,8 @@ const SERVERS_SUSTAINED: f64 = 0.9;
 /// What the members of a group do together, as flows over links. Nothing for less than two members.
 ///
 /// `Nccl` takes the faster of ring and tree, in the faster protocol, as if nothing else were under way: the library
-/// knows of nothing else. What an algorithm has no form of its own for goes as with `Nccl`.
+/// knows of nothing else. What an algorithm has no form of its own for goes as with `Nccl`. Other latencies than the
+/// library counts with do not change what it takes.
 pub(crate) fn operation(
     wiring: &Wiring<'_>,
     collective: Collective,
@@ -64,7 +65,7 @@ pub(crate) fn operation(
         return Operation::default();
     }
     let call = Call { group: Group::new(wiring, members), wiring, bytes: bytes.as_f64() };
-    let phases = match collective {
+    let mut phases = match collective {
         Collective::AllReduce => call.all_reduce(algorithm),
         Collective::AllGather => call.sharded(algorithm, [Call::across, Call::inside]),
         Collective::ReduceScatter => call.sharded(algorithm, [Call::inside, Call::across]),
@@ -72,6 +73,11 @@ pub(crate) fn operation(
         Collective::AllToAll => vec![call.all_to_all()],
         Collective::Transfer => vec![call.transfer(members)],
     };
+    let factors = wiring.cluster().latency;
+    let factor = if call.group.machines() > 1 { factors.between } else { factors.inside };
+    for phase in &mut phases {
+        phase.latency = phase.latency * factor;
+    }
     Operation { phases }
 }
 

@@ -1,0 +1,134 @@
+//! `trainyard what-if`: a job or a plan with something varied.
+
+use crate::arguments::{GoalArguments, JobArguments, SearchArguments, WhatIfArguments};
+use crate::failure::{Exit, Failure};
+use crate::job::Job;
+use crate::output::{Output, json};
+use crate::{files, job};
+use std::path::Path;
+use trainyard_plan::WhatIfDocument;
+use trainyard_planner::Limits;
+use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
+use trainyard_reports as reports;
+
+/// What is varied, with the job file for messages.
+struct Asked {
+    subject: Subject,
+    job: Option<Job>,
+}
+
+/// Varies one or two keys, or each assumption behind a plan.
+pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Exit, Failure> {
+    let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
+    let asked = asked(arguments)?;
+    let document = answer(&asked, &axes, arguments.tornado, output)?;
+    // Everything is made before anything is written.
+    let drawn = |path: &Path| {
+        reports::what_if_plot(&document)
+            .map_err(|why| Failure::new(Exit::NoPlan, format!("cannot draw `{}`", path.display())).because(why))
+    };
+    let impossible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
+    let plot = arguments.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
+    let texts = [
+        (&arguments.out, arguments.out.is_some().then(|| json(&document)), "what-if document"),
+        (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document)), "cases"),
+        (&arguments.plot, plot, "plot"),
+    ];
+    let mut written = Vec::new();
+    for (path, text, what) in &texts {
+        if let (Some(path), Some(text)) = (path, text) {
+            files::write(path, text)?;
+            written.push(format!("{what} written to {}", path.display()));
+        }
+    }
+    output.result(&document, || reports::what_if(&document, output.width()));
+    for note in &written {
+        output.note(note);
+    }
+    if impossible {
+        return Err(Failure::new(Exit::NoPlan, "there is no plan for any of these values")
+            .hint("the reasons stand above; other values, or fewer held fields, may have plans"));
+    }
+    Ok(Exit::Done)
+}
+
+fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
+    if let Some(path) = arguments.job.job.as_deref().filter(|path| is_plan(path)) {
+        only_for_jobs(arguments)?;
+        job::limits(&arguments.search, 1)?;
+        let document = files::read_plan(path)?;
+        let files = files::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
+        return Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: None });
+    }
+    let mut job = job::read(&arguments.job)?;
+    job.aim(&arguments.goal);
+    let limits = job::limits(&arguments.search, 1)?;
+    let resources = job.resources(Path::new(""))?;
+    if arguments.hold || arguments.tornado {
+        return hold(job, &limits);
+    }
+    let spec = job.spec.clone();
+    Ok(Asked { subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits })), job: Some(job) })
+}
+
+/// The plan that is best for a job, to be held.
+fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
+    let resources = job.resources(Path::new(""))?;
+    let files = resources.machine_files();
+    let document = job::solve(&job.ask(resources)?, limits, &job)?;
+    Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
+}
+
+/// Whether a file is a plan document by its name.
+fn is_plan(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+}
+
+fn answer(asked: &Asked, axes: &[Axis], assumptions: bool, output: &Output) -> Result<WhatIfDocument, Failure> {
+    let cases = axes.iter().map(|axis| axis.len() as u64).product::<u64>();
+    let bar = output.bar(cases, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("varying");
+    let done = || bar.inc(1);
+    let found = match (&asked.subject, assumptions) {
+        (Subject::Plan(plan), true) => tornado(plan),
+        (subject, _) => vary(subject, axes, &done),
+    };
+    bar.finish_and_clear();
+    found.map_err(|error| match (&error, &asked.job) {
+        (WhatIfError::Job(wrong), Some(job)) => job.explain(wrong),
+        _ => Failure::of(Exit::Input, &error).maybe_hint(error.hint()),
+    })
+}
+
+/// Flags that mean nothing for a plan.
+fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
+    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps } = &arguments.job;
+    let GoalArguments { objective, deadline, budget, instances, max_instances, region, pricing, service } =
+        &arguments.goal;
+    let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
+    let flags = [
+        ("--model", model.is_some(), "model.*"),
+        ("--tokens", tokens.is_some(), "data.tokens"),
+        ("--samples", samples.is_some(), "data.samples"),
+        ("--global-batch", global_batch.is_some(), "batch.global"),
+        ("--epochs", epochs.is_some(), "training.epochs"),
+        ("--steps", steps.is_some(), "training.steps"),
+        ("--objective", objective.is_some(), "a job"),
+        ("--deadline", deadline.is_some(), "goal.deadline"),
+        ("--budget", budget.is_some(), "goal.budget"),
+        ("--instances", instances.is_some(), "instance"),
+        ("--max-instances", max_instances.is_some(), "instances"),
+        ("--region", region.is_some(), "region"),
+        ("--pricing", pricing.is_some(), "pricing"),
+        ("--service", service.is_some(), "service"),
+        ("--max-simulations", max_simulations.is_some(), "a job"),
+        ("--fix", !fix.is_empty(), "the field itself"),
+    ];
+    match flags.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, key)) => Err(Failure::input(format!("`{flag}` is for jobs, but this is a plan, which is held"))
+            .hint(match key {
+                "a job" => "give the job instead of its plan".into(),
+                key => format!("vary {key} instead"),
+            })),
+        None => Ok(()),
+    }
+}

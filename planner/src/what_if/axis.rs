@@ -1,0 +1,384 @@
+//! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
+
+use super::key::{Key, Kind, Level, find, similar};
+use crate::fix::Fixed;
+use trainyard_plan::VariedKey;
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour};
+
+/// The most combinations of values.
+pub const COMBINATIONS_MAX: usize = 1000;
+/// The most keys that are varied at once.
+pub const KEYS_MAX: usize = 2;
+/// Steps of a range whose last value is no multiple of the first.
+const STEPS: u64 = 8;
+
+/// What a key is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Setting {
+    /// A number, in the unit of the key.
+    Number(f64),
+    /// A factor on the present value.
+    Factor(f64),
+    /// A word.
+    Word(String),
+}
+
+/// A key with the values that it shall have, one after another.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    pub(crate) key: Key,
+    pub(crate) values: Vec<(String, Setting)>,
+}
+
+/// Why a `--vary KEY=VALUES` cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AxisError {
+    /// There is no `=`.
+    #[error("`--vary {text}` has no `=`; write --vary KEY=A,B,C")]
+    NoValues {
+        /// What was written.
+        text: String,
+    },
+    /// Nothing has this name.
+    #[error("`--vary {key}=…`: nothing that can be varied is called `{key}`")]
+    UnknownKey {
+        /// What was written.
+        key: String,
+        /// The most similar key.
+        similar: Option<&'static str>,
+    },
+    /// There is nothing after the `=`, or between two commas.
+    #[error("`--vary {key}=…`: a value is empty")]
+    Empty {
+        /// The key.
+        key: String,
+    },
+    /// A value does not fit the key.
+    #[error("`--vary {key}=…`: `{value}` {problem}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What was written.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The same key is varied twice.
+    #[error("`--vary {key}=…` is given twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// Too many keys.
+    #[error("{count} keys are varied, but there may be at most {KEYS_MAX}")]
+    TooManyKeys {
+        /// How many.
+        count: usize,
+    },
+    /// Too many combinations.
+    #[error("these are more than {COMBINATIONS_MAX} combinations of values")]
+    TooMany,
+}
+
+impl AxisError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NoValues { .. } => {
+                "for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps".into()
+            }
+            Self::UnknownKey { similar: Some(similar), .. } => {
+                format!("did you mean `{similar}`? `trainyard what-if --help` lists all keys")
+            }
+            Self::UnknownKey { similar: None, .. } => "`trainyard what-if --help` lists all keys".into(),
+            Self::Empty { .. } => "write values with commas between them: A,B,C".into(),
+            Self::BadValue { .. } => return None,
+            Self::Twice { .. } => "write all its values after one --vary, with commas between them".into(),
+            Self::TooManyKeys { .. } => "hold the others with --fix, or ask once for each value of one of them".into(),
+            Self::TooMany => "take fewer values, or a larger step: 1..64/4".into(),
+        })
+    }
+}
+
+/// Reads every `--vary`.
+///
+/// # Errors
+///
+/// For a key that is unknown or varied twice, for a value that does not fit it, and for too many of either.
+pub fn axes(texts: &[String]) -> Result<Vec<Axis>, AxisError> {
+    if texts.len() > KEYS_MAX {
+        return Err(AxisError::TooManyKeys { count: texts.len() });
+    }
+    let axes: Vec<Axis> = texts.iter().map(|text| axis(text)).collect::<Result<_, _>>()?;
+    if let [first, second] = axes.as_slice()
+        && first.key.name == second.key.name
+    {
+        return Err(AxisError::Twice { key: first.key.name.into() });
+    }
+    let count: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
+    if count > COMBINATIONS_MAX as u128 { Err(AxisError::TooMany) } else { Ok(axes) }
+}
+
+fn axis(text: &str) -> Result<Axis, AxisError> {
+    let (name, values) = text.split_once('=').ok_or_else(|| AxisError::NoValues { text: text.into() })?;
+    let name = name.trim();
+    let key = find(name).ok_or_else(|| AxisError::UnknownKey { key: name.into(), similar: similar(name) })?;
+    let mut all = Vec::new();
+    for written in values.split(',').map(str::trim) {
+        let bad = |problem: String| AxisError::BadValue { key: name.into(), value: written.into(), problem };
+        if written.is_empty() {
+            return Err(AxisError::Empty { key: name.into() });
+        }
+        if let (Some((first, last)), true) = (written.split_once(".."), key.kind != Kind::Word) {
+            for count in range(key.kind, first, last).map_err(bad)? {
+                all.push((count.to_string(), Setting::Number(count as f64)));
+            }
+            if all.len() > COMBINATIONS_MAX {
+                return Err(AxisError::TooMany);
+            }
+        } else {
+            all.push((written.into(), setting(key, written).map_err(bad)?));
+        }
+    }
+    Ok(Axis { key, values: all })
+}
+
+/// The whole numbers of a range, both ends included: doubling, in equal steps, or with the step after a slash.
+fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
+    if !kind.is_whole() {
+        return Err("is a range, but only whole numbers have ranges; write the values with commas between them".into());
+    }
+    let (last, step) = last.split_once('/').map_or((last, None), |(last, step)| (last, Some(step)));
+    let whole = |text: &str| text.trim().parse::<u64>().ok().filter(|count| (1..=EXACT_MAX).contains(count));
+    let wrong = || "is no range; write whole numbers, at least 1, as in 1..64 or 1..64/4".to_owned();
+    let (first, last) = (whole(first).ok_or_else(wrong)?, whole(last).ok_or_else(wrong)?);
+    if first > last {
+        return Err(format!("ends before it begins; write {last}..{first}"));
+    }
+    let step = match step.map(|step| whole(step).ok_or_else(wrong)).transpose()? {
+        Some(step) => Some(step),
+        None if kind == Kind::Steps && last.is_multiple_of(first) && last / first <= 2 * STEPS => Some(first),
+        None if kind == Kind::Steps => Some((last - first).div_ceil(STEPS).max(1)),
+        None => None,
+    };
+    let next = |count: &u64| match step {
+        Some(step) => count.checked_add(step),
+        None => count.checked_mul(2),
+    };
+    let counts = std::iter::successors(Some(first), next).take_while(|count| *count < last);
+    // More than the most is refused by the caller; no need to count on.
+    Ok(counts.take(COMBINATIONS_MAX).chain([last]).collect())
+}
+
+/// Above 2⁵³ a float does not hold every whole number.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// One value.
+fn setting(key: Key, written: &str) -> Result<Setting, String> {
+    if key.kind == Kind::Word {
+        return word(key, written);
+    }
+    if let Some(factor) = written.strip_prefix(['x', '×', '*']) {
+        return match factor.trim().parse::<f64>() {
+            Ok(factor) if factor > 0.0 && factor.is_finite() => Ok(Setting::Factor(factor)),
+            _ => Err("is no factor; write a number above 0 after the ×, as in ×0.5".into()),
+        };
+    }
+    number(key, written).map(Setting::Number)
+}
+
+fn number(key: Key, written: &str) -> Result<f64, String> {
+    fn read<T: std::str::FromStr<Err = ParseQuantityError>>(text: &str, get: fn(T) -> f64) -> Result<f64, String> {
+        match text.parse::<T>().map(get) {
+            Ok(value) if value > 0.0 => Ok(value),
+            Ok(_) => Err("must be above 0".into()),
+            Err(error) => Err(format!("is no value of it: {error}; or write a factor on the present one, as in ×0.5")),
+        }
+    }
+    match key.kind {
+        Kind::Count | Kind::Steps => {
+            let least = u64::from(key.name != "input.prefetch");
+            match written.parse::<u64>() {
+                Ok(count) if (least..=EXACT_MAX).contains(&count) => Ok(count as f64),
+                _ => Err(format!("must be a whole number, at least {least}, or a factor such as ×2")),
+            }
+        }
+        Kind::Number => match written.parse::<f64>() {
+            Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+            _ => Err("must be a number, at least 0, or a factor such as ×2".into()),
+        },
+        Kind::Size => read(written, |Bytes(size)| size as f64),
+        // Networks are written in bits without a slash as often as with one.
+        Kind::Rate => read(&written.replace("bps", "bit/s"), |BytesPerSecond(rate)| rate),
+        Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
+        Kind::Time => read(written, |Seconds(time)| time),
+        Kind::Price => read(written, |UsdPerHour(price)| price),
+        Kind::Factor => Err("must be a factor on the present value, as in ×0.5 or x2".into()),
+        Kind::Word => unreachable!("words are no numbers"),
+    }
+}
+
+/// A word. What is a closed list is checked here, what a catalog knows where it is looked up.
+fn word(key: Key, written: &str) -> Result<Setting, String> {
+    let checked = match (key.level, key.name) {
+        (Level::Plan, name) => Fixed::default().with(name, written).map(|_| ()).map_err(|error| {
+            let text = error.to_string();
+            text.split_once("`: ").map_or(text.clone(), |(_, problem)| problem.into())
+        }),
+        (Level::Job | Level::Search, name) => super::job::check_word(name, written),
+        (Level::Terms, "pricing") => {
+            written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())
+        }
+        (Level::Terms, "service") => match crate::problem::service_of(written) {
+            Some(_) => Ok(()),
+            None => Err("it is not one of ec2, sagemaker".into()),
+        },
+        _ => Ok(()),
+    };
+    checked.map(|()| Setting::Word(written.into())).map_err(|problem| format!("is no value of it: {problem}"))
+}
+
+impl Setting {
+    /// The value where the present one is so much.
+    pub(crate) fn of(&self, present: f64) -> f64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Factor(factor) => present * factor,
+            Self::Word(_) => present,
+        }
+    }
+
+    /// The whole number where the present one is so many.
+    ///
+    /// # Errors
+    ///
+    /// When the factor leads to none.
+    pub(crate) fn count(&self, present: Option<u64>) -> Result<u64, String> {
+        match (self, present) {
+            (Self::Number(number), _) => Ok(*number as u64),
+            (Self::Factor(factor), Some(present)) => {
+                let count = factor * present as f64;
+                if count >= 1.0 && count.fract() == 0.0 && count <= EXACT_MAX as f64 {
+                    Ok(count as u64)
+                } else {
+                    Err(format!("×{factor} of {present} is {count}, which is no whole number"))
+                }
+            }
+            (Self::Factor(_), None) => Err("there is no present value for a factor to multiply".into()),
+            (Self::Word(word), _) => Err(format!("`{word}` is no whole number")),
+        }
+    }
+}
+
+impl Axis {
+    /// How many values it has; at least one.
+    #[expect(clippy::len_without_is_empty, reason = "an axis has at least one value")]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The axis as a document has it.
+    pub(crate) fn varied(&self) -> VariedKey {
+        let amount = |setting: &Setting, factors: bool| match setting {
+            Setting::Number(number) if !factors => Some(*number),
+            Setting::Factor(factor) if factors => Some(*factor),
+            _ => None,
+        };
+        let all = |factors: bool| -> Option<Vec<f64>> {
+            self.values.iter().map(|(_, setting)| amount(setting, factors)).collect()
+        };
+        let (unit, amounts) = match (all(false), all(true)) {
+            (Some(amounts), _) => (self.key.kind.unit(), amounts),
+            (None, Some(factors)) => (Some("×"), factors),
+            (None, None) => (None, Vec::new()),
+        };
+        VariedKey {
+            key: self.key.name.into(),
+            unit: unit.map(Into::into),
+            values: self.values.iter().map(|(text, _)| text.clone()).collect(),
+            amounts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<Setting> {
+        axis(text).expect("values").values.into_iter().map(|(_, setting)| setting).collect()
+    }
+
+    fn numbers(text: &str) -> Vec<f64> {
+        values(text).iter().map(|setting| setting.of(f64::NAN)).collect()
+    }
+
+    #[test]
+    fn ranges_double_or_step() {
+        assert_eq!(numbers("instances=1..16"), [1.0, 2.0, 4.0, 8.0, 16.0]);
+        assert_eq!(numbers("instances=1..12"), [1.0, 2.0, 4.0, 8.0, 12.0]);
+        assert_eq!(numbers("instances=3..3"), [3.0]);
+        assert_eq!(numbers("instances=1..9/4"), [1.0, 5.0, 9.0]);
+        assert_eq!(numbers("model.layers=24..96"), [24.0, 48.0, 72.0, 96.0]);
+        assert_eq!(numbers("model.layers=10..26"), [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0, 24.0, 26.0]);
+        assert_eq!(numbers("instances=1..4,6"), [1.0, 2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn quantities_have_units_and_factors_have_none() {
+        assert_eq!(numbers("cluster.network=25Gbps,100 Gbit/s,12.5GB/s"), [3.125e9, 12.5e9, 12.5e9]);
+        let factors = [Setting::Factor(0.5), Setting::Factor(2.0)];
+        assert_eq!(values("gpu.memory_bandwidth=×0.5,x2"), factors);
+        assert_eq!(values("price.instance=12.5 USD/h"), [Setting::Number(12.5)]);
+        assert_eq!(values("pricing=spot,on-demand").len(), 2);
+        assert_eq!(axis("training.global_batch=64,128").expect("an alias").key.name, "batch.global");
+    }
+
+    #[test]
+    fn what_is_wrong_says_what_is_right() {
+        let problem = |text: &str| axis(text).expect_err(text).to_string();
+        for (text, part) in [
+            ("cluster.network=fast", "Gbit/s"),
+            ("cluster.network=25", "no unit"),
+            ("cluster.network=1..2", "only whole numbers"),
+            ("instances=two", "whole number"),
+            ("instances=0", "at least 1"),
+            ("instances=8..1", "1..8"),
+            ("instances=1..", "1..64"),
+            ("instances=", "empty"),
+            ("instances=1,,2", "empty"),
+            ("instances", "no `=`"),
+            ("gpu.peak=2", "factor"),
+            ("gpu.peak=x", "factor"),
+            ("gpu.peak=x-1", "factor"),
+            ("pricing=free", "on-demand"),
+            ("service=azure", "sagemaker"),
+            ("schedule=2f2b", "1f1b"),
+            ("goal.objective=fame", "cost"),
+            ("data.storage=floppy", "s3-fastfile"),
+            ("goal.budget=much", "number"),
+            ("instances=1..999999999999/1", "more than 1000 combinations"),
+        ] {
+            assert!(problem(text).contains(part), "{text}: {}", problem(text));
+        }
+        let slip = axis("cluster.netwrok=1").expect_err("a slip");
+        assert!(slip.hint().is_some_and(|hint| hint.contains("`cluster.network`")), "{slip}");
+    }
+
+    #[test]
+    fn keys_and_combinations_are_limited() {
+        let all = |texts: &[&str]| axes(&texts.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert!(matches!(all(&["instances=1", "region=a", "service=ec2"]), Err(AxisError::TooManyKeys { count: 3 })));
+        assert!(matches!(all(&["instances=1", "cluster.instances=2"]), Err(AxisError::Twice { .. })));
+        assert!(matches!(all(&["instances=1..100/1", "batch.micro=1..11/1"]), Err(AxisError::TooMany)));
+        assert_eq!(all(&["instances=1..100/1", "batch.micro=1..10/1"]).map(|axes| axes.len()), Ok(2));
+    }
+
+    #[test]
+    fn amounts_are_told_where_they_are_alike() {
+        let varied = |text: &str| axis(text).expect("values").varied();
+        assert_eq!(varied("gpu.memory_bandwidth=×0.5,×2").unit.as_deref(), Some("×"));
+        assert_eq!(varied("cluster.network=8Gbps").amounts, [1e9]);
+        assert_eq!((varied("pricing=spot").unit, varied("cluster.network=8Gbps,x2").amounts), (None, vec![]));
+    }
+}

@@ -1,0 +1,394 @@
+//! A plan that is held while something else varies, and what of it must follow.
+//!
+//! What follows where it is not varied itself:
+//!
+//! - Machines: replicas fill the devices that there are; more replicas, the other way round, take as many machines as
+//!   they need. Other degrees share the devices with the replicas.
+//! - Batch: the global batch stays. The micro-batch stays if it divides what a replica gets of it, else it is the
+//!   largest smaller one that does; accumulation is the rest.
+//! - A pipeline of one stage has no schedule, one of several runs 1F1B unless it had another; schedules have the runs
+//!   of layers that they need.
+//! - Layers are cut anew, by their times, when their number or that of the runs is another.
+
+use super::axis::Setting;
+use super::job::{set_job, set_model};
+use super::key::{Key, Level};
+use super::machine::{MachineChange, PriceChange};
+use super::with_hint;
+use crate::fix::Fixed;
+use crate::job::{data_set, training};
+use crate::predict::{DocumentError, MachineFiles, machine, predict, price};
+use crate::problem::{price_of, price_used, purchase, regions_of, service_of, unpriced_hint};
+use trainyard_hardware_profiles::{PriceQuery, catalog};
+use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
+use trainyard_plan::{JobSpec, Mesh, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding};
+use trainyard_sim::{Machine, Outcome, layer_prices};
+
+/// A plan document with the contents of the files on which its machines rest.
+#[derive(Clone, Debug)]
+pub struct HeldPlan {
+    /// The document.
+    pub document: PlanDocument,
+    /// The files.
+    pub files: MachineFiles,
+}
+
+/// What is expected of a plan on a machine.
+pub(super) struct Expected {
+    pub(super) plan: Plan,
+    pub(super) machine: Machine,
+    pub(super) prediction: Prediction,
+    pub(super) outcome: Outcome,
+}
+
+/// A document on its way to another.
+struct Changed {
+    document: PlanDocument,
+    fixed: Fixed,
+    machine: Vec<MachineChange>,
+    price: Option<PriceChange>,
+    /// Whether the amount of training is another.
+    training: bool,
+}
+
+impl HeldPlan {
+    /// What is expected of the plan as it is.
+    pub(super) fn as_it_is(&self) -> Result<Expected, DocumentError> {
+        let document = &self.document;
+        let plan = Plan::try_from(document.plan.clone())?;
+        let machine = machine(document, self.files.clone())?;
+        let data = data_set(&document.job, plan.model())?;
+        if plan.input().is_some() && data.is_none() {
+            return Err(DocumentError::NoData);
+        }
+        let data = data.as_ref().map(|data| &data.set);
+        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, price(document)?, data)?;
+        Ok(Expected { plan, machine, prediction, outcome })
+    }
+
+    /// What is expected of it with some keys set, and the job that it is then for.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the plan does not go with that.
+    pub(super) fn with(&self, settings: &[(Key, &Setting)]) -> Result<(JobSpec, Expected), String> {
+        let mut changed = Changed {
+            document: self.document.clone(),
+            fixed: Fixed::default(),
+            machine: Vec::new(),
+            price: None,
+            training: false,
+        };
+        for (key, setting) in settings {
+            changed.set(*key, setting)?;
+        }
+        let expected = changed.expected(self)?;
+        Ok((changed.document.job, expected))
+    }
+}
+
+impl Changed {
+    fn set(&mut self, key: Key, setting: &Setting) -> Result<(), String> {
+        let plan = &mut self.document.plan;
+        match key.level {
+            Level::Plan => {
+                let value = match setting {
+                    Setting::Word(word) => word.clone(),
+                    count => count.count(present(plan, key.name))?.to_string(),
+                };
+                self.fixed = self.fixed.clone().with(key.name, &value).map_err(|error| error.to_string())?;
+            }
+            Level::Terms => return self.terms(key.name, setting),
+            Level::Model => {
+                plan.model = set_model(&plan.model, key, setting)?;
+                self.training = true;
+            }
+            Level::Job => {
+                self.document.job = set_job(&self.document.job, key, setting)?;
+                self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
+                if key.name == "training.optimizer" {
+                    plan.optimizer = self.document.job.training.optimizer.unwrap_or(plan.optimizer);
+                }
+            }
+            Level::Search => return Err(format!("`{}` is for a search, but the plan is held", key.name)),
+            Level::Machine(part) => {
+                if plan.cluster.profile.is_some() {
+                    return Err("a measured machine is known only as it was measured".into());
+                }
+                self.machine.push(MachineChange { part, setting: setting.clone() });
+            }
+            Level::Price => self.price = Some(PriceChange(setting.clone())),
+        }
+        Ok(())
+    }
+
+    fn terms(&mut self, name: &str, setting: &Setting) -> Result<(), String> {
+        let Setting::Word(word) = setting else { return Err(format!("`{name}` is a word")) };
+        let (plan, price) = (&mut self.document.plan, &mut self.document.prediction.price);
+        if price.is_none() {
+            return Err(format!("`{name}` is for machines that are rented, and the plan's are not"));
+        }
+        match name {
+            "instance" => plan.cluster.instance.clone_from(word),
+            "pricing" => plan.pricing = word.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?,
+            "service" => plan.service = Some(word.clone()),
+            _ => {
+                if let Some(price) = price {
+                    price.region.clone_from(word);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn expected(&mut self, before: &HeldPlan) -> Result<Expected, String> {
+        let old = &before.document;
+        let machine = self.lay_out(before)?;
+        let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
+        let job = &self.document.job;
+        let data = data_set(job, plan.model()).map_err(|error| with_hint(&error, error.hint()))?;
+        if plan.input().is_some() && data.is_none() {
+            return Err(DocumentError::NoData.to_string());
+        }
+        let data = data.as_ref().map(|data| &data.set);
+        let same_batch = plan.batch().global == old.plan.batch.global;
+        let steps = if same_batch && !self.training {
+            old.prediction.steps
+        } else {
+            let amount = training(&job.training, &job.data, plan.model());
+            amount.map_err(|error| with_hint(&error, error.hint()))?.steps(plan.batch().global)
+        };
+        let price = self.price(old)?;
+        let (prediction, outcome) =
+            predict(&plan, &machine, steps, price, data).map_err(|error| with_hint(&error, error.hint()))?;
+        outcome.footprint.fits().map_err(|full| format!("does not fit into memory: {full}"))?;
+        Ok(Expected { plan, machine, prediction, outcome })
+    }
+
+    /// Sets what is held of the plan and what follows from it; gives the machines that it is for.
+    fn lay_out(&mut self, before: &HeldPlan) -> Result<Machine, String> {
+        let old = &before.document.plan;
+        let fixed = self.fixed.clone();
+        words(&mut self.document.plan, &fixed)?;
+        let machine = self.degrees(old, before.files.clone())?;
+        let spec = &mut self.document.plan;
+        batch(spec, old, &fixed)?;
+        schedule(spec, &fixed);
+        cut(spec, old, &machine)?;
+        Ok(machine)
+    }
+
+    /// Sets degrees and machines.
+    fn degrees(&mut self, old: &PlanSpec, files: MachineFiles) -> Result<Machine, String> {
+        let fixed = self.fixed.clone();
+        let spec = &mut self.document.plan;
+        let parallel = &mut spec.parallel;
+        parallel.tensor = fixed.tensor.unwrap_or(old.parallel.tensor);
+        parallel.pipeline = fixed.pipeline.unwrap_or(old.parallel.pipeline);
+        parallel.context = fixed.context.unwrap_or(old.parallel.context);
+        parallel.expert = fixed.expert.unwrap_or(old.parallel.expert);
+        parallel.sequence = fixed.sequence.unwrap_or(old.parallel.sequence && parallel.tensor > 1);
+        let split = ParallelSpec { data: 1, ..*parallel };
+        spec.cluster.instances = fixed.instances.unwrap_or(old.cluster.instances);
+        let moved = (&spec.cluster.instance, spec.cluster.instances) != (&old.cluster.instance, old.cluster.instances);
+        let mut there = self.there(files.clone())?;
+        if let Some(data) = fixed.data {
+            let each = there.cluster.first().devices_per_instance;
+            let parallel = ParallelSpec { data, ..split };
+            self.document.plan.parallel = parallel;
+            if fixed.instances.is_none() && (moved || ranks(parallel)? != ranks(old.parallel)?) {
+                self.document.plan.cluster.instances = ranks(parallel)?.div_ceil(each);
+                there = self.there(files)?;
+            }
+            return Ok(there);
+        }
+        let split_ranks = ranks(split)?;
+        if moved || split_ranks != ranks(ParallelSpec { data: 1, ..old.parallel })? {
+            let devices = if moved { there.cluster.devices() } else { ranks(old.parallel)? };
+            if devices < split_ranks || !devices.is_multiple_of(split_ranks) {
+                let each = "tensor × pipeline × context";
+                return Err(format!("{devices} devices are no multiple of {each} = {split_ranks}"));
+            }
+            self.document.plan.parallel.data = devices / split_ranks;
+        }
+        Ok(there)
+    }
+
+    /// The machines that the document now names, as they are supposed to be.
+    fn there(&self, files: MachineFiles) -> Result<Machine, String> {
+        let mut machine = machine(&self.document, files).map_err(|error| with_hint(&error, error.hint()))?;
+        self.machine.iter().for_each(|change| change.apply(&mut machine));
+        Ok(machine)
+    }
+
+    /// The price of the machines: as simulating the plan has it, or, on other terms, the catalog's.
+    fn price(&self, old: &PlanDocument) -> Result<Option<PriceUsed>, String> {
+        let document = &self.document;
+        let region = |document: &PlanDocument| document.prediction.price.as_ref().map(|price| price.region.clone());
+        let (new, plan) = (&document.plan, &old.plan);
+        let same = new.cluster.instance == plan.cluster.instance
+            && (new.pricing, &new.service) == (plan.pricing, &plan.service)
+            && region(document) == region(old);
+        let found = if same {
+            price(document).map_err(|error| with_hint(&error, error.hint()))?
+        } else {
+            Some(on_terms(document)?)
+        };
+        match (&self.price, found) {
+            (None, found) => Ok(found),
+            (Some(_), None) => Err("machines that are not rented have no price".into()),
+            (Some(change), Some(found)) => Ok(Some(PriceUsed {
+                usd_per_hour: change.of(found.usd_per_hour),
+                low_usd_per_hour: change.of(found.low_usd_per_hour),
+                high_usd_per_hour: change.of(found.high_usd_per_hour),
+                ..found
+            })),
+        }
+    }
+}
+
+/// Ranks of these degrees.
+fn ranks(parallel: ParallelSpec) -> Result<u32, String> {
+    let ParallelSpec { data, tensor, pipeline, context, .. } = parallel;
+    let product = [tensor, pipeline, context].into_iter().try_fold(data, u32::checked_mul);
+    product.ok_or_else(|| "so many ranks are beyond counting".into())
+}
+
+/// How many there are of what a key counts, so that a factor can multiply it.
+pub(super) fn present(plan: &PlanSpec, key: &str) -> Option<u64> {
+    let (parallel, batch) = (plan.parallel, plan.batch);
+    Some(match key {
+        "instances" => plan.cluster.instances.into(),
+        "parallel.data" => parallel.data.into(),
+        "parallel.tensor" => parallel.tensor.into(),
+        "parallel.pipeline" => parallel.pipeline.into(),
+        "parallel.context" => parallel.context.into(),
+        "parallel.expert" => parallel.expert.into(),
+        "batch.global" => batch.global,
+        "batch.micro" => batch.micro,
+        "batch.accumulation" => batch.accumulation,
+        "virtual_stages" => plan.virtual_stages.into(),
+        "sharding_ranks" => plan.sharding_ranks?.into(),
+        "input.workers" => plan.input?.workers.into(),
+        "input.prefetch" => plan.input?.prefetch.into(),
+        _ => return None,
+    })
+}
+
+/// Sets what stands for itself.
+fn words(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), String> {
+    fn set<T: Copy>(field: &mut T, held: Option<T>) {
+        *field = held.unwrap_or(*field);
+    }
+    set(&mut spec.cluster.encrypted, fixed.encrypted);
+    set(&mut spec.precision, fixed.precision);
+    set(&mut spec.recompute, fixed.recompute);
+    set(&mut spec.state_sharding, fixed.state_sharding);
+    set(&mut spec.gradient_reduction, fixed.gradient_reduction);
+    set(&mut spec.gradient_compression, fixed.gradient_compression);
+    set(&mut spec.offload, fixed.offload);
+    set(&mut spec.placement, fixed.placement);
+    set(&mut spec.collectives, fixed.collectives);
+    spec.sharding_ranks = match (fixed.sharding_ranks, spec.state_sharding) {
+        (Some(ranks), _) => Some(ranks),
+        (None, StateSharding::None) => None,
+        (None, _) => spec.sharding_ranks,
+    };
+    match &mut spec.input {
+        Some(input) => {
+            set(&mut input.storage, fixed.input_storage);
+            set(&mut input.decode, fixed.input_decode);
+            set(&mut input.workers, fixed.input_workers);
+            set(&mut input.prefetch, fixed.input_prefetch);
+            set(&mut input.cache, fixed.input_cache);
+        }
+        None if fixed.holds_input() => return Err("the plan does not say how its samples are brought in".into()),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Sets the batch sizes, with what follows from them and from the number of replicas.
+fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
+    let data = u64::from(spec.parallel.data);
+    if let (Some(micro), Some(accumulation)) = (fixed.micro, fixed.accumulation) {
+        let product = micro.checked_mul(accumulation).and_then(|replica| replica.checked_mul(data));
+        (spec.batch.micro, spec.batch.accumulation) = (micro, accumulation);
+        spec.batch.global = fixed.global.or(product).ok_or("so many samples are beyond counting")?;
+        return Ok(());
+    }
+    let global = fixed.global.unwrap_or(old.batch.global);
+    if !global.is_multiple_of(data) {
+        return Err(format!("the global batch of {global} samples does not divide evenly among {data} replicas"));
+    }
+    let replica = global / data;
+    let divides = |part: u64, what: &str| {
+        let evenly = replica.is_multiple_of(part);
+        let wrong = || format!("{what} {part} does not divide the {replica} samples of a replica");
+        if evenly { Ok(part) } else { Err(wrong()) }
+    };
+    let micro = match (fixed.micro, fixed.accumulation) {
+        (Some(micro), _) => divides(micro, "micro-batch")?,
+        (None, Some(accumulation)) => replica / divides(accumulation, "accumulation")?,
+        (None, None) => {
+            let most = old.batch.micro.min(replica);
+            (1..=most).rev().find(|micro| replica.is_multiple_of(*micro)).unwrap_or(1)
+        }
+    };
+    (spec.batch.global, spec.batch.micro, spec.batch.accumulation) = (global, micro, replica / micro);
+    Ok(())
+}
+
+/// Sets the schedule with the runs of layers that it needs.
+fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
+    let follows = match (spec.parallel.pipeline, spec.schedule) {
+        (1, _) => ScheduleName::None,
+        (_, ScheduleName::None) => ScheduleName::OneForwardOneBackward,
+        (_, schedule) => schedule,
+    };
+    spec.schedule = fixed.schedule.unwrap_or(follows);
+    spec.virtual_stages = match (fixed.virtual_stages, spec.schedule) {
+        (Some(runs), _) => runs,
+        (None, ScheduleName::Interleaved) => spec.virtual_stages.max(2),
+        (None, ScheduleName::ZeroBubbleV) => 2,
+        (None, _) => 1,
+    };
+}
+
+/// Cuts the layers anew where there are other layers or runs of them.
+fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), String> {
+    let runs = spec.parallel.pipeline.checked_mul(spec.virtual_stages).ok_or("so many stages are beyond counting")?;
+    let same_model = spec.model == old.model;
+    if same_model && runs as usize == old.stages.len() {
+        return Ok(());
+    }
+    let model =
+        trainyard_models::Model::try_from(spec.model.clone()).map_err(|error| with_hint(&error, error.hint()))?;
+    let graph = model.graph();
+    let layers = old.stages.iter().map(|stage| stage.layers).sum::<usize>();
+    if graph.len() == layers && runs as usize == old.stages.len() {
+        return Ok(());
+    }
+    let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
+    let prices = layer_prices(&graph, spec.batch.micro, mesh, spec.precision, machine)
+        .map_err(|error| with_hint(&error, error.hint()))?;
+    let stages = Stages::balanced(&prices.weights(spec.recompute), runs);
+    let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());
+    spec.stages = stages.ok_or_else(few)?.specs();
+    Ok(())
+}
+
+/// The catalog's price on the document's terms.
+fn on_terms(document: &PlanDocument) -> Result<PriceUsed, String> {
+    let used = document.prediction.price.as_ref().ok_or("machines that are not rented have no price")?;
+    let (plan, name) = (&document.plan, &document.plan.cluster.instance);
+    let service = plan.service.as_ref().unwrap_or(&used.service);
+    let service = service_of(service).ok_or_else(|| format!("no service is called `{service}`"))?;
+    let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
+    let instance = catalog().instance(name).map_err(|error| with_hint(&error, Some(error.hint())))?;
+    price_of(instance, query).map(price_used).ok_or_else(|| {
+        let service = crate::problem::service_name(service);
+        let hint = unpriced_hint(&regions_of([instance], query));
+        format!("{name} has no {} price of {service} in {} ({hint})", plan.pricing, used.region)
+    })
+}

@@ -1,0 +1,246 @@
+//! What can be varied: every key with its kind of value and where it belongs.
+
+use super::machine::Part;
+
+/// What a key's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Whole numbers. A range of them doubles from one to the next.
+    Count,
+    /// Whole numbers. A range of them has equal steps.
+    Steps,
+    /// Numbers without a unit.
+    Number,
+    /// Amounts of data.
+    Size,
+    /// Data rates.
+    Rate,
+    /// Arithmetic rates.
+    Arithmetic,
+    /// Durations.
+    Time,
+    /// Rental prices.
+    Price,
+    /// Nothing but factors on the present value.
+    Factor,
+    /// Words.
+    Word,
+}
+
+/// Where a key belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// A field of the plan, by its name in `--fix`.
+    Plan,
+    /// How machines are rented, and which.
+    Terms,
+    /// A field of the job, by its path.
+    Job,
+    /// A field of the job that only a search looks at.
+    Search,
+    /// A dimension of the model.
+    Model,
+    /// A rate of the machines or of their software.
+    Machine(Part),
+    /// What an instance costs.
+    Price,
+}
+
+/// Something that can be varied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) level: Level,
+    pub(crate) about: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, level: Level, about: &'static str) -> Key {
+    Key { name, kind, level, about }
+}
+
+use Kind::{Arithmetic, Count, Factor, Number, Price, Rate, Size, Steps, Time, Word};
+use Level::{Job, Machine, Model, Plan, Search, Terms};
+
+pub(crate) const KEYS: &[Key] = &[
+    key("instance", Word, Terms, "machine type"),
+    key("instances", Count, Plan, "number of machines"),
+    key("pricing", Word, Terms, "on-demand or spot"),
+    key("region", Word, Terms, "where machines are rented"),
+    key("service", Word, Terms, "ec2 or sagemaker"),
+    key("price.instance", Price, Level::Price, "price of a machine: 12 USD/h, or a factor"),
+    key("cluster.encrypted", Word, Plan, "whether traffic between machines is encrypted"),
+    key("cluster.max_instances", Count, Search, "the most machines that may be chosen"),
+    key("cluster.stack", Word, Job, "training framework"),
+    key("parallel.data", Count, Plan, "replicas"),
+    key("parallel.tensor", Count, Plan, "ranks per layer"),
+    key("parallel.pipeline", Count, Plan, "stages"),
+    key("parallel.context", Count, Plan, "ranks per sample"),
+    key("parallel.expert", Count, Plan, "replicas that share the experts of a layer"),
+    key("parallel.sequence", Word, Plan, "whether a tensor group shares tokens too"),
+    key("batch.global", Count, Plan, "samples of a step (training.global_batch)"),
+    key("batch.micro", Count, Plan, "samples at once"),
+    key("batch.accumulation", Count, Plan, "micro-batches of a replica"),
+    key("schedule", Word, Plan, "order of micro-batches"),
+    key("virtual_stages", Count, Plan, "runs of layers on each stage"),
+    key("precision", Word, Plan, "number formats (training.precision)"),
+    key("recompute", Word, Plan, "what is computed again"),
+    key("state_sharding", Word, Plan, "what replicas share out"),
+    key("sharding_ranks", Count, Plan, "over how many replicas it is shared out"),
+    key("gradient_reduction", Word, Plan, "how often gradients are summed"),
+    key("gradient_compression", Word, Plan, "in which form gradients travel"),
+    key("offload", Word, Plan, "what is kept off the devices"),
+    key("placement", Word, Plan, "which ranks stand next to each other"),
+    key("collectives", Word, Plan, "how gradients are summed over replicas"),
+    key("input.storage", Word, Plan, "where samples are read from (data.storage)"),
+    key("input.decode", Word, Plan, "what decodes them (data.decode)"),
+    key("input.workers", Count, Plan, "processes that load for one replica (data.workers)"),
+    key("input.prefetch", Count, Plan, "batches ahead (data.prefetch)"),
+    key("input.cache", Word, Plan, "where samples are kept after the first pass (data.cache)"),
+    key("data.samples", Count, Job, "samples in the data set"),
+    key("data.tokens", Number, Job, "tokens in the data set"),
+    key("data.bytes_per_sample", Number, Job, "bytes of one sample as stored"),
+    key("data.bytes_deviation", Number, Job, "their standard deviation"),
+    key("data.files", Count, Job, "files that hold the data set"),
+    key("data.format", Word, Job, "what is to be decoded"),
+    key("data.fsx_throughput", Rate, Job, "throughput of a shared file system for each TiB"),
+    key("data.fsx_size", Size, Job, "its size"),
+    key("data.ebs_throughput", Rate, Job, "throughput of each machine's volume"),
+    key("data.volume", Size, Job, "its size"),
+    key("training.epochs", Number, Job, "passes over the data set"),
+    key("training.steps", Count, Job, "optimizer steps"),
+    key("training.target", Word, Job, "what is to be reached"),
+    key("training.optimizer", Word, Job, "the optimizer"),
+    key("goal.objective", Word, Search, "time or cost"),
+    key("goal.deadline", Time, Job, "the longest training accepted"),
+    key("goal.budget", Number, Job, "the most money accepted, in USD"),
+    key("model.layers", Steps, Model, "blocks or layers"),
+    key("model.hidden", Count, Model, "width; the feed-forward width follows"),
+    key("model.heads", Steps, Model, "attention heads"),
+    key("model.kv_heads", Steps, Model, "heads of keys and values"),
+    key("model.ffn", Count, Model, "width inside the feed-forward part"),
+    key("model.vocab", Count, Model, "vocabulary size"),
+    key("model.seq_len", Count, Model, "tokens of a sample"),
+    key("model.attention", Word, Model, "how attention is computed"),
+    key("model.decoder_layers", Steps, Model, "blocks of the decoder"),
+    key("model.decoder_seq_len", Count, Model, "tokens that the decoder writes"),
+    key("model.experts", Count, Model, "experts of a layer"),
+    key("model.experts_per_token", Steps, Model, "experts that a token is sent to"),
+    key("model.image_size", Steps, Model, "height and width of an image"),
+    key("model.patch_size", Steps, Model, "height and width of a patch"),
+    key("model.classes", Count, Model, "classes"),
+    key("model.inputs", Count, Model, "input features"),
+    key("model.outputs", Count, Model, "output features"),
+    key("gpu.memory", Size, Machine(Part::Memory), "memory of a GPU"),
+    key("gpu.memory_bandwidth", Rate, Machine(Part::MemoryBandwidth), "peak memory bandwidth"),
+    key("gpu.peak", Factor, Machine(Part::Peak), "peak rates of all formats"),
+    key("gpu.peak_fp32", Arithmetic, Machine(Part::Fp32), "peak single-precision rate"),
+    key("gpu.peak_fp16", Arithmetic, Machine(Part::Fp16), "peak half-precision rate of the tensor cores"),
+    key("gpu.peak_tf32", Arithmetic, Machine(Part::Tf32), "peak TensorFloat-32 rate"),
+    key("gpu.peak_bf16", Arithmetic, Machine(Part::Bf16), "peak bfloat16 rate"),
+    key("gpu.host_bandwidth", Rate, Machine(Part::HostBandwidth), "link to the host, one direction"),
+    key("gpu.jpeg_decode", Rate, Machine(Part::JpegDecode), "what the GPU's JPEG engines decode"),
+    key(
+        "link.bandwidth",
+        Rate,
+        Machine(Part::LinkBandwidth),
+        "links between GPUs of a machine, as its kind counts them",
+    ),
+    key("link.latency", Factor, Machine(Part::LinkLatency), "latencies inside a machine"),
+    key("cluster.network", Rate, Machine(Part::Network), "network of a machine, all cards together, one direction"),
+    key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
+    key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
+    key("host.storage", Factor, Machine(Part::Storage), "what a machine reads of object storage and volumes"),
+    key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),
+];
+
+/// Other names of keys: those of the job for what is also a field of the plan.
+const ALIASES: &[(&str, &str)] = &[
+    ("cluster.instance", "instance"),
+    ("cluster.instances", "instances"),
+    ("cluster.pricing", "pricing"),
+    ("cluster.region", "region"),
+    ("cluster.service", "service"),
+    ("training.global_batch", "batch.global"),
+    ("training.precision", "precision"),
+    ("optimizer", "training.optimizer"),
+    ("data.storage", "input.storage"),
+    ("data.decode", "input.decode"),
+    ("data.workers", "input.workers"),
+    ("data.prefetch", "input.prefetch"),
+    ("data.cache", "input.cache"),
+];
+
+/// How alike a word and a key must be for the one to be taken for the other.
+const SIMILAR: f64 = 0.75;
+
+/// The key of a name.
+pub(crate) fn find(name: &str) -> Option<Key> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    KEYS.iter().copied().find(|key| key.name == name)
+}
+
+/// The key that was probably meant.
+pub(crate) fn similar(name: &str) -> Option<&'static str> {
+    let names = KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
+    names
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|(score, _)| *score > SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+/// Every key with what it is, in a fixed order.
+pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KEYS.iter().map(|key| (key.name, key.about))
+}
+
+impl Kind {
+    /// The unit in which amounts are counted; nothing for words.
+    pub(crate) fn unit(self) -> Option<&'static str> {
+        match self {
+            Self::Count | Self::Steps | Self::Number => Some("1"),
+            Self::Size => Some("B"),
+            Self::Rate => Some("B/s"),
+            Self::Arithmetic => Some("FLOP/s"),
+            Self::Time => Some("s"),
+            Self::Price => Some("USD/h"),
+            Self::Factor => Some("×"),
+            Self::Word => None,
+        }
+    }
+
+    /// Whether its values are whole numbers.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Self::Count | Self::Steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_that_can_be_held_can_be_varied() {
+        for name in crate::fix::KEYS {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_aliases_lead_to_keys() {
+        let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        for (alias, name) in ALIASES {
+            assert_eq!(find(alias).map(|key| key.name), Some(*name));
+        }
+    }
+
+    #[test]
+    fn a_slip_leads_to_what_was_meant() {
+        assert_eq!(similar("gpu.memory_bandwith"), Some("gpu.memory_bandwidth"));
+        assert_eq!(similar("cluster.netwrok"), Some("cluster.network"));
+        assert_eq!(similar("qqqq"), None);
+    }
+}

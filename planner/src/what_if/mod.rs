@@ -1,0 +1,422 @@
+//! What would be if something were otherwise: one or two keys varied, the best plan sought anew each time or one plan
+//! held, and the assumptions that matter to a plan.
+//!
+//! [`axes`] reads what is varied, [`what_if`] answers, and [`tornado`] varies each assumption behind a plan by its own
+//! uncertainty. Machines, links and prices are changed where a problem or a plan gets them; the catalogs stay as they
+//! are. A key that is varied to its present value gives what planning or simulating gives.
+
+mod axis;
+mod held;
+mod job;
+mod key;
+mod machine;
+mod tornado;
+
+pub use axis::{Axis, AxisError, COMBINATIONS_MAX, KEYS_MAX, axes};
+pub use held::HeldPlan;
+pub use key::keys;
+pub(crate) use machine::{MachineChange, PriceChange};
+pub use tornado::tornado;
+
+use crate::job::{JobError, Resources, model, problem_on};
+use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
+use crate::problem::price_used;
+use crate::recommendation::{Limits, NoPlan, best};
+use axis::Setting;
+use held::Expected;
+use key::{Key, Level};
+use rayon::prelude::*;
+use trainyard_plan::{
+    GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
+};
+use trainyard_sim::bottleneck;
+use trainyard_units::{Seconds, human_duration};
+
+/// The name that stands for the file of a model that is varied.
+const VARIED_MODEL: &str = "a varied model";
+
+/// What is varied.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A job: the best plan is sought each time.
+    Job(Box<SoughtJob>),
+    /// A plan, which is held.
+    Plan(Box<HeldPlan>),
+}
+
+/// A job with all that a search for its plan takes.
+#[derive(Clone, Debug)]
+pub struct SoughtJob {
+    /// The job.
+    pub spec: JobSpec,
+    /// The content of the files that it names.
+    pub resources: Resources,
+    /// How a search is limited.
+    pub limits: Limits,
+}
+
+/// Why nothing can be varied at all.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WhatIfError {
+    /// The job cannot be solved, whatever is varied.
+    #[error(transparent)]
+    Job(Box<JobError>),
+    /// The plan cannot be simulated as it is.
+    #[error(transparent)]
+    Document(Box<DocumentError>),
+    /// A key is for a search, but the plan is held.
+    #[error("`{key}` decides which plan is sought, but here a plan is held")]
+    OnlySought {
+        /// The key.
+        key: String,
+    },
+}
+
+impl WhatIfError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Job(error) => error.hint(),
+            Self::Document(error) => error.hint(),
+            Self::OnlySought { .. } => Some("give a job, without --hold, so that plans are sought anew".into()),
+        }
+    }
+}
+
+impl From<JobError> for WhatIfError {
+    fn from(error: JobError) -> Self {
+        Self::Job(Box::new(error))
+    }
+}
+
+impl From<DocumentError> for WhatIfError {
+    fn from(error: DocumentError) -> Self {
+        Self::Document(Box::new(error))
+    }
+}
+
+/// An error with what may be done about it.
+fn with_hint(error: &dyn std::fmt::Display, hint: Option<String>) -> String {
+    hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
+}
+
+/// What is kept of a case.
+struct Answer {
+    figures: WhatIfFigures,
+    missed_goal: Option<String>,
+}
+
+/// Why a case has no plan.
+enum Refusal {
+    Job(Box<JobError>),
+    Other(String),
+}
+
+impl From<JobError> for Refusal {
+    fn from(error: JobError) -> Self {
+        Self::Job(Box::new(error))
+    }
+}
+
+impl From<NoPlan> for Refusal {
+    fn from(error: NoPlan) -> Self {
+        Self::Other(with_hint(&error, error.hint()))
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl Refusal {
+    fn told(&self) -> String {
+        match self {
+            // The other hints are about the fields of a job file.
+            Self::Job(error) => match **error {
+                JobError::Catalog { .. } | JobError::Unpriced { .. } | JobError::Model(_) => {
+                    with_hint(error, error.hint())
+                }
+                _ => error.to_string(),
+            },
+            Self::Other(why) => why.clone(),
+        }
+    }
+}
+
+impl Resources {
+    /// The file that describes the machines, if there is one.
+    pub fn machine_files(&self) -> MachineFiles {
+        let profile = self.profile.clone().map(|profile| MachineFile::Profile(Box::new(profile)));
+        let described = || self.cluster_file.clone().map(|file| MachineFile::Cluster(Box::new(file)));
+        MachineFiles { machine: profile.or_else(described), constants: self.constants.clone() }
+    }
+}
+
+/// What is expected for each combination of values. `done` is called after each case, on any thread.
+///
+/// # Errors
+///
+/// When the job cannot be solved or the plan not simulated, whatever is varied. A single case that is not possible is a
+/// case with its reason.
+pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Result<WhatIfDocument, WhatIfError> {
+    let job = subject.job();
+    let base = subject.base(axes)?;
+    let expected = base.as_ref().ok();
+    let combinations = combinations(axes);
+    // Only figures are kept: a simulated step may be large.
+    let results: Vec<Result<Answer, Refusal>> = combinations
+        .par_iter()
+        .map(|chosen| {
+            let settings: Vec<(Key, &Setting)> =
+                axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
+            let result = subject.with(&settings, expected).map(|(job, expected)| {
+                let figures = figures(&expected);
+                Answer { missed_goal: missed(&job.goal, &figures), figures }
+            });
+            done();
+            result
+        })
+        .collect();
+    let never = results.iter().all(|result| matches!(result, Err(Refusal::Job(_))));
+    if let (Err(Refusal::Job(error)), true) = (&base, never) {
+        return Err(WhatIfError::Job(error.clone()));
+    }
+    let figures = base.as_ref().ok().map(figures);
+    let mut cases: Vec<WhatIfCase> = combinations
+        .iter()
+        .zip(&results)
+        .map(|(chosen, result)| case(axes, chosen, result, figures.as_ref()))
+        .collect();
+    scaling(axes, &mut cases);
+    Ok(WhatIfDocument {
+        schema: WHAT_IF_SCHEMA.into(),
+        job: job.clone(),
+        held: matches!(subject, Subject::Plan(_)),
+        objective: job.goal.objective.unwrap_or_default(),
+        axes: axes.iter().map(Axis::varied).collect(),
+        base: figures,
+        base_reason: base.as_ref().err().map(Refusal::told),
+        cases,
+        sensitivities: Vec::new(),
+    })
+}
+
+/// Which value of each axis, the last varying fastest.
+fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
+    axes.iter().fold(vec![Vec::new()], |all, axis| {
+        let with = |chosen: &Vec<usize>| {
+            (0..axis.values.len())
+                .map(|value| chosen.iter().copied().chain([value]).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        all.iter().flat_map(with).collect()
+    })
+}
+
+impl Subject {
+    fn job(&self) -> &JobSpec {
+        match self {
+            Self::Job(job) => &job.spec,
+            Self::Plan(plan) => &plan.document.job,
+        }
+    }
+
+    /// What is expected if nothing is varied.
+    fn base(&self, axes: &[Axis]) -> Result<Result<Expected, Refusal>, WhatIfError> {
+        match self {
+            Self::Job(job) => Ok(job.with(&[], None).map(|(_, expected)| expected)),
+            Self::Plan(plan) => {
+                if let Some(axis) = axes.iter().find(|axis| axis.key.level == Level::Search) {
+                    return Err(WhatIfError::OnlySought { key: axis.key.name.into() });
+                }
+                Ok(Ok(plan.as_it_is()?))
+            }
+        }
+    }
+
+    /// What is expected with some keys set, and the job that it is then for.
+    fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
+        match self {
+            Self::Job(job) => job.with(settings, base),
+            Self::Plan(plan) => Ok(plan.with(settings)?),
+        }
+    }
+}
+
+/// A job on its way to another.
+struct ChangedJob {
+    spec: JobSpec,
+    resources: Resources,
+    limits: Limits,
+    machine: Vec<MachineChange>,
+    price: Option<PriceChange>,
+}
+
+impl SoughtJob {
+    /// The best plan with some keys set. `base` is that without any, which factors on fields of the plan multiply.
+    fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
+        let Self { spec, resources, limits } = self.clone();
+        let mut changed = ChangedJob { spec, resources, limits, machine: Vec::new(), price: None };
+        for (key, setting) in settings {
+            changed.set(*key, setting, base)?;
+        }
+        let expected = changed.solved()?;
+        Ok((changed.spec, expected))
+    }
+}
+
+impl ChangedJob {
+    fn set(&mut self, key: Key, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
+        match key.level {
+            Level::Plan => return self.set_plan(key, setting, base),
+            Level::Terms => self.set_terms(key.name, setting),
+            Level::Job | Level::Search => self.spec = job::set_job(&self.spec, key, setting)?,
+            Level::Model => {
+                let read = self.resources.model_file.take();
+                let model = job::set_model(&model(&self.spec.model, read)?.spec(), key, setting)?;
+                // As if a file had it: a model of the catalog has its dimensions.
+                self.resources.model_file = Some(model);
+                self.spec.model = ModelChoice { file: Some(VARIED_MODEL.into()), ..ModelChoice::default() };
+            }
+            Level::Machine(part) => {
+                if self.spec.cluster.profile.is_some() {
+                    return Err("a measured machine is known only as it was measured".to_owned().into());
+                }
+                self.machine.push(MachineChange { part, setting: setting.clone() });
+            }
+            Level::Price => {
+                if self.spec.cluster.profile.is_some() || self.spec.cluster.file.is_some() {
+                    return Err("machines that are not rented have no price".to_owned().into());
+                }
+                self.price = Some(PriceChange(setting.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds a field of all plans, or lets the job say it where the job has to.
+    fn set_plan(&mut self, key: Key, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
+        let value = match setting {
+            Setting::Word(word) => word.clone(),
+            count => {
+                let present = base.and_then(|base| held::present(&base.plan.spec(), key.name));
+                count.count(present)?.to_string()
+            }
+        };
+        let fixed = std::mem::take(&mut self.limits.fixed);
+        self.limits.fixed = match key.name {
+            "batch.global" => {
+                let samples = value.parse().map_err(|_| format!("`{value}` is no number of samples"))?;
+                self.spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
+                fixed.without(key.name)
+            }
+            "precision" => {
+                let precision = value.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?;
+                self.spec.training.precision = Some(vec![precision]);
+                fixed.without(key.name)
+            }
+            name => fixed.with(name, &value).map_err(|error| error.to_string())?,
+        };
+        Ok(())
+    }
+
+    fn set_terms(&mut self, name: &str, setting: &Setting) {
+        let Setting::Word(word) = setting else { return };
+        let cluster = &mut self.spec.cluster;
+        match name {
+            "instance" => {
+                cluster.instances = Some(vec![word.clone()]);
+                self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(name);
+            }
+            "pricing" => cluster.pricing = word.parse().ok(),
+            "service" => cluster.service = Some(word.clone()),
+            _ => cluster.region = Some(word.clone()),
+        }
+    }
+
+    fn solved(&self) -> Result<Expected, Refusal> {
+        let (changes, price) = (&self.machine, self.price.clone());
+        let other = |place: crate::Place| place.changed(changes).repriced(price);
+        let problem = problem_on(&self.spec, self.resources.clone(), other)?;
+        let chosen = best(&problem, &self.limits)?;
+        let cluster = chosen.plan.cluster();
+        let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
+        let steps = problem.training.steps(chosen.plan.batch().global);
+        let (data, price) = (problem.data.as_ref().map(|data| &data.set), problem.place.price(chosen.choice));
+        let (prediction, outcome) =
+            predict(&chosen.plan, &machine, steps, price.map(price_used), data).map_err(|error| error.to_string())?;
+        Ok(Expected { plan: chosen.plan, machine, prediction, outcome })
+    }
+}
+
+/// The figures of what is expected.
+fn figures(expected: &Expected) -> WhatIfFigures {
+    let Expected { plan, machine, prediction, outcome } = expected;
+    let devices = plan.mesh().ranks();
+    let limit = prediction.input.map(|input| input.bottleneck);
+    WhatIfFigures {
+        plan: plan.spec(),
+        devices,
+        step_time_s: prediction.step_time_s,
+        interval_s: prediction.interval_s,
+        samples_per_s: prediction.samples_per_s,
+        samples_per_s_per_device: prediction.samples_per_s / f64::from(devices),
+        mfu: prediction.mfu,
+        exposed_communication_s: prediction.exposed_communication_s,
+        bottleneck: limit.unwrap_or_else(|| bottleneck(plan, machine, outcome)),
+        memory_peak_bytes: prediction.memory_bytes.peak(),
+        steps: prediction.steps,
+        time_s: prediction.time_s,
+        cost_usd: prediction.cost_usd,
+    }
+}
+
+/// Why a plan is not within deadline or budget; nothing if it is.
+fn missed(goal: &GoalSpec, own: &WhatIfFigures) -> Option<String> {
+    let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
+    if let Some(deadline) = deadline.filter(|deadline| own.time_s > deadline.0) {
+        let (time, over) = (human_duration(Seconds(own.time_s)), own.time_s / deadline.0);
+        return Some(format!("{time} is {over:.2} times the deadline"));
+    }
+    let (budget, cost) = (goal.budget?, own.cost_usd?);
+    (cost > budget).then(|| format!("{cost:.2} USD is {:.2} times the budget", cost / budget))
+}
+
+fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base: Option<&WhatIfFigures>) -> WhatIfCase {
+    let values = axes.iter().zip(chosen).map(|(axis, value)| axis.values[*value].0.clone()).collect();
+    let answer = result.as_ref().ok();
+    let own = answer.map(|answer| &answer.figures);
+    let both = own.zip(base);
+    WhatIfCase {
+        values,
+        reason: result.as_ref().err().map(Refusal::told),
+        missed_goal: answer.and_then(|answer| answer.missed_goal.clone()),
+        time_change: both.map(|(own, base)| own.time_s / base.time_s - 1.0),
+        cost_change: both.and_then(|(own, base)| Some(own.cost_usd? / base.cost_usd? - 1.0)),
+        scaling_efficiency: None,
+        figures: own.cloned(),
+    }
+}
+
+/// Throughput of a device over that in the case with the fewest devices, where their number is what is varied.
+fn scaling(axes: &[Axis], cases: &mut [WhatIfCase]) {
+    let Some(axis) = axes.iter().position(|axis| ["instances", "parallel.data"].contains(&axis.key.name)) else {
+        return;
+    };
+    let others = |case: &WhatIfCase| {
+        let values = case.values.iter().enumerate().filter(|(index, _)| *index != axis);
+        values.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+    };
+    let fewest: Vec<(Vec<String>, u32, f64)> = cases
+        .iter()
+        .filter_map(|case| case.figures.as_ref().map(|own| (others(case), own.devices, own.samples_per_s_per_device)))
+        .collect();
+    for case in cases {
+        let own = others(case);
+        let alike = fewest.iter().filter(|(others, ..)| *others == own);
+        let Some((.., reference)) = alike.min_by_key(|(_, devices, _)| *devices) else { continue };
+        case.scaling_efficiency = case.figures.as_ref().map(|figures| figures.samples_per_s_per_device / reference);
+    }
+}

@@ -1,0 +1,296 @@
+//! What would be if something were otherwise, as a page, as rows for other programs, and as plots.
+
+mod csv;
+mod plot;
+mod tornado;
+
+pub use csv::what_if_csv;
+pub use plot::what_if_plot;
+
+use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
+use crate::plan::{cluster, strategy};
+use std::collections::BTreeMap;
+use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
+
+/// A what-if document for a reader: what it is compared with, a line for each case, what is not possible.
+pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
+    let mut parts = vec![format!("{}\n\n{}", title(document), base(document))];
+    if !document.cases.is_empty() {
+        parts.push(cases(document, width));
+    }
+    if plans_differ(document) {
+        parts.push(plans(document, width));
+    }
+    if document.axes.len() == 2 {
+        parts.push(grid(document, width));
+    }
+    if !document.sensitivities.is_empty() {
+        parts.push(sensitivities(&document.sensitivities, width));
+    }
+    let mut text = parts.join("\n");
+    text += &bullets(width, "No plan", &told(document, |case| case.reason.as_ref()));
+    text += &bullets(width, "Beyond the goal", &told(document, |case| case.missed_goal.as_ref()));
+    text
+}
+
+/// `gpt2-xl: what if instances, cluster.network were otherwise`.
+pub(super) fn title(document: &WhatIfDocument) -> String {
+    let any = document.base.as_ref().or_else(|| document.cases.iter().find_map(|case| case.figures.as_ref()));
+    let model = any.map_or("the job", |figures| figures.plan.model.name.as_str());
+    let keys: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
+    match (keys.is_empty(), document.held) {
+        (true, _) => format!("{model}: which assumptions matter"),
+        (false, true) => format!("{model}: one plan, {} varied", keys.join(" and ")),
+        (false, false) => format!("{model}: the best plan for each {}", keys.join(" and ")),
+    }
+}
+
+fn base(document: &WhatIfDocument) -> String {
+    let name = if document.axes.is_empty() { "plan" } else { "unvaried" };
+    let Some(base) = &document.base else {
+        let why = document.base_reason.as_deref().unwrap_or("there is no plan");
+        return facts(&[(name, why.to_owned())]);
+    };
+    let cost = base.cost_usd.map_or_else(String::new, |cost| format!(", {}", usd(cost)));
+    facts(&[
+        (name, format!("{}, {}", cluster(&base.plan), strategy(&base.plan))),
+        ("takes", format!("{}{cost}, {} a step", seconds(base.time_s), seconds(base.step_time_s))),
+        ("limited by", base.bottleneck.to_string()),
+    ])
+}
+
+/// Whether the plans are told: where it is not always the same.
+fn plans_differ(document: &WhatIfDocument) -> bool {
+    let all = || document.cases.iter().filter_map(|case| case.figures.as_ref()).chain(&document.base);
+    let first = all().next().map(layout);
+    all().any(|figures| Some(layout(figures)) != first)
+}
+
+/// What is told of a plan: machines, degrees, micro-batch and number formats.
+fn layout(figures: &WhatIfFigures) -> [String; 3] {
+    let (plan, batch) = (&figures.plan, figures.plan.batch);
+    let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
+    let formats = format!("{} × {}, {}{recompute}", batch.micro, batch.accumulation, plan.precision);
+    [cluster(plan), strategy(plan), formats]
+}
+
+/// The plan of each case.
+fn plans(document: &WhatIfDocument, width: Width) -> String {
+    let keys = document.axes.iter().map(|axis| axis.key.as_str());
+    let header: Vec<&str> = keys.chain(["plan", "strategy", "micro × accumulation, precision"]).collect();
+    let rows = document.cases.iter().filter_map(|case| {
+        let own = case.figures.as_ref()?;
+        Some(case.values.iter().cloned().chain(layout(own)).collect::<Vec<String>>())
+    });
+    columns(width, &header, rows)
+}
+
+/// A line for each case. Changes are told where there is room for them: with one key.
+fn cases(document: &WhatIfDocument, width: Width) -> String {
+    let figures = || document.cases.iter().filter_map(|case| case.figures.as_ref());
+    let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
+    let costs = figures().next().is_none() || figures().any(|own| own.cost_usd.is_some());
+    let changes = document.axes.len() == 1;
+    let mut header: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
+    header.push(">time");
+    header.extend(changes.then_some(">±"));
+    header.extend(costs.then_some(">USD"));
+    header.extend((costs && changes).then_some(">±"));
+    header.extend([">step", ">samples/s", ">a device"]);
+    header.extend(scales.then_some(">scaling"));
+    header.push("limit");
+    let rows = document.cases.iter().map(|case| {
+        let own = case.figures.as_ref();
+        let show = |cell: &dyn Fn(&WhatIfFigures) -> String| own.map_or_else(|| "–".into(), cell);
+        let told = |change: Option<f64>| change.map_or_else(String::new, change_of);
+        let mut row = case.values.clone();
+        row.push(show(&|own| seconds(own.time_s)));
+        row.extend(changes.then(|| told(case.time_change)));
+        row.extend(costs.then(|| show(&|own| own.cost_usd.map_or_else(|| "–".into(), amount))));
+        row.extend((costs && changes).then(|| told(case.cost_change)));
+        row.extend([
+            show(&|own| seconds(own.step_time_s)),
+            show(&|own| rate(own.samples_per_s)),
+            show(&|own| rate(own.samples_per_s_per_device)),
+        ]);
+        row.extend(scales.then(|| case.scaling_efficiency.map_or_else(String::new, percent)));
+        row.push(show(&|own| own.bottleneck.to_string()));
+        row
+    });
+    columns(width, &header, rows)
+}
+
+/// A change in as many digits as matter: `+3.2 %`, `+144 %`.
+fn change_of(change: f64) -> String {
+    match change.abs() {
+        nothing if nothing < 5e-4 => "0 %".into(),
+        little if little < 0.1 => deviation(change),
+        _ => format!("{:+.0} %", change * 100.0),
+    }
+}
+
+/// Money without its name, which stands above.
+fn amount(usd_amount: f64) -> String {
+    usd(usd_amount).trim_end_matches(" USD").into()
+}
+
+/// What is sought, one key downwards and the other to the right.
+fn grid(document: &WhatIfDocument, width: Width) -> String {
+    let [down, right] = document.axes.as_slice() else { return String::new() };
+    let by_time = document.objective == Objective::Time
+        || document.cases.iter().filter_map(|case| case.figures.as_ref()).all(|own| own.cost_usd.is_none());
+    let what = if by_time { "time" } else { "USD" };
+    let corner = format!("{what}, {} by {}", down.key, right.key);
+    let titles: Vec<String> = right.values.iter().map(|value| format!(">{value}")).collect();
+    let header: Vec<&str> = std::iter::once(corner.as_str()).chain(titles.iter().map(String::as_str)).collect();
+    let cell = |case: &WhatIfCase| {
+        let sought = |own: &WhatIfFigures| if by_time { Some(seconds(own.time_s)) } else { own.cost_usd.map(amount) };
+        case.figures.as_ref().and_then(sought).unwrap_or_else(|| "–".into())
+    };
+    let rows =
+        down.values.iter().zip(document.cases.chunks(right.values.len().max(1))).map(|(value, cases)| {
+            std::iter::once(value.clone()).chain(cases.iter().map(cell)).collect::<Vec<String>>()
+        });
+    columns(width, &header, rows)
+}
+
+/// Sentences with the cases that they are about, each once.
+fn told(document: &WhatIfDocument, what: fn(&WhatIfCase) -> Option<&String>) -> Vec<String> {
+    let mut cases: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+    for case in &document.cases {
+        let Some(sentence) = what(case) else { continue };
+        let place = cases.values().position(|(known, _)| known == sentence).unwrap_or(cases.len());
+        cases.entry(place).or_insert_with(|| (sentence.clone(), Vec::new())).1.push(name(document, case));
+    }
+    cases.into_values().map(|(sentence, names)| format!("{}: {sentence}", names.join("; "))).collect()
+}
+
+/// `instances 4, pricing spot`.
+fn name(document: &WhatIfDocument, case: &WhatIfCase) -> String {
+    let parts = document.axes.iter().zip(&case.values).map(|(axis, value)| format!("{} {value}", axis.key));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// `×0.87`.
+pub(super) fn factor(factor: f64) -> String {
+    format!("×{}", (factor * 100.0).round() / 100.0)
+}
+
+fn sensitivities(all: &[Sensitivity], width: Width) -> String {
+    let header = ["assumption", ">from", ">to", ">time", ">", ">cost", ">", "why these factors"];
+    let rows = all.iter().map(|own| {
+        let [low, high] = own.time_change.map(change_of);
+        let [cheap, dear] = own.cost_change.map_or_else(|| ["–".into(), "–".into()], |change| change.map(change_of));
+        [own.key.clone(), factor(own.factors[0]), factor(own.factors[1]), low, high, cheap, dear, own.basis.clone()]
+    });
+    table(width, header, rows)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use trainyard_plan::{Bottleneck, ClusterSpec, JobSpec, PlanSpec, VariedKey, WHAT_IF_SCHEMA};
+
+    fn figures(instances: u32, time_s: f64) -> WhatIfFigures {
+        let model = trainyard_models::find("gpt2").expect("in the catalog").model.spec();
+        WhatIfFigures {
+            plan: PlanSpec::plain(model, ClusterSpec::of("p3.16xlarge", instances), 14),
+            devices: 8 * instances,
+            step_time_s: time_s / 100.0,
+            interval_s: [time_s / 120.0, time_s / 80.0],
+            samples_per_s: 1e5 / time_s,
+            samples_per_s_per_device: 1e5 / time_s / f64::from(8 * instances),
+            mfu: Some(0.3),
+            exposed_communication_s: 0.0,
+            bottleneck: Bottleneck::Compute,
+            memory_peak_bytes: 1 << 33,
+            steps: 100,
+            time_s,
+            cost_usd: Some(time_s * f64::from(instances)),
+        }
+    }
+
+    fn case(values: &[&str], figures: Option<WhatIfFigures>) -> WhatIfCase {
+        WhatIfCase {
+            values: values.iter().map(ToString::to_string).collect(),
+            reason: figures.is_none().then(|| "does not fit".into()),
+            missed_goal: None,
+            time_change: figures.as_ref().map(|own| own.time_s / 1000.0 - 1.0),
+            cost_change: None,
+            scaling_efficiency: figures.as_ref().map(|own| 1000.0 / own.time_s / f64::from(own.plan.cluster.instances)),
+            figures,
+        }
+    }
+
+    pub(crate) fn axis(key: &str, unit: Option<&str>, values: &[&str]) -> VariedKey {
+        let amounts = values.iter().filter_map(|value| value.parse().ok()).filter(|_| unit.is_some()).collect();
+        let values = values.iter().map(ToString::to_string).collect();
+        VariedKey { key: key.into(), unit: unit.map(Into::into), values, amounts }
+    }
+
+    /// A plan on one machine, two and four, the last of which has no plan.
+    pub(crate) fn document() -> WhatIfDocument {
+        WhatIfDocument {
+            schema: WHAT_IF_SCHEMA.into(),
+            job: JobSpec::default(),
+            held: true,
+            objective: Objective::Cost,
+            axes: vec![axis("instances", Some("1"), &["1", "2", "4"])],
+            base: Some(figures(1, 1000.0)),
+            base_reason: None,
+            cases: vec![
+                case(&["1"], Some(figures(1, 1000.0))),
+                case(&["2"], Some(figures(2, 600.0))),
+                case(&["4"], None),
+            ],
+            sensitivities: Vec::new(),
+        }
+    }
+
+    /// The same for two prices.
+    pub(crate) fn two_keys() -> WhatIfDocument {
+        let one = document();
+        let axes = vec![one.axes[0].clone(), axis("pricing", None, &["spot", "on-demand"])];
+        let both = |case: &WhatIfCase| {
+            ["spot", "on-demand"]
+                .map(|price| WhatIfCase { values: vec![case.values[0].clone(), price.into()], ..case.clone() })
+        };
+        WhatIfDocument { axes, cases: one.cases.iter().flat_map(both).collect(), ..one }
+    }
+
+    pub(crate) fn tornado() -> WhatIfDocument {
+        let own = |key: &str, change: f64| Sensitivity {
+            key: key.into(),
+            what: "something".into(),
+            factors: [0.8, 1.2],
+            basis: "none is stated".into(),
+            time_s: [1000.0 * (1.0 + change), 1000.0 * (1.0 - change)],
+            cost_usd: Some([10.0 * (1.0 + change), 10.0 * (1.0 - change)]),
+            time_change: [change, -change],
+            cost_change: Some([change, -change]),
+        };
+        let sensitivities = vec![own("gpu.peak", 0.2), own("stack.launch", -0.05), own("cluster.latency", 0.0)];
+        WhatIfDocument { axes: Vec::new(), cases: Vec::new(), sensitivities, ..document() }
+    }
+
+    #[test]
+    fn a_page_has_a_line_for_each_case_and_says_why_there_is_no_plan() {
+        let page = what_if(&document(), Width(120));
+        for words in ["unvaried", "instances", "scaling", "100.0 %", "83.3 %", "-40 %", "instances 4: does not fit"] {
+            assert!(page.contains(words), "{words}\n{page}");
+        }
+    }
+
+    #[test]
+    fn two_keys_make_a_grid_of_what_is_sought() {
+        let page = what_if(&two_keys(), Width(120));
+        assert!(page.contains("USD, instances by pricing"), "{page}");
+        assert!(page.contains("instances 4, pricing spot; instances 4, pricing on-demand: does not fit"), "{page}");
+    }
+
+    #[test]
+    fn assumptions_are_a_table() {
+        let page = what_if(&tornado(), Width(120));
+        assert!(page.contains("which assumptions matter") && page.contains("×0.8") && page.contains("+20 %"), "{page}");
+    }
+}

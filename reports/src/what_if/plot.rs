@@ -1,0 +1,299 @@
+//! Cases as lines: what varies decides what is drawn.
+
+use super::{title, tornado};
+use crate::chart::{Axis, Line, Panel, Scale, draw};
+use crate::format::rate;
+use trainyard_plan::{VariedKey, WhatIfCase, WhatIfDocument, WhatIfFigures};
+
+/// From here on an axis is logarithmic: the largest value over the smallest.
+const WIDE: f64 = 4.0;
+/// The same of an axis that would else begin at nothing.
+const VERY_WIDE: f64 = 20.0;
+
+/// The picture that suits what varies: throughput with the ideal line and scaling efficiency over the number of machines
+/// or replicas; throughput over batch sizes; else time and cost; the assumptions of a plan as a tornado. With two keys
+/// there is a line for each value of one.
+///
+/// # Errors
+///
+/// A sentence, if there is nothing to draw.
+pub fn what_if_plot(document: &WhatIfDocument) -> Result<String, String> {
+    if document.axes.is_empty() {
+        return tornado::plot(document);
+    }
+    let over = Over::of(document);
+    let (mut panels, mut ideal) = (Vec::new(), None);
+    if over.scales {
+        panels.extend([over.scaling(), over.efficiency()]);
+        panels.extend(over.costs().then(|| over.cost_against_time()));
+        ideal = Some("ideal: as fast for each device as with the fewest");
+    } else {
+        panels.extend(over.batches.then(|| over.throughput(false)));
+        panels.push(over.time());
+        panels.extend(over.costs().then(|| over.cost()));
+    }
+    let legend: Vec<String> = over.series.iter().map(|series| series.name.clone()).collect();
+    draw(&title(document), &legend, ideal, &panels)
+}
+
+/// The cases in order along one key, a series for each value of the other.
+struct Over<'a> {
+    key: &'a VariedKey,
+    /// Whether the number of machines or replicas varies.
+    scales: bool,
+    batches: bool,
+    series: Vec<Series<'a>>,
+}
+
+struct Series<'a> {
+    name: String,
+    /// Where each case lies.
+    cases: Vec<(f64, &'a WhatIfCase)>,
+}
+
+fn is_scale(key: &str) -> bool {
+    ["instances", "parallel.data"].contains(&key)
+}
+
+fn is_batch(key: &str) -> bool {
+    key.starts_with("batch.")
+}
+
+impl<'a> Over<'a> {
+    fn of(document: &'a WhatIfDocument) -> Self {
+        let axes = &document.axes;
+        let wanted = |wanted: fn(&str) -> bool| axes.iter().position(|axis| wanted(&axis.key));
+        let along = wanted(is_scale).or_else(|| wanted(is_batch)).unwrap_or(0);
+        let key = &axes[along];
+        let other = axes.iter().enumerate().find(|(index, _)| *index != along);
+        let place = |case: &WhatIfCase| {
+            let index = key.values.iter().position(|value| *value == case.values[along]).unwrap_or(0);
+            key.amounts.get(index).copied().unwrap_or(index as f64)
+        };
+        let of = |matches: &dyn Fn(&WhatIfCase) -> bool| {
+            let mut cases: Vec<(f64, &WhatIfCase)> =
+                document.cases.iter().filter(|case| matches(case)).map(|case| (place(case), case)).collect();
+            cases.sort_by(|a, b| a.0.total_cmp(&b.0));
+            cases
+        };
+        let series = match other {
+            None => vec![Series { name: "predicted; of a time with its 90 % interval".into(), cases: of(&|_| true) }],
+            Some((index, axis)) => axis
+                .values
+                .iter()
+                .map(|value| Series {
+                    name: format!("{} {value}", axis.key),
+                    cases: of(&|case| case.values[index] == *value),
+                })
+                .collect(),
+        };
+        Self { key, scales: is_scale(&key.key), batches: is_batch(&key.key), series }
+    }
+
+    fn costs(&self) -> bool {
+        self.figures().any(|own| own.cost_usd.is_some())
+    }
+
+    fn figures(&self) -> impl Iterator<Item = &'a WhatIfFigures> {
+        self.series.iter().flat_map(|series| &series.cases).filter_map(|(_, case)| case.figures.as_ref())
+    }
+
+    /// The key along the axis, with its values as marks.
+    fn x(&self) -> Axis {
+        let key = self.key;
+        let name = match key.unit.as_deref() {
+            Some("1") if self.batches && key.key != "batch.accumulation" => format!("{}, samples", key.key),
+            None | Some("1") => key.key.clone(),
+            Some("×") => format!("{}, relative to its present value", key.key),
+            Some(unit) => format!("{}, {}", key.key, shown_unit(unit)),
+        };
+        let at = |index: usize| key.amounts.get(index).copied().unwrap_or(index as f64);
+        let marks: Vec<(f64, String)> =
+            key.values.iter().enumerate().map(|(index, value)| (at(index), value.clone())).collect();
+        let (low, high) = range(marks.iter().map(|(value, _)| *value));
+        let scale = if low > 0.0 && !key.amounts.is_empty() && high / low >= WIDE {
+            let room = (high / low).powf(0.04);
+            Scale::Log(low / room, high * room)
+        } else {
+            let room = 0.05 * (high - low).max(if high > 0.0 { 0.1 * high } else { 1.0 });
+            Scale::Linear(low - room, high + room)
+        };
+        Axis { name, scale, marks }
+    }
+
+    fn panel(&self, name: &str, y: Axis, value: impl Fn(&WhatIfCase) -> Option<f64>) -> Panel {
+        let lines = self.series.iter().enumerate().map(|(index, series)| Line {
+            points: series.cases.iter().filter_map(|(x, case)| Some((*x, value(case)?))).collect(),
+            series: Some(index),
+            band: Vec::new(),
+            joined: !self.key.amounts.is_empty(),
+        });
+        let missing = match self.series.as_slice() {
+            [only] => only.cases.iter().filter(|(_, case)| case.figures.is_none()).map(|(x, _)| *x).collect(),
+            _ => Vec::new(),
+        };
+        Panel { name: name.into(), x: self.x(), y, lines: lines.collect(), missing, labels: Vec::new() }
+    }
+
+    fn throughput(&self, log: bool) -> Panel {
+        let own = |case: &WhatIfCase| Some(case.figures.as_ref()?.samples_per_s);
+        let (low, high) = range(self.figures().map(|own| own.samples_per_s));
+        let scale = if log { Scale::Log(low / 1.3, high * 1.3) } else { from_nothing(low, high) };
+        self.panel("Throughput", Axis::of("samples/s", scale, plain), own)
+    }
+
+    /// Throughput with the line of a device that is as fast whatever their number.
+    fn scaling(&self) -> Panel {
+        let mut panel = self.throughput(true);
+        let mut most: f64 = 0.0;
+        for series in &self.series {
+            let own: Vec<(f64, &WhatIfFigures)> =
+                series.cases.iter().filter_map(|(x, case)| Some((*x, case.figures.as_ref()?))).collect();
+            let Some((_, first)) = own.iter().min_by_key(|(_, own)| own.devices) else { continue };
+            let ideal = |own: &WhatIfFigures| f64::from(own.devices) * first.samples_per_s_per_device;
+            let points: Vec<(f64, f64)> = own.iter().map(|(x, own)| (*x, ideal(own))).collect();
+            most = points.iter().fold(most, |most, (_, y)| most.max(*y));
+            panel.lines.insert(0, Line { points, series: None, band: Vec::new(), joined: true });
+        }
+        if let Scale::Log(low, high) = panel.y.scale {
+            panel.y = Axis::of("samples/s", Scale::Log(low, high.max(most * 1.1)), plain);
+        }
+        panel
+    }
+
+    fn efficiency(&self) -> Panel {
+        let all = self.series.iter().flat_map(|series| &series.cases).filter_map(|(_, case)| case.scaling_efficiency);
+        let high = all.fold(1.0_f64, f64::max) * 1.08;
+        let axis = Axis::of("% of the ideal", Scale::Linear(0.0, high), |part| format!("{:.0} %", part * 100.0));
+        let mut panel = self.panel("Scaling efficiency", axis, |case| case.scaling_efficiency);
+        let (low, high) = range(self.key.amounts.iter().copied());
+        panel
+            .lines
+            .insert(0, Line { points: vec![(low, 1.0), (high, 1.0)], series: None, band: Vec::new(), joined: true });
+        panel
+    }
+
+    fn time(&self) -> Panel {
+        let (unit, name) = time_unit(self.figures().map(|own| own.time_s).fold(0.0, f64::max));
+        let single = self.series.len() == 1;
+        let band = |own: &WhatIfFigures| own.interval_s.map(|end| own.time_s * end / own.step_time_s / unit);
+        let ends = self.figures().flat_map(|own| if single { band(own) } else { [own.time_s / unit; 2] });
+        let (low, high) = range(ends);
+        let axis = Axis::of(&format!("{name} for the training"), from_nothing(low, high), plain);
+        let mut panel = self.panel("Time", axis, |case| Some(case.figures.as_ref()?.time_s / unit));
+        if let (true, [line]) = (single, panel.lines.as_mut_slice()) {
+            let own = self.series[0].cases.iter().filter_map(|(_, case)| case.figures.as_ref());
+            line.band = own.map(band).collect();
+        }
+        panel
+    }
+
+    fn cost(&self) -> Panel {
+        let (low, high) = range(self.figures().filter_map(|own| own.cost_usd));
+        let axis = Axis::of("USD for the training", from_nothing(low, high), plain);
+        self.panel("Cost", axis, |case| case.figures.as_ref()?.cost_usd)
+    }
+
+    /// Each case as a point of time and cost, with its number of machines beside it.
+    fn cost_against_time(&self) -> Panel {
+        let (unit, name) = time_unit(self.figures().map(|own| own.time_s).fold(0.0, f64::max));
+        let (low, high) = range(self.figures().map(|own| own.time_s / unit));
+        let (least, most) = range(self.figures().filter_map(|own| own.cost_usd));
+        let x = Axis::of(&format!("{name} for the training"), from_nothing(low, high), plain);
+        let y = Axis::of("USD for the training", from_nothing(least, most), plain);
+        let point = |case: &WhatIfCase| {
+            let own = case.figures.as_ref()?;
+            Some((own.time_s / unit, own.cost_usd?))
+        };
+        let lines = self.series.iter().enumerate().map(|(index, series)| Line {
+            points: series.cases.iter().filter_map(|(_, case)| point(case)).collect(),
+            series: Some(index),
+            band: Vec::new(),
+            joined: true,
+        });
+        let labels = self.series.iter().flat_map(|series| &series.cases).filter_map(|(x, case)| {
+            let own = case.figures.as_ref()?;
+            own.cost_usd.map(|_| x.to_string()).zip(point(case)).map(|(text, at)| (at, text))
+        });
+        let labels = if self.series.len() == 1 { labels.collect() } else { Vec::new() };
+        let name = format!("Cost against time, for each value of {}", self.key.key);
+        Panel { name, x, y, lines: lines.collect(), missing: Vec::new(), labels }
+    }
+}
+
+/// The least and the largest of some values.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let ends = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    if ends.0.is_finite() { ends } else { (1.0, 1.0) }
+}
+
+/// From nothing to a little above the largest, or logarithmic where that would hide the smallest.
+fn from_nothing(low: f64, high: f64) -> Scale {
+    if low > 0.0 && high / low > VERY_WIDE { Scale::Log(low / 1.3, high * 1.3) } else { Scale::Linear(0.0, high * 1.1) }
+}
+
+/// Seconds of the unit in which the longest time is easily read, and its name.
+fn time_unit(longest: f64) -> (f64, &'static str) {
+    match longest {
+        short if short < 180.0 => (1.0, "seconds"),
+        short if short < 3.0 * 3600.0 => (60.0, "minutes"),
+        long if long < 3.0 * 86_400.0 => (3600.0, "hours"),
+        _ => (86_400.0, "days"),
+    }
+}
+
+/// A mark without needless digits: `0.5`, `20`, `1,500`.
+fn plain(value: f64) -> String {
+    if value >= 1000.0 { rate(value) } else { format!("{}", (value * 1e6).round() / 1e6) }
+}
+
+fn shown_unit(unit: &str) -> &str {
+    match unit {
+        "B/s" => "data rate",
+        "FLOP/s" => "arithmetic rate",
+        "B" => "amount of data",
+        "s" => "duration",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::what_if::tests::{axis, document, two_keys};
+
+    #[test]
+    fn machines_are_drawn_with_the_ideal_line() {
+        let svg = what_if_plot(&document()).expect("cases with plans");
+        for text in ["Throughput", "samples/s", "ideal", "% of the ideal", "instances", "no plan", "Cost against time"]
+        {
+            assert!(svg.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_varies_decides_what_is_drawn() {
+        let other = |key: &str, unit: Option<&str>, values: &[&str]| {
+            let document = WhatIfDocument { axes: vec![axis(key, unit, values)], ..document() };
+            what_if_plot(&document).expect("cases with plans")
+        };
+        let batch = other("batch.global", Some("1"), &["1", "2", "4"]);
+        assert!(batch.contains("Throughput") && batch.contains("batch.global"));
+        let words = other("pricing", None, &["1", "2", "4"]);
+        assert!(words.contains("USD for the training") && words.contains("minutes for the training"));
+        assert!(!words.contains("Throughput"));
+    }
+
+    #[test]
+    fn each_value_of_a_second_key_has_a_line_with_its_name() {
+        let svg = what_if_plot(&two_keys()).expect("cases with plans");
+        assert!(svg.contains("pricing spot") && svg.contains("pricing on-demand"));
+    }
+
+    #[test]
+    fn nothing_is_not_drawn() {
+        let mut none = document();
+        none.cases.iter_mut().for_each(|case| case.figures = None);
+        assert!(what_if_plot(&none).is_err());
+    }
+}
