@@ -28,7 +28,7 @@ pub use fit::{
 };
 pub use interval::{collective_interval, interval, network_uncertainty};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
-pub use profiler::{Finding, TraceError, TraceFindings, constants_of_trace, read_trace};
+pub use profiler::{Finding, TraceError, TraceFindings, read_trace, refit_trace};
 pub use summary::Reason;
 pub use system::DEFAULT_STACK;
 pub use table::{Entry, MEASUREMENT_COLUMNS, Row, RowError, TableError, read_measurements};

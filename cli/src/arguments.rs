@@ -387,8 +387,8 @@ pub(crate) struct CalibrateArguments {
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
-    /// Refit constants from a table of step times or of collectives, such as `validate` reads, or from the output of
-    /// nccl-tests, instead of measuring
+    /// Refit constants from a table of step times or of collectives, such as `validate` reads, from the output of
+    /// nccl-tests, or from a trace of the PyTorch profiler (.json or .json.gz), instead of measuring
     #[arg(long, value_name = "MEASUREMENTS")]
     pub(crate) from: Option<PathBuf>,
     /// Constants from which the fit starts, in place of those of the catalog
@@ -397,6 +397,9 @@ pub(crate) struct CalibrateArguments {
     /// Machine type that collectives were measured on, where the file does not say it or holds others too
     #[arg(long, value_name = "NAME", requires = "from")]
     pub(crate) instance: Option<String>,
+    /// Stack whose constants a trace shows [default: pytorch]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub(crate) stack: Option<String>,
 }
 
 /// Arguments of `trainyard validate`.

@@ -2,9 +2,10 @@
 
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
+use flate2::read::GzDecoder;
 use std::borrow::Cow;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
 use trainyard_hardware_profiles::{
@@ -12,14 +13,35 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles};
+use trainyard_units::{Bytes, human_bytes};
 
 /// Where runs go unless told otherwise.
 const RUNS: &str = "runs";
+
+/// What a packed file may hold: traces of a few steps are hundreds of megabytes at most.
+const UNPACKED_MAX: u64 = 4 << 30;
 
 /// The text of a file.
 pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
     let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
     let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+}
+
+/// The text of a file that may be packed with gzip.
+pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
+    const MAGIC: [u8; 2] = [0x1f, 0x8b];
+    let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
+    let mut bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    if bytes.starts_with(&MAGIC) {
+        let mut text = Vec::new();
+        let mut packed = GzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1);
+        packed.read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
+        if text.len() as u64 > UNPACKED_MAX {
+            return Err(unreadable(format!("it unpacks to more than {}", human_bytes(Bytes(UNPACKED_MAX)))));
+        }
+        bytes = text;
+    }
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
 }
 

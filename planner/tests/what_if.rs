@@ -3,7 +3,7 @@
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
-use trainyard_planner::{Fixed, Limits, Resources, problem, recommend, resimulate};
+use trainyard_planner::{Fixed, Limits, MachineFiles, Resources, problem, recommend, resimulate};
 use trainyard_sim::Options;
 
 fn job() -> JobSpec {
@@ -27,7 +27,7 @@ fn plan(fixed: &[&str]) -> PlanDocument {
 }
 
 fn held(document: &PlanDocument) -> Subject {
-    Subject::Plan(Box::new(HeldPlan { document: document.clone(), file: None }))
+    Subject::Plan(Box::new(HeldPlan { document: document.clone(), files: MachineFiles::default() }))
 }
 
 fn sought(job: JobSpec, fixed: &[&str]) -> Subject {
@@ -56,7 +56,7 @@ fn wide() -> PlanDocument {
 fn a_held_plan_with_a_key_at_its_present_value_is_simulated_as_ever() {
     let document = wide();
     let batch = document.plan.batch;
-    let (simulated, _) = resimulate(&document, None, Options::default()).expect("a simulation");
+    let (simulated, _) = resimulate(&document, MachineFiles::default(), Options::default()).expect("a simulation");
     let own = format!("batch.micro={}", batch.micro);
     let accumulation = format!("batch.accumulation={}", batch.accumulation);
     let precision = format!("precision={}", document.plan.precision);
@@ -265,7 +265,7 @@ fn what_nobody_can_solve_is_an_error() {
 #[test]
 fn assumptions_are_sorted_by_what_they_do() {
     let document = wide();
-    let plan = HeldPlan { document: document.clone(), file: None };
+    let plan = HeldPlan { document: document.clone(), files: MachineFiles::default() };
     let all = tornado(&plan).expect("an answer").sensitivities;
     let span = |[low, high]: [f64; 2]| (high - low).abs();
     let effects: Vec<f64> =
@@ -277,7 +277,7 @@ fn assumptions_are_sorted_by_what_they_do() {
     let faster = all.iter().find(|own| own.key == "cluster.network").expect("a network");
     assert!(faster.time_change[0] > 0.0 && faster.time_change[1] <= 0.0, "{faster:?}");
     assert!(all.iter().any(|own| own.key == "campaign.node_mtbf"));
-    let one = HeldPlan { document: self::plan(&["instances=1"]), file: None };
+    let one = HeldPlan { document: self::plan(&["instances=1"]), files: MachineFiles::default() };
     let one = tornado(&one).expect("an answer").sensitivities;
     assert!(one.iter().all(|own| own.key != "cluster.network"));
 }

@@ -1,6 +1,6 @@
 //! Refitted constants as a page.
 
-use crate::format::{Width, bullets, percent, table};
+use crate::format::{Width, bullets, percent, seconds, table};
 use trainyard_calibration::{ConstantChange, RefitDocument};
 
 /// What changed, and how well steps are predicted before and after.
@@ -18,7 +18,12 @@ pub fn refit(document: &RefitDocument, width: Width) -> String {
         ]
     });
     let header = ["stack", ">rows", "constants", ">before", ">after", ">left out", ">unseen"];
-    let mut page = changes(document, width) + "\n" + &table(width, header, stacks);
+    let mut page = changes(document, width);
+    if document.stacks.is_empty() {
+        return page;
+    }
+    page.push('\n');
+    page += &table(width, header, stacks);
     page += "\nMean errors. Left out: groups of one model, scale or release, predicted by what the others say. Unseen: the\n\
              same, starting from the mean of all other stacks.\n";
     page += &unsupported(document, width);
@@ -31,13 +36,10 @@ fn changes(document: &RefitDocument, width: Width) -> String {
     }
     let rows = document.constants.iter().map(|change| {
         let ConstantChange { name, before, after, deviation, rows } = change;
-        let time = ["launch", "region_selection", "sharded_copy", "step_overhead", "kernel_floor", ".step"];
+        let time =
+            ["launch", "region_selection", "sharded_copy", "separate_update", "step_overhead", "kernel_floor", ".step"];
         let value = |value: f64| {
-            if time.iter().any(|own| name.ends_with(own)) {
-                format!("{:.3} us", value * 1e6)
-            } else {
-                format!("{value:.3}")
-            }
+            if time.iter().any(|own| name.ends_with(own)) { seconds(value) } else { format!("{value:.3}") }
         };
         [name.clone(), value(*before), value(*after), format!("± {}", percent(*deviation)), rows.to_string()]
     });

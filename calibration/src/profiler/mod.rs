@@ -7,6 +7,7 @@ mod trace;
 
 pub use trace::TraceError;
 
+use crate::fit::{ConstantChange, REFIT_SCHEMA, Refit, RefitDocument};
 use std::collections::BTreeMap;
 use std::io::Read;
 use trace::{Document, Event};
@@ -64,9 +65,19 @@ pub struct TraceFindings {
 }
 
 impl TraceFindings {
-    /// The median step, seconds.
-    pub fn step_s(&self) -> f64 {
-        median(self.steps_s.clone()).unwrap_or(0.0)
+    /// The constants of a stack that it would change.
+    fn changes(&self, stack: &Stack) -> Vec<ConstantChange> {
+        let found = [
+            ("launch", stack.launch.value.0, self.launch),
+            ("gemm", stack.gemm.value, self.gemm),
+            ("fragmentation", stack.fragmentation.value, self.fragmentation),
+        ];
+        let change = |(name, before, found): (&str, f64, Option<Finding>)| {
+            let Finding { value, deviation, events } = found?;
+            let name = format!("stacks.{}.{name}", stack.name);
+            Some(ConstantChange { name, before, after: value, deviation, rows: events as usize })
+        };
+        found.into_iter().filter_map(change).collect()
     }
 
     /// A stack with what was found in place of its own constants.
@@ -131,11 +142,29 @@ pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<Trac
 ///
 /// # Errors
 ///
-/// In words, when what was found is out of range.
-pub fn constants_of_trace(findings: &TraceFindings, stack: &Stack, date: &str) -> Result<Constants, String> {
-    let description = format!("stack {} from a PyTorch profiler trace on {}", stack.name, findings.device);
-    Constants::new(description, Vec::new(), Vec::new(), vec![findings.applied(stack, date)])
-        .map_err(|error| error.to_string())
+/// When the text is no trace, or tells nothing, or something out of range.
+pub fn refit_trace(
+    text: impl Read,
+    file: &str,
+    stack: &Stack,
+    catalog: &Catalog,
+    date: &str,
+) -> Result<Refit, TraceError> {
+    let findings = read_trace(text, file, catalog)?;
+    let changed = findings.applied(stack, date);
+    let document = RefitDocument {
+        schema: REFIT_SCHEMA.into(),
+        rows: findings.steps_s.len(),
+        unsupported: Vec::new(),
+        constants: findings.changes(stack),
+        stacks: Vec::new(),
+        widths: Vec::new(),
+        coverage90: None,
+    };
+    let description = format!("stack {} from a PyTorch profiler trace on {}, {date}", stack.name, findings.device);
+    let constants = Constants::new(description, Vec::new(), Vec::new(), vec![changed])
+        .map_err(|error| TraceError::Useless { file: file.into(), problem: error.to_string() })?;
+    Ok(Refit { constants: Some(constants), document })
 }
 
 /// Start and end of each marked step, microseconds; the first is left out where there are others: it still warms up.

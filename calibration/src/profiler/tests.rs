@@ -2,7 +2,7 @@ use super::*;
 use serde_json::{Value, json};
 use trainyard_hardware_profiles::catalog;
 
-fn event(cat: &str, name: &str, tid: u64, ts: f64, dur: f64, args: Value) -> Value {
+fn event(cat: &str, name: &str, tid: u64, ts: f64, dur: f64, args: &Value) -> Value {
     json!({ "ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args })
 }
 
@@ -14,22 +14,22 @@ fn trace() -> Value {
     let mut events = Vec::new();
     for step in 0..3u32 {
         let start = f64::from(step) * 20_000.0;
-        events.push(event("user_annotation", &format!("ProfilerStep#{step}"), 1, start, 10_000.0, json!({})));
+        events.push(event("user_annotation", &format!("ProfilerStep#{step}"), 1, start, 10_000.0, &json!({})));
         for kernel in 0..60u32 {
             // The host waits for the device before the thirtieth.
             let waited = if kernel >= 30 { 3_000.0 } else { 0.0 };
             let ts = start + f64::from(kernel) * 40.0 + waited;
             let id = u64::from(step) * 1000 + u64::from(kernel);
-            events.push(event("cuda_runtime", "cudaLaunchKernel", 1, ts, 5.0, json!({ "External id": id })));
+            events.push(event("cuda_runtime", "cudaLaunchKernel", 1, ts, 5.0, &json!({ "External id": id })));
             if kernel % 10 == 0 {
                 let args = json!({
                     "External id": id, "Input Dims": [[4096, 1024], [1024, 4096]], "Input type": ["c10::Half", "c10::Half"],
                 });
-                events.push(event("cpu_op", "aten::mm", 1, ts - 20.0, 30.0, args));
-                events.push(event("kernel", "gemm", 7, ts + 9.0, expected.0 * 2e6, json!({ "External id": id })));
+                events.push(event("cpu_op", "aten::mm", 1, ts - 20.0, 30.0, &args));
+                events.push(event("kernel", "gemm", 7, ts + 9.0, expected.0 * 2e6, &json!({ "External id": id })));
             }
         }
-        events.push(event("cuda_runtime", "cudaStreamSynchronize", 1, start + 1_170.0, 3_000.0, json!({})));
+        events.push(event("cuda_runtime", "cudaStreamSynchronize", 1, start + 1_170.0, 3_000.0, &json!({})));
     }
     events.push(json!({ "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "tid": "Trace", "ts": 5.0,
         "args": { "Total Allocated": 4.0e9, "Total Reserved": 5.0e9, "Device Type": 1, "Device Id": 0 } }));
@@ -53,7 +53,10 @@ fn constants_are_what_the_events_say() {
 #[test]
 fn a_stack_takes_what_was_found_and_keeps_the_rest() {
     let stack = catalog().stack("pytorch").expect("in the catalog");
-    let constants = constants_of_trace(&read(&trace()).expect("a whole trace"), stack, "2026-11-21").expect("in range");
+    let text = trace().to_string();
+    let refitted = refit_trace(text.as_bytes(), "trace.json", stack, catalog(), "2026-11-21").expect("a whole trace");
+    assert_eq!(refitted.document.constants.len(), 3);
+    let constants = refitted.constants.expect("something was found");
     let [changed] = constants.stacks() else { panic!("one stack") };
     assert!((changed.launch.value.0 - 40e-6).abs() < 1e-9 && (changed.gemm.value - 0.5).abs() < 1e-6);
     assert_eq!(changed.launch.fitted.as_ref().map(|fitted| fitted.rows), Some(116));
@@ -82,7 +85,7 @@ fn a_trace_that_says_nothing_is_refused_with_what_to_record() {
     assert!(error.to_string().starts_with("`trace.json` line 2, column 2"), "{error}");
     let Err(error) = read(&json!({ "traceEvents": [] })) else { panic!("no steps") };
     assert!(error.to_string().contains("no steps") && error.hint().contains("prof.step()"), "{error}");
-    let step = event("user_annotation", "ProfilerStep#3", 1, 0.0, 10.0, json!({}));
+    let step = event("user_annotation", "ProfilerStep#3", 1, 0.0, 10.0, &json!({}));
     let Err(error) = read(&json!({ "traceEvents": [step] })) else { panic!("no kernels") };
     assert!(error.hint().contains("record_shapes"), "{error}");
     assert!(matches!(read(&json!([1, 2])), Err(TraceError::Json { .. })));

@@ -24,6 +24,14 @@ pub enum TraceError {
         /// What is wrong.
         problem: String,
     },
+    /// A constant that it tells is out of range.
+    #[error("`{file}`: {problem}")]
+    Useless {
+        /// The file.
+        file: String,
+        /// Which, and what may be.
+        problem: String,
+    },
     /// It holds nothing of what is needed.
     #[error("`{file}`: {problem}")]
     Lacking {
@@ -41,6 +49,7 @@ impl TraceError {
     pub fn hint(&self) -> String {
         match self {
             Self::Json { .. } => "export it with `profiler.export_chrome_trace(\"trace.json\")`".into(),
+            Self::Useless { .. } => "trace some steps after the first, with nothing else on the machine".into(),
             Self::Lacking { hint, .. } => (*hint).into(),
         }
     }

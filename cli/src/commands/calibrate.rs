@@ -8,8 +8,8 @@ use crate::{files, machine};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
-    FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, fit_profile, profile_to_toml, refit,
-    refit_fabrics,
+    DEFAULT_STACK, FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, TraceError, fit_profile,
+    profile_to_toml, refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
@@ -36,7 +36,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
 
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
-    let text = files::read_text("measurements", from)?;
+    let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today().unwrap_or_else(|| "unknown".into());
@@ -54,9 +54,13 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             refit_fabrics(&text, &file, arguments.instance.as_deref(), &catalog, &date)
                 .map_err(|error: SweepError| failed(error.to_string(), error.hint()))?
         }
-        Some(other) => {
-            return Err(Failure::input(format!("`{file}` holds {}, from which nothing is fitted", other.name()))
-                .hint("give a table of step times or of collectives, as `trainyard validate` reads them"));
+        Some(MeasurementKind::Trace) => {
+            let name = arguments.stack.as_deref().unwrap_or(DEFAULT_STACK);
+            let stack = catalog
+                .stack(name)
+                .map_err(|error| Failure::input(format!("`--stack {name}`: {error}")).hint(error.hint()))?;
+            refit_trace(text.as_bytes(), &file, stack, &catalog, &date)
+                .map_err(|error: TraceError| failed(error.to_string(), Some(error.hint())))?
         }
         None => {
             return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
