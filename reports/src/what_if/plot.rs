@@ -165,7 +165,8 @@ impl<'a> Over<'a> {
         let all = self.series.iter().flat_map(|series| &series.cases).filter_map(|(_, case)| case.scaling_efficiency);
         let high = all.fold(1.0_f64, f64::max) * 1.08;
         let axis = Axis::of("% of the ideal", Scale::Linear(0.0, high), |part| format!("{:.0} %", part * 100.0));
-        let mut panel = self.panel("Scaling efficiency", axis, |case| case.scaling_efficiency);
+        let mut panel =
+            self.panel("Scaling efficiency", axis, |case| case.figures.as_ref().and(case.scaling_efficiency));
         let (low, high) = range(self.key.amounts.iter().copied());
         panel
             .lines
