@@ -23,8 +23,8 @@ pub use configuration::{Configuration, Unsupported, configure, configure_in};
 pub use document::{RowResult, Status, SuiteResult, VALIDATION_SCHEMA, ValidationDocument};
 pub use fabric::{FabricFit, FittedConstant, Sweep, SweepError, fit_fabrics, refit_fabrics};
 pub use fit::{
-    ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, TermWidth,
-    refit,
+    ConstantChange, Errors, FitError, MeasurementKind, REFIT_SCHEMA, Refit, RefitDocument, StackErrors, SuiteErrors,
+    TermWidth, refit,
 };
 pub use interval::{collective_interval, interval, network_uncertainty};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};

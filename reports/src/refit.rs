@@ -1,33 +1,38 @@
 //! Refitted constants as a page.
 
 use crate::format::{Width, bullets, percent, seconds, table};
-use trainyard_calibration::{ConstantChange, RefitDocument};
+use trainyard_calibration::{ConstantChange, Errors, RefitDocument};
 
 /// What changed, and how well steps are predicted before and after.
 pub fn refit(document: &RefitDocument, width: Width) -> String {
-    let stacks = document.stacks.iter().map(|stack| {
-        let errors = stack.errors;
-        [
-            if stack.stack == "*" { "all".into() } else { stack.stack.clone() },
-            stack.rows.to_string(),
-            if stack.replaced { "refitted" } else { "as it was" }.into(),
-            percent(errors.before),
-            percent(errors.after),
-            percent(errors.left_out),
-            percent(errors.unseen),
-        ]
-    });
-    let header = ["stack", ">rows", "constants", ">before", ">after", ">left out", ">unseen"];
     let mut page = changes(document, width);
     if document.stacks.is_empty() {
         return page;
     }
+    let stacks = document.stacks.iter().map(|stack| {
+        let name = if stack.stack == "*" { "all" } else { &stack.stack };
+        let replaced = if stack.replaced { "refitted" } else { "as it was" };
+        let [before, after, left_out, unseen] = shown(stack.errors);
+        [name.into(), stack.rows.to_string(), replaced.into(), before, after, left_out, unseen]
+    });
     page.push('\n');
-    page += &table(width, header, stacks);
+    page += &table(width, ["stack", ">rows", "constants", ">before", ">after", ">left out", ">unseen"], stacks);
+    let suites = document.suites.iter().map(|suite| {
+        let [before, after, left_out, unseen] = shown(suite.errors);
+        [suite.suite.clone(), suite.rows.to_string(), before, after, left_out, unseen]
+    });
+    if !document.suites.is_empty() {
+        page.push('\n');
+        page += &table(width, ["suite", ">rows", ">before", ">after", ">left out", ">unseen"], suites);
+    }
     page += "\nMean errors. Left out: groups of one model, scale or release, predicted by what the others say. Unseen: the\n\
              same, starting from the mean of all other stacks.\n";
     page += &unsupported(document, width);
     page
+}
+
+fn shown(errors: Errors) -> [String; 4] {
+    [errors.before, errors.after, errors.left_out, errors.unseen].map(percent)
 }
 
 fn changes(document: &RefitDocument, width: Width) -> String {
@@ -75,7 +80,7 @@ pub fn refit_widths(document: &RefitDocument, width: Width) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_calibration::{Errors, REFIT_SCHEMA, StackErrors, TermWidth};
+    use trainyard_calibration::{REFIT_SCHEMA, StackErrors, SuiteErrors, TermWidth};
 
     #[test]
     fn a_page_shows_every_constant_and_every_stack() {
@@ -88,11 +93,12 @@ mod tests {
             unsupported: vec!["four: no such model".into()],
             constants: vec![change],
             stacks: vec![StackErrors { stack: "mine".into(), rows: 3, replaced: true, errors }],
+            suites: vec![SuiteErrors { suite: "here".into(), rows: 3, errors }],
             widths: vec![TermWidth { term: "maps".into(), rows: 3, present: 0.15, fitted: 0.2, coverage90: 0.9 }],
             coverage90: Some(0.9),
         };
         let page = refit(&document, Width(100)) + &refit_widths(&document, Width(100));
-        for part in ["35.000 us", "42.000 us", "stacks.mine.launch", "refitted", "four: no such model", "maps"] {
+        for part in ["35.0 us", "42.0 us", "stacks.mine.launch", "refitted", "here", "four: no such model", "maps"] {
             assert!(page.contains(part), "{page}");
         }
         let none = refit(&RefitDocument { constants: Vec::new(), ..document }, Width(100));

@@ -5,7 +5,7 @@
 
 use schemars::{JsonSchema, schema_for};
 use std::path::Path;
-use trainyard_calibration::ValidationDocument;
+use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
@@ -35,6 +35,11 @@ fn comparison_document() {
 #[test]
 fn validation_document() {
     agrees::<ValidationDocument>("validation");
+}
+
+#[test]
+fn refit_document() {
+    agrees::<RefitDocument>("refit");
 }
 
 #[test]

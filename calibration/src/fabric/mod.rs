@@ -194,6 +194,7 @@ pub fn refit_fabrics(
         unsupported: sweep.passed_over.iter().map(ToString::to_string).collect(),
         constants: changes.collect(),
         stacks: fits.iter().map(of_fit).collect(),
+        suites: Vec::new(),
         widths: Vec::new(),
         coverage90: None,
     };

@@ -20,6 +20,8 @@ pub struct RefitDocument {
     pub constants: Vec<ConstantChange>,
     /// Every stack of the table by name, then `*` for all rows.
     pub stacks: Vec<StackErrors>,
+    /// Every suite of the table by name.
+    pub suites: Vec<SuiteErrors>,
     /// What intervals are made of: half-widths that would hold nine in ten of the rows that were left out.
     pub widths: Vec<TermWidth>,
     /// Share of rows whose present 90 % interval, around what is predicted without their group, holds what was measured.
@@ -67,6 +69,18 @@ pub struct StackErrors {
     pub rows: usize,
     /// Whether its constants were replaced.
     pub replaced: bool,
+    /// Its errors.
+    pub errors: Errors,
+}
+
+/// How well the rows of a suite are predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteErrors {
+    /// Its name.
+    pub suite: String,
+    /// Rows.
+    pub rows: usize,
     /// Its errors.
     pub errors: Errors,
 }

@@ -24,7 +24,7 @@ mod tests;
 mod unknown;
 mod widths;
 
-pub use document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, TermWidth};
+pub use document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors, TermWidth};
 pub use error::FitError;
 pub use kind::MeasurementKind;
 pub use outcome::{Refit, refit};

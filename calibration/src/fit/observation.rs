@@ -28,6 +28,8 @@ impl Grouping {
 /// A measured step with the plan that stands for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
+    /// Where the row belongs in its table.
+    pub suite: String,
     /// The plan: of those that the row leaves open, the one that is predicted fastest.
     pub plan: Plan,
     /// Where it ran.
@@ -50,6 +52,7 @@ impl Observation {
         let configuration = configure_in(row, catalog)?;
         let plan = configuration.predict()?.0.clone();
         Ok(Self {
+            suite: row.suite.clone(),
             plan,
             decoding: configuration.decoding,
             machine: configuration.machine,

@@ -2,7 +2,7 @@
 
 use super::cross;
 use super::deviation::deviations;
-use super::document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors};
+use super::document::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors};
 use super::error::FitError;
 use super::fold::{Fold, folds};
 use super::observation::{Observation, observations};
@@ -278,6 +278,7 @@ impl<'a> Fitting<'a> {
             rows: observations.len(),
             unsupported,
             stacks: self.stacks(found, judged),
+            suites: self.suites(found, judged),
             constants,
             coverage90: widths.coverage,
             widths: widths.terms.clone(),
@@ -329,6 +330,15 @@ impl<'a> Fitting<'a> {
             names.into_iter().map(|name| self.errors(name, found, judged, |seen| seen.stack() == name)).collect();
         all.push(self.errors("*", found, judged, |_| true));
         all
+    }
+
+    fn suites(&self, found: &Found, judged: &Judged) -> Vec<SuiteErrors> {
+        let names: BTreeSet<&str> = self.problem.observations.iter().map(|seen| seen.suite.as_str()).collect();
+        let of = |name: &str| {
+            let StackErrors { stack, rows, errors, .. } = self.errors(name, found, judged, |seen| seen.suite == name);
+            SuiteErrors { suite: stack, rows, errors }
+        };
+        names.into_iter().map(of).collect()
     }
 
     fn errors(&self, name: &str, found: &Found, judged: &Judged, filter: impl Fn(&Observation) -> bool) -> StackErrors {

@@ -158,6 +158,7 @@ pub fn refit_trace(
         unsupported: Vec::new(),
         constants: findings.changes(stack),
         stacks: Vec::new(),
+        suites: Vec::new(),
         widths: Vec::new(),
         coverage90: None,
     };
