@@ -82,7 +82,8 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     let mut found =
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
     let room = Room::new(&space, &problem.place, &all);
-    all.retain(|candidate| found.has_room(&room, candidate));
+    let mut dropped = Found::default();
+    all.retain(|candidate| dropped.has_room(&room, candidate));
     let bounds = Bounds::new(problem, fixed, &all);
     searcher.feeding = Feeding::new(&space, &bounds, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
@@ -117,6 +118,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
             }
         }
     }
+    found.count_dropped(dropped);
     searcher.finish(found)
 }
 
@@ -131,6 +133,14 @@ impl Found {
         let Some((needed, available)) = room.lacks(candidate) else { return true };
         self.note_too_large(candidate.choice, u64::from(candidate.plans), needed, available);
         false
+    }
+
+    /// Adds plans that were dropped for the least that they need: how much one needs is told by a plan, where one was
+    /// looked at, and not by its bound.
+    fn count_dropped(&mut self, dropped: Found) {
+        for (choice, (plans, needed, available)) in dropped.too_large {
+            self.too_large.entry(choice).or_insert((0, needed, available)).0 += plans;
+        }
     }
 
     fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
