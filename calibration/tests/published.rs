@@ -26,6 +26,7 @@ struct Limits {
 struct Limit {
     name: String,
     mape: f64,
+    regret: Option<f64>,
 }
 
 /// The whole table, predicted once.
@@ -73,11 +74,13 @@ fn published_step_times_are_predicted_within_their_limits() {
     let document = step_times();
     let limits: Limits = toml::from_str(LIMITS).expect("the limits are well formed");
     assert_eq!(document.schema, VALIDATION_SCHEMA);
-    for Limit { name, mape } in limits.suite {
+    for Limit { name, mape, regret } in limits.suite {
         let reached = suite(document, &name);
         // Batches of seven rows cannot be divided as the rows say.
         assert!(reached.predicted + 7 >= reached.rows, "{name}: {} of {}", reached.predicted, reached.rows);
         assert!(reached.mape.is_some_and(|error| error <= mape), "{name}: {:?}, limit {mape}", reached.mape);
+        let good = |most: f64| reached.regret.is_some_and(|chosen| chosen <= most);
+        assert!(regret.is_none_or(good), "{name}: regret {:?}, limit {regret:?}", reached.regret);
     }
     // One in fifty may be far off: a recommendation model whose framework overlaps more than is told, a recurrent one
     // on sixteen machines.
@@ -89,7 +92,7 @@ fn published_step_times_are_predicted_within_their_limits() {
 fn intervals_hold_about_nine_in_ten() {
     let document = step_times();
     let held = suite(document, "*").coverage90.expect("rows are predicted");
-    assert!((0.8..=1.0).contains(&held), "{held}");
+    assert!((0.9..=0.98).contains(&held), "{held}");
     for row in document.rows.iter().filter(|row| row.status == Status::Ok) {
         let ([low, high], predicted) =
             (row.interval_s.expect("predicted"), row.predicted_step_time_s.expect("predicted"));
@@ -98,10 +101,10 @@ fn intervals_hold_about_nine_in_ten() {
 }
 
 #[test]
-fn published_collectives_are_predicted_within_a_third() {
+fn published_collectives_are_predicted_within_an_eighth() {
     let document = validate(COLLECTIVES, "collectives.csv").expect("the carried table is well formed");
     let all = suite(&document, "*");
-    assert!(all.mape.is_some_and(|error| error < 0.3), "{:?}", all.mape);
+    assert!(all.mape.is_some_and(|error| error < 0.125), "{:?}", all.mape);
     assert!(all.coverage90.is_some_and(|held| held >= 0.8), "{:?}", all.coverage90);
     let refused = document.rows.iter().find(|row| row.status == Status::Unsupported).expect("one row has no size");
     assert!(refused.reason.as_ref().is_some_and(|reason| reason.contains("size of the message")));

@@ -217,19 +217,21 @@ fn alternative(evaluated: &Evaluated) -> Alternative {
 
 fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
     let choices = problem.place.choices();
-    let mut all: Vec<Rejected> = found
-        .too_large
-        .iter()
-        .map(|(choice, (count, needed, available))| Rejected {
-            what: choices[*choice].0.clone(),
-            why: format!(
-                "does not fit: the smallest needs {} of {} on a device",
-                human_bytes(*needed),
-                human_bytes(*available)
-            ),
-            count: *count,
-        })
-        .collect();
+    let mut all = Vec::new();
+    let mut elsewhere = 0;
+    for (choice, (count, needed, available)) in &found.too_large {
+        if found.plans.get(choice).is_some_and(|plans| count < plans) {
+            elsewhere += count;
+            continue;
+        }
+        let (needed, available) = (human_bytes(*needed), human_bytes(*available));
+        let why = format!("does not fit: the smallest needs {needed} of {available} on a device");
+        all.push(Rejected { what: choices[*choice].0.clone(), why, count: *count });
+    }
+    if elsewhere > 0 {
+        let what = "plans on instances where others fit".into();
+        all.push(Rejected { what, why: "need more than a device has".into(), count: elsewhere });
+    }
     if let Some(data) = &problem.data {
         all.extend(choices.iter().enumerate().filter_map(|(choice, (name, _))| {
             let error = data.refusal(fixed, &problem.place.machine(choice, 1, None))?;

@@ -56,6 +56,8 @@ pub(crate) struct Found {
     pub simulated: u64,
     /// How much better than the best an unseen plan could still be.
     pub gap: f64,
+    /// Plans in the space, by type of machine.
+    pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
 }
@@ -81,6 +83,9 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found =
         Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
+    for candidate in &all {
+        *found.plans.entry(candidate.choice).or_default() += u64::from(candidate.plans);
+    }
     let room = Room::new(&space, &problem.place, &all);
     let mut dropped = Found::default();
     all.retain(|candidate| dropped.has_room(&room, candidate));
