@@ -1,7 +1,7 @@
 //! What would be if something were otherwise: one or two keys varied, the best plan sought anew each time or one plan
 //! held, and the assumptions that matter to a plan.
 //!
-//! [`axes`] reads what is varied, [`what_if`] answers, and [`tornado`] varies each assumption behind a plan by its own
+//! [`axes`] reads what is varied, [`what_if`] answers, and [`tornado()`] varies each assumption behind a plan by its own
 //! uncertainty. Machines, links and prices are changed where a problem or a plan gets them; the catalogs stay as they
 //! are. A key that is varied to its present value gives what planning or simulating gives.
 
