@@ -4,7 +4,7 @@ use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::Stack;
 use trainyard_models::layers::InputSpec;
-use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelSpec};
+use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelError, ModelSpec};
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
 /// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
@@ -24,6 +24,17 @@ const MASKED: (u64, u64) = (5, 32);
 /// Classes of each token in such a task: the start and the end of an answer (the same, section 4.2).
 const ANSWER_CLASSES: u64 = 2;
 
+/// Why a row's model is unknown, with the one that may be meant.
+fn unknown(error: &ModelError) -> Unsupported {
+    Unsupported::new(match error {
+        ModelError::Unknown { similar: Some(similar), .. } => format!("{error}; did you mean `{similar}`?"),
+        ModelError::Unknown { .. } => {
+            format!("{error}; `trainyard show models` lists the catalog, gpt takes dimensions")
+        }
+        _ => error.to_string(),
+    })
+}
+
 /// The model that a row trained, with whatever dimensions the row tells.
 pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
     let spec = match row.model.as_str() {
@@ -31,7 +42,7 @@ pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
         "gpt-moe" => told(row, Family::GptMoe)?,
         name => match trainyard_models::find(name) {
             Ok(entry) => altered(row, stack, entry.model.spec())?,
-            Err(error) => return Err(Unsupported::new(error.to_string())),
+            Err(error) => return Err(unknown(&error)),
         },
     };
     Model::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))

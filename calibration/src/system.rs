@@ -68,9 +68,9 @@ fn stated_rate(gbit: f64) -> Sourced<BytesPerSecond> {
 
 /// A system of no catalog. One that is not a cloud's is taken to have a network with remote memory access.
 fn built(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
-    let gpu = catalog
-        .gpu(&row.gpu)
-        .map_err(|_| Unsupported::new(format!("no GPU of the catalog is called `{}`", row.gpu)))?;
+    let gpu = catalog.gpu(&row.gpu).map_err(|error| {
+        Unsupported::new(format!("no GPU of the catalog is called `{}`; {}", row.gpu, error.hint()))
+    })?;
     let interconnect = match catalog.link(&row.intra_node_link) {
         Ok(link) => link.interconnect.clone(),
         Err(_) if row.gpus_per_node == 1 => Interconnect::Pcie { bandwidth: gpu.host_bandwidth.clone() },
