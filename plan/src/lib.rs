@@ -50,7 +50,7 @@ pub use task::{
     Work,
 };
 pub use timeline::{Interval, StageUse, Timeline};
-pub use valid::{Plan, PlanError};
+pub use valid::{Architecture, Plan, PlanError};
 pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// The operators that work is made of, for those who price it.

@@ -164,51 +164,62 @@ fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
     }
-    let kinds = plan.kinds(runs).into_iter().map(|(layer, _)| layer);
-    let whole = kinds.filter(|layer| layer.role == LayerRole::Block).map(|layer| stored(plan, layer));
+    let kinds = plan.kinds_in(runs).into_iter();
+    let whole = kinds.filter(|(layer, ..)| layer.role == LayerRole::Block).map(|(_, kept, _)| kept.stored);
     Bytes(whole.max().unwrap_or(0))
 }
 
-/// Everything that a layer stores for one micro-batch, in bytes.
-fn stored(plan: &Plan, layer: &Layer) -> u64 {
-    layer.stored(plan.batch().micro, plan.sharing()).bytes(plan.precision().element_bytes()).0
+/// What one micro-batch of a plan needs in a layer, in bytes on one rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LayerMemory {
+    /// Everything that backward wants.
+    stored: u64,
+    /// What is left behind of that between forward and backward.
+    kept: u64,
+    /// The gradient of the layer's activations, alive while it runs backward: two outputs' worth, or the logits' gradient
+    /// where there is a loss.
+    workspace: u64,
 }
 
-/// One rank's part of the residual stream behind a layer, for one micro-batch, in bytes.
-fn stream(plan: &Plan, layer: &Layer) -> u64 {
-    layer.stream_on_rank(plan.batch().micro, plan.sharing()) * plan.precision().element_bytes()
-}
-
-impl Plan {
-    /// What one micro-batch leaves behind in some layers between forward and backward.
-    pub(crate) fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
-        let kept = |layer: &Layer| match (self.recompute(), layer.role) {
-            (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored(self, layer),
-            (Recompute::Selective, LayerRole::Block) => {
-                let (micro, sharing) = (self.batch().micro, self.sharing());
-                layer.stored_without_core(micro, sharing).bytes(self.precision().element_bytes()).0
-            }
+impl LayerMemory {
+    fn of(plan: &Plan, layer: &Layer) -> Self {
+        let (micro, sharing) = (plan.batch().micro, plan.sharing());
+        let element = plan.precision().element_bytes();
+        let stream = layer.stream_on_rank(micro, sharing) * element;
+        let stored = layer.stored(micro, sharing).bytes(element).0;
+        let kept = match (plan.recompute(), layer.role) {
+            (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored,
+            (Recompute::Selective, LayerRole::Block) => layer.stored_without_core(micro, sharing).bytes(element).0,
             // Blocks keep their input.
-            (Recompute::Full, LayerRole::Block) => stream(self, layer),
+            (Recompute::Full, LayerRole::Block) => stream,
         };
-        let kinds = self.kinds(std::slice::from_ref(layers)).into_iter();
-        Bytes(kinds.map(|(layer, count)| kept(layer) * count).sum())
+        let operators = layer.operators.iter().map(|operator| operator.on_rank(micro, sharing));
+        let widest = operators.map(|operator| operator.stored().bytes(element)).max();
+        Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream }
     }
 }
 
-/// The gradient of the largest layer's activations, alive while that layer runs backward: two outputs' worth, or the
-/// logits' gradient where there is a loss.
+impl Plan {
+    /// The layers of some runs that differ, what each needs, and how many there are of it.
+    fn kinds_in(&self, runs: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
+        let distinct = self.graph().distinct();
+        let memory = self.memory_of_kinds(|| distinct.iter().map(|layer| LayerMemory::of(self, layer)).collect());
+        let mut counts = vec![0; distinct.len()];
+        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
+            counts[*kind] += 1;
+        }
+        let all = distinct.iter().zip(memory).zip(counts);
+        all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
+    }
+
+    /// What one micro-batch leaves behind in some layers between forward and backward.
+    pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
+        let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
+        Bytes(kinds.map(|(_, memory, count)| memory.kept * count).sum())
+    }
+}
+
 fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
-    let (micro, sharing) = (plan.batch().micro, plan.sharing());
-    let element = plan.precision().element_bytes();
-    let largest = plan
-        .kinds(runs)
-        .into_iter()
-        .map(|(layer, _)| {
-            let widest =
-                layer.operators.iter().map(|operator| operator.on_rank(micro, sharing).stored().bytes(element));
-            widest.max().unwrap_or_default().0 + stream(plan, layer)
-        })
-        .max();
+    let largest = plan.kinds_in(runs).into_iter().map(|(_, memory, _)| memory.workspace).max();
     Bytes(largest.unwrap_or(0))
 }

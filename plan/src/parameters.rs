@@ -115,15 +115,6 @@ impl Plan {
         self.mesh().sharing()
     }
 
-    /// The layers of some runs that differ, each with how many there are of it: a model repeats a few.
-    pub(crate) fn kinds(&self, runs: &[Range<usize>]) -> Vec<(&Layer, u64)> {
-        let mut counts = vec![0; self.graph().distinct().len()];
-        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
-            counts[*kind] += 1;
-        }
-        self.graph().distinct().iter().zip(counts).filter(|(_, count)| *count > 0).collect()
-    }
-
     /// What one rank holds of `layers`, a part of one run. The last of several stages has its own copy of a table
     /// that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> Held {
@@ -158,7 +149,7 @@ impl Plan {
     }
 
     /// Whether something happens between layers, so that they are separate tasks.
-    pub(crate) fn goes_by_layer(&self) -> bool {
+    pub fn goes_by_layer(&self) -> bool {
         self.gathers_weights() || self.offload().activations.is_some()
     }
 
@@ -172,7 +163,7 @@ impl Plan {
     }
 
     /// Among which ranks weights that are shared out are gathered: those of experts have fewer holders.
-    pub(crate) fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
+    pub fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
         [(Group::Shard, held.dense()), (Group::ExpertGradient, held.of_experts())]
             .into_iter()
             .filter(|(group, held)| held.parameters > 0 && self.mesh().group_size(*group) > 1)
@@ -226,7 +217,7 @@ impl Plan {
     }
 
     /// Bytes that one rank sends for one micro-batch across the boundary behind a layer.
-    pub(crate) fn boundary_bytes(&self, layer: usize) -> Bytes {
+    pub fn boundary_bytes(&self, layer: usize) -> Bytes {
         let Sharing { tensor, sequence, context, .. } = self.sharing();
         let parts = context * if sequence { tensor } else { 1 };
         let elements = self.graph().layer(layer).output_elements.div_ceil(parts) * self.batch().micro;

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::input::InputSpec;
+use crate::memory::LayerMemory;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
 use crate::parameters::{Held, held_of};
@@ -11,6 +12,7 @@ use crate::spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
     Precision, Pricing, Recompute, ScheduleName, StateSharding,
 };
+use std::sync::{Arc, OnceLock};
 use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
 /// The largest product of degrees that is taken for meant.
@@ -18,13 +20,33 @@ const RANKS_MAX: u64 = 1 << 20;
 /// The largest batch that is taken for meant.
 const BATCH_MAX: u64 = 1 << 32;
 
+/// A model with its operators, which all its plans share.
+#[derive(Debug, PartialEq)]
+pub struct Architecture {
+    model: Model,
+    graph: OperatorGraph,
+}
+
+impl Architecture {
+    /// Of a model.
+    pub fn new(model: Model) -> Arc<Self> {
+        Arc::new(Self { graph: model.graph(), model })
+    }
+
+    /// The model's operators.
+    pub fn graph(&self) -> &OperatorGraph {
+        &self.graph
+    }
+}
+
 /// A plan whose parts fit together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    model: Model,
-    graph: OperatorGraph,
+    architecture: Arc<Architecture>,
     /// What a rank holds of each of the layers that differ: asked for often, and the same for a plan's life.
     held_of_kinds: Vec<Held>,
+    /// What a micro-batch needs in each of them, once it was asked for.
+    memory_of_kinds: OnceLock<Vec<LayerMemory>>,
     cluster: ClusterSpec,
     mesh: Mesh,
     batch: BatchSpec,
@@ -169,12 +191,16 @@ impl PlanError {
 impl Plan {
     /// The model.
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.architecture.model
     }
 
     /// The model's operators.
     pub fn graph(&self) -> &OperatorGraph {
-        &self.graph
+        &self.architecture.graph
+    }
+
+    pub(crate) fn memory_of_kinds(&self, counted: impl FnOnce() -> Vec<LayerMemory>) -> &[LayerMemory] {
+        self.memory_of_kinds.get_or_init(counted)
     }
 
     pub(crate) fn held_of_kinds(&self) -> &[Held] {
@@ -289,7 +315,7 @@ impl Plan {
     /// The plan as it is written.
     pub fn spec(&self) -> PlanSpec {
         PlanSpec {
-            model: self.model.spec(),
+            model: self.model().spec(),
             cluster: self.cluster.clone(),
             parallel: self.mesh.parallel(),
             batch: self.batch,
@@ -317,13 +343,24 @@ impl TryFrom<PlanSpec> for Plan {
     type Error = PlanError;
 
     fn try_from(spec: PlanSpec) -> Result<Self, PlanError> {
-        let model = Model::try_from(spec.model.clone())?;
-        let graph = model.graph();
-        check_degrees(&model, spec.parallel, &spec.cluster)?;
+        let architecture = Architecture::new(Model::try_from(spec.model.clone())?);
+        Self::of(architecture, spec)
+    }
+}
+
+impl Plan {
+    /// The plan of `spec`, whose model is known already: a search makes many plans of one.
+    ///
+    /// # Errors
+    ///
+    /// When its parts do not fit together.
+    pub fn of(architecture: Arc<Architecture>, spec: PlanSpec) -> Result<Self, PlanError> {
+        let graph = &architecture.graph;
+        check_degrees(&architecture.model, spec.parallel, &spec.cluster)?;
         check_batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
-        check::parallel(&spec, &graph)?;
-        check::micro_batch(&spec, &graph)?;
+        check::parallel(&spec, graph)?;
+        check::micro_batch(&spec, graph)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;
@@ -332,13 +369,13 @@ impl TryFrom<PlanSpec> for Plan {
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
         Ok(Self {
-            model,
             held_of_kinds: graph
                 .distinct()
                 .iter()
                 .map(|layer| held_of(layer, spec.batch.micro, mesh.sharing()))
                 .collect(),
-            graph,
+            memory_of_kinds: OnceLock::new(),
+            architecture,
             cluster: spec.cluster,
             mesh,
             batch: spec.batch,

@@ -5,10 +5,11 @@ use crate::problem::Problem;
 use crate::space::Candidate;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Device};
 use trainyard_plan::operators::OperatorGraph;
-use trainyard_plan::{Mesh, ParallelSpec, Placement, Precision, Recompute};
-use trainyard_sim::{Machine, Wiring, layer_prices};
+use trainyard_plan::{Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
+use trainyard_sim::{LayerTable, Machine, Wiring, behind, layer_prices, layer_prices_among};
 
 /// What decides a layer's price, besides the model: the fewest ranks and machines on which it is the same or less.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,11 +21,70 @@ struct PriceKey {
     micro: u64,
 }
 
-/// Seconds of each layer, forward and backward, for each kind of recomputation in order.
+/// Seconds of the layers, forward and backward, with one kind of recomputation.
 struct Weights {
-    of_layers: Vec<Vec<f64>>,
-    sums: Vec<f64>,
+    /// Of each, if the ranks that share it were all.
+    of_layers: Vec<f64>,
+    /// Running sums over the layers, the longest first.
+    longest: Vec<Growing>,
 }
+
+/// Seconds that grow with the number of devices, the slowest of which sets the pace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growing {
+    /// On the fewest devices.
+    near: f64,
+    /// On twice as many.
+    far: f64,
+    /// From there on at least this for each standard deviation by which the slowest is further behind.
+    growth: f64,
+}
+
+impl Growing {
+    /// On devices of which the slowest is `further` standard deviations further behind than on `far`.
+    fn at(self, further: f64) -> f64 {
+        if further >= 0.0 { self.far + self.growth * further } else { self.near }
+    }
+}
+
+impl Weights {
+    /// `near` and `far` are the seconds of each layer on two numbers of devices that are `apart` standard deviations
+    /// apart. Beyond the second, a price is above the line through both, being convex.
+    fn new(near: Vec<f64>, far: &[f64], apart: f64) -> Self {
+        let mut layers: Vec<(f64, f64)> = near.iter().copied().zip(far.iter().copied()).collect();
+        layers.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let slope = |(near, far): (f64, f64)| if apart > 0.0 { ((far - near) / apart).max(0.0) } else { 0.0 };
+        // The longest layers stay the longest on more devices only if none of the others grows faster.
+        let ordered = layers.windows(2).all(|pair| slope(pair[0]) >= slope(pair[1]) * (1.0 - 1e-9));
+        let mut longest = vec![Growing::default()];
+        for layer in layers {
+            let before = longest[longest.len() - 1];
+            let (far, growth) = if ordered { (layer.1, slope(layer)) } else { (layer.0, 0.0) };
+            let sum = Growing { near: before.near + layer.0, far: before.far + far, growth: before.growth + growth };
+            longest.push(sum);
+        }
+        Self { of_layers: near, longest }
+    }
+
+    /// All layers together.
+    fn sum(&self, further: f64) -> f64 {
+        self.longest[self.longest.len() - 1].at(further)
+    }
+
+    /// What the fullest of so many stages has at least, however layers are shared out: of the `q · stages + 1` longest
+    /// layers some stage has `q + 1`, and all layers are somewhere.
+    fn fullest(&self, stages: usize, further: f64) -> f64 {
+        let layers = self.longest.len() - 1;
+        let crowded = (1..=(layers - 1) / stages).map(|q| {
+            let last = q * stages + 1;
+            self.longest[last].at(further) - self.longest[last - q - 1].at(further)
+        });
+        crowded.fold(self.sum(further) / stages as f64, f64::max)
+    }
+}
+
+/// What decides how layers are cut into how many runs.
+type CutKey = (PriceKey, Recompute, u32);
 
 /// Prices of layers for all candidates of a search.
 pub(crate) struct Bounds {
@@ -42,7 +102,12 @@ pub(crate) struct Bounds {
     scattered: bool,
     compressed: bool,
     placement: Placement,
-    prices: BTreeMap<PriceKey, Option<Weights>>,
+    /// For each kind of recomputation, in order.
+    prices: BTreeMap<PriceKey, Option<Vec<Weights>>>,
+    /// Prices of layers on all devices of a plan.
+    tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
+    /// Layers cut into so many runs.
+    cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
 }
 
 impl Bounds {
@@ -60,23 +125,25 @@ impl Bounds {
             clusters,
             placement: fixed.placement.unwrap_or_default(),
             prices: BTreeMap::new(),
+            tables: Mutex::default(),
+            cuts: Mutex::default(),
         };
-        let mut keys: Vec<PriceKey> = Vec::new();
-        for candidate in candidates {
-            let key = bounds.key(candidate);
-            if bounds.prices.insert(key, None).is_none() {
-                keys.push(key);
-            }
-        }
+        let mut keys: Vec<PriceKey> = candidates.par_iter().map(|candidate| bounds.key(candidate)).collect();
+        keys.par_sort_unstable();
+        keys.dedup();
         let graph = problem.model.graph();
         let price = |key: &PriceKey| {
             let machine: Machine = machine(key.choice, key.instances);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
-            let prices = layer_prices(&graph, key.micro, mesh, key.precision, &machine).ok()?;
-            let of_layers: Vec<Vec<f64>> = Recompute::ALL.iter().map(|kind| prices.weights(*kind)).collect();
-            Some(Weights { sums: of_layers.iter().map(|weights| weights.iter().sum()).collect(), of_layers })
+            let near = layer_prices(&graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let measured = matches!(machine.cluster.first().device, Device::Measured(_));
+            let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
+            let far = layer_prices_among(devices, &graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let apart = behind(devices) - behind(mesh.ranks());
+            let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
+            Some(Recompute::ALL.iter().map(weights).collect())
         };
-        let priced: Vec<Option<Weights>> = keys.par_iter().map(price).collect();
+        let priced: Vec<Option<Vec<Weights>>> = keys.par_iter().map(price).collect();
         bounds.prices = keys.into_iter().zip(priced).collect();
         bounds
     }
@@ -103,14 +170,52 @@ impl Bounds {
 
     /// Seconds of each layer for one micro-batch; nothing where the machine was not measured for it.
     pub(crate) fn weights(&self, candidate: &Candidate) -> Option<&[f64]> {
-        Some(&self.prices[&self.key(candidate)].as_ref()?.of_layers[place(candidate.recompute)])
+        Some(&self.of(candidate)?.of_layers)
     }
 
-    /// Seconds that no step of a candidate beats: each stage computes its share of all layers for all micro-batches, and
+    fn of(&self, candidate: &Candidate) -> Option<&Weights> {
+        Some(&self.prices[&self.key(candidate)].as_ref()?[place(candidate.recompute)])
+    }
+
+    /// The layers of a candidate's model in so many runs of about the same time; nothing where the machine was not
+    /// measured for them, or where there are fewer layers.
+    pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
+        let key = (self.key(candidate), candidate.recompute, runs);
+        if let Some(known) = self.cuts.lock().expect("nobody panics while cuts are looked up").get(&key) {
+            return Some(known.clone());
+        }
+        let cut: Arc<[StageSpec]> = Stages::balanced(self.weights(candidate)?, runs)?.specs().into();
+        self.cuts.lock().expect("nobody panics while cuts are noted").insert(key, cut.clone());
+        Some(cut)
+    }
+
+    /// Prices of the layers of a candidate's plans; nothing where the machine was not measured for them. They are the
+    /// same for all whose tensor groups stand inside a machine and that have as many devices.
+    pub(crate) fn layers(&self, candidate: &Candidate, plan: &Plan, machine: &Machine) -> Option<LayerTable> {
+        let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
+        let inside = parallel.context == 1 && parallel.expert == 1 && self.placement == Placement::Cluster;
+        let alike = ParallelSpec { data: parallel.data * parallel.pipeline, pipeline: 1, ..parallel };
+        let shared = inside && !machine.cluster.is_mixed() && matches!(machine.cluster.first().device, Device::Gpu(_));
+        let parallel = if shared { alike } else { parallel };
+        let key = PriceKey { choice, instances, parallel, precision, micro: batch.micro };
+        if let Some(known) = self.tables.lock().expect("nobody panics while prices are looked up").get(&key) {
+            return known.clone();
+        }
+        let table = LayerTable::new(plan, machine).ok();
+        self.tables.lock().expect("nobody panics while prices are noted").insert(key, table.clone());
+        table
+    }
+
+    /// Seconds that no step of a candidate beats: the fullest stage computes its layers for all micro-batches, and
     /// gradients travel after those of all but the last.
     pub(crate) fn step_time(&self, candidate: &Candidate) -> Option<f64> {
-        let sum = self.prices[&self.key(candidate)].as_ref()?.sums[place(candidate.recompute)];
-        let micro_batch = sum / f64::from(candidate.parallel.pipeline) + self.sent(candidate);
+        let weights = self.of(candidate)?;
+        let parallel = candidate.parallel;
+        let fewest = self.key(candidate).parallel;
+        let fewest = 2 * fewest.data * fewest.tensor * fewest.pipeline * fewest.context;
+        let ranks = parallel.data * parallel.tensor * parallel.pipeline * parallel.context;
+        let further = behind(ranks) - behind(fewest);
+        let micro_batch = weights.fullest(parallel.pipeline as usize, further) + self.sent(candidate);
         let accumulation = candidate.batch.accumulation as f64;
         Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))
     }
@@ -167,4 +272,37 @@ fn network(cluster: &Cluster) -> f64 {
 
 fn place(recompute: Recompute) -> usize {
     Recompute::ALL.iter().position(|kind| *kind == recompute).expect("all kinds are there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_cut_has_a_fullest_stage_below_the_bound(
+            costs in prop::collection::vec(1u32..20, 1..12), stages in 1u32..5, rate in 0.0f64..0.1,
+        ) {
+            let near: Vec<f64> = costs.iter().map(|cost| f64::from(*cost)).collect();
+            prop_assume!(stages as usize <= near.len());
+            let far: Vec<f64> = near.iter().map(|cost| cost * (1.0 + rate)).collect();
+            let weights = Weights::new(near, &far, 0.5);
+            for further in [-1.0, 0.0, 0.5, 2.0] {
+                let slower = if further < 0.0 { 1.0 } else { 1.0 + rate * (1.0 + 2.0 * further) };
+                let costs: Vec<f64> = costs.iter().map(|cost| f64::from(*cost) * slower).collect();
+                let cut = Stages::balanced(&costs, stages).expect("enough layers");
+                let cost = |run: &StageSpec| costs[run.first..run.first + run.layers].iter().sum::<f64>();
+                let fullest = cut.specs().iter().map(cost).fold(0.0, f64::max);
+                let bound = weights.fullest(stages as usize, further);
+                prop_assert!(bound <= fullest * (1.0 + 1e-9), "{bound} above {fullest}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_97_alike_layers_on_24_stages_one_has_five() {
+        let weights = Weights::new(vec![1.0; 97], &[1.0; 97], 0.0);
+        assert!((weights.fullest(24, -1.0) - 5.0).abs() < 1e-12);
+    }
 }

@@ -1,90 +1,101 @@
-//! All variants of one candidate: cut, checked, bounded, and the best of them simulated.
+//! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
 use crate::bounds::Bounds;
+use crate::room::Room;
 use crate::space::{Candidate, Space, Variant};
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
 use trainyard_sim::{
-    Footprint, LayerTable, Machine, OutOfMemory, footprint, longest_runs, step_time_bound_with, step_time_with,
+    Communications, Footprint, LayerTable, Machine, OutOfMemory, footprint, longest_runs, step_time_bound_with,
+    step_time_with,
 };
 use trainyard_units::Bytes;
 
 /// What the variants of a candidate came to.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// How many were simulated.
-    pub(crate) simulated: u64,
     /// How many do not fit into memory.
     pub(crate) too_large: u64,
     /// Of those, what the smallest needs and what there is.
     pub(crate) least_too_large: Option<(Bytes, Bytes)>,
-    /// The best that matters: seconds of a step, the plan, and what its fullest rank needs.
-    pub(crate) best: Option<(f64, Box<Plan>, Bytes)>,
+    /// Those that fit and could matter.
+    pub(crate) fitting: Vec<Built>,
 }
 
-/// Looks for the variant of a candidate that beats `limit` by most. `value` tells what a step time is worth; nothing if
-/// it misses the goal.
+/// Builds the variants of a candidate that fit and may matter, which `matters` tells of a step time that they do not
+/// beat.
 pub(crate) fn look(
     space: &Space<'_>,
-    bounds: &Bounds,
+    (bounds, room): (&Bounds, &Room),
     candidate: &Candidate,
-    limit: f64,
-    value: impl Fn(f64) -> Option<f64>,
+    matters: impl Fn(f64) -> bool,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
-    let builder = Builder { space, candidate, weights, machine: space.machine(candidate), layers: OnceCell::new() };
+    let machine = space.machine(candidate);
+    let builder = Builder {
+        space,
+        bounds,
+        room,
+        candidate,
+        weights,
+        machine: &machine,
+        layers: OnceCell::new(),
+        communications: RefCell::default(),
+    };
     let mut looked = Looked::default();
-    let matters = |bound: f64| bound.is_finite() && value(bound).is_some_and(|value| value < limit);
-    let mut fitting = builder.fitting(&mut looked, &matters);
-    fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
-    let mut limit = limit;
-    for built in fitting {
-        if value(built.bound).is_none_or(|value| value >= limit) {
-            continue;
-        }
-        let Some(layers) = builder.layers(&built.plan) else { continue };
-        let Ok(step_time) = step_time_with(&built.plan, &builder.machine, layers) else { continue };
-        looked.simulated += 1;
-        let seconds = step_time.0;
-        let best = looked.best.as_ref().is_none_or(|(best, ..)| seconds < *best);
-        if best {
-            limit = value(seconds).map_or(limit, |value| value.min(limit));
-            looked.best = Some((seconds, Box::new(built.plan), built.memory_peak));
-        }
-    }
+    looked.fitting = builder.fitting(&mut looked, &|bound: f64| bound.is_finite() && matters(bound));
     looked
 }
 
+/// Seconds of a step of a plan; nothing where the machine was not measured for it.
+pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidate, plan: &Plan) -> Option<f64> {
+    let machine = space.machine(candidate);
+    let layers = bounds.layers(candidate, plan, &machine)?;
+    step_time_with(plan, &machine, &layers).ok().map(|step_time| step_time.0)
+}
+
 /// A plan that fits.
-struct Built {
-    plan: Plan,
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) plan: Plan,
     /// Seconds that its step does not beat; infinite where it cannot be priced.
-    bound: f64,
-    memory_peak: Bytes,
+    pub(crate) bound: f64,
+    pub(crate) memory_peak: Bytes,
 }
 
 /// Makes plans of a candidate's variants.
 struct Builder<'a> {
     space: &'a Space<'a>,
+    bounds: &'a Bounds,
+    room: &'a Room,
     candidate: &'a Candidate,
     /// Seconds of each layer.
     weights: &'a [f64],
-    machine: Machine,
+    machine: &'a Machine,
     /// Prices of layers, which all variants share; nothing where the machine was not measured for them.
     layers: OnceCell<Option<LayerTable>>,
+    /// What they send to each other.
+    communications: RefCell<Communications>,
+}
+
+impl Looked {
+    fn note_too_large(&mut self, needed: Bytes, available: Bytes) {
+        let least = self.least_too_large.map_or(needed, |(least, _)| least.min(needed));
+        self.least_too_large = Some((least, available));
+        self.too_large += 1;
+    }
 }
 
 impl Builder<'_> {
     fn layers(&self, plan: &Plan) -> Option<&LayerTable> {
-        self.layers.get_or_init(|| LayerTable::new(plan, &self.machine).ok()).as_ref()
+        self.layers.get_or_init(|| self.bounds.layers(self.candidate, plan, self.machine)).as_ref()
     }
 
     /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
     /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
     /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
     fn fitting(&self, looked: &mut Looked, matters: &impl Fn(f64) -> bool) -> Vec<Built> {
-        let mut cuts: BTreeMap<u32, Vec<StageSpec>> = BTreeMap::new();
         let mut all: Vec<Built> = Vec::new();
         let mut plainer_fits: Option<(ScheduleName, u32)> = None;
         for variant in self.space.variants(self.candidate.parallel, self.candidate.batch) {
@@ -92,54 +103,65 @@ impl Builder<'_> {
             if plainer_fits == Some(schedule) && shares_more(&variant) {
                 continue;
             }
-            let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
-            let stages = cuts.entry(runs).or_insert_with(|| self.balanced(runs));
-            let Some(plan) = self.plan(&variant, stages.clone()) else { continue };
-            if !matters(self.bound(&plan)) {
+            let stages = self.bounds.cut(self.candidate, self.candidate.parallel.pipeline * variant.virtual_stages);
+            let Some(stages) = stages else { continue };
+            let first = self.runs_of_first_stage(&variant, &stages);
+            if let Some((needed, available)) = self.room.first_stage_lacks(self.candidate, &variant, &first) {
+                looked.note_too_large(needed, available);
+                continue;
+            }
+            let Some(plan) = self.plan(&variant, stages.to_vec()) else { continue };
+            let bound = self.bound(&plan);
+            if !matters(bound) {
                 plainer_fits = Some(schedule);
                 continue;
             }
-            match self.build(&variant, plan) {
+            match self.build(&variant, plan, bound) {
                 Ok(built) => {
                     plainer_fits = Some(schedule);
-                    all.push(built);
+                    if matters(built.bound) {
+                        all.push(built);
+                    }
                 }
                 Err(full) => {
                     let (needed, available) = full.amounts();
-                    let least = looked.least_too_large.map_or(needed, |(least, _)| least.min(needed));
-                    looked.least_too_large = Some((least, available));
-                    looked.too_large += 1;
+                    looked.note_too_large(needed, available);
                 }
             }
         }
         all
     }
 
-    fn balanced(&self, runs: u32) -> Vec<StageSpec> {
-        Stages::balanced(self.weights, runs).expect("every run has at least one layer").specs()
+    /// The layers that the first stage has of a model cut like this: in a V the first run and the last, else every run
+    /// that comes round to it.
+    fn runs_of_first_stage(&self, variant: &Variant, stages: &[StageSpec]) -> Vec<Range<usize>> {
+        let layers = |run: &StageSpec| run.first..run.first + run.layers;
+        if variant.schedule == ScheduleName::ZeroBubbleV {
+            return [stages.first(), stages.last()].into_iter().flatten().map(layers).collect();
+        }
+        stages.iter().step_by(self.candidate.parallel.pipeline as usize).map(layers).collect()
     }
 
-    fn build(&self, variant: &Variant, plan: Plan) -> Result<Built, OutOfMemory> {
-        let needed = footprint(&plan, &self.machine);
-        let Err(full) = needed.fits() else { return Ok(self.bounded(plan, &needed)) };
+    fn build(&self, variant: &Variant, plan: Plan, bound: f64) -> Result<Built, OutOfMemory> {
+        let needed = footprint(&plan, self.machine);
+        let Err(full) = needed.fits() else { return Ok(Built { plan, bound, memory_peak: needed.peak() }) };
         let Some(plan) = self.cut_within_memory(variant, &plan, &needed) else { return Err(full) };
-        let needed = footprint(&plan, &self.machine);
-        if needed.fits().is_ok() { Ok(self.bounded(plan, &needed)) } else { Err(full) }
+        let needed = footprint(&plan, self.machine);
+        needed.fits().map_err(|_| full)?;
+        Ok(Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() })
     }
 
     /// Nothing where a count is beyond what plans take for meant.
     fn plan(&self, variant: &Variant, stages: Vec<StageSpec>) -> Option<Plan> {
-        Plan::try_from(self.space.spec(self.candidate, variant, stages, &self.machine)).ok()
+        self.space.plan(self.candidate, variant, stages, self.machine)
     }
 
     /// A machine that was not measured for a plan cannot run it.
     fn bound(&self, plan: &Plan) -> f64 {
-        let bound = self.layers(plan).and_then(|layers| step_time_bound_with(plan, &self.machine, layers).ok());
+        let mut known = self.communications.borrow_mut();
+        let bound =
+            self.layers(plan).and_then(|layers| step_time_bound_with(plan, self.machine, layers, &mut known).ok());
         bound.map_or(f64::INFINITY, |bound| bound.0)
-    }
-
-    fn bounded(&self, plan: Plan, needed: &Footprint) -> Built {
-        Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() }
     }
 
     /// The plan with its stages cut by time and memory: stages with fewer layers than balance asks where one holds
@@ -155,7 +177,7 @@ impl Builder<'_> {
         if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
             return None;
         }
-        let first = longest_runs(plan, &self.machine);
+        let first = longest_runs(plan, self.machine);
         let fits = |stage: StageId, run: std::ops::Range<usize>| run.start >= first[stage.0 as usize][run.end];
         let cut = Stages::balanced_within(self.weights, stages.count(), fits)?;
         self.plan(variant, cut.specs())

@@ -3,7 +3,7 @@
 
 use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
-use crate::search::{Aim, Evaluated, Found, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, search};
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Objective, Offload, Recompute, ScheduleName, StateSharding};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
@@ -13,6 +13,7 @@ pub(crate) struct Reasons<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) fixed: &'a Fixed,
     pub(crate) chosen: &'a Evaluated,
+    pub(crate) prepared: &'a Prepared<'a>,
     pub(crate) found: &'a Found,
 }
 
@@ -91,7 +92,7 @@ impl Reasons<'_> {
         // The list of the best is exact: where it has another GPU, that is the best with one.
         let listed = self.found.best.iter().find(has_other_gpu).cloned();
         let aim = Aim { without_gpu: Some(&own.gpu), ..self.aim() };
-        let searched = || search(self.problem, self.fixed, aim).best.into_iter().next();
+        let searched = || self.prepared.search(aim).best.into_iter().next();
         let other = listed.or_else(searched)?;
         let cluster = other.plan.cluster();
         Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))

@@ -6,7 +6,7 @@ use crate::fix::Fixed;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
-use crate::search::{Aim, Evaluated, Found, pareto, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, pareto};
 use crate::space::Space;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::Device;
@@ -80,16 +80,17 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let (mut found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
+    let Solved { prepared, mut found, limits } = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
-    let mut reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
+    let mut reasons =
+        Reasons { problem, fixed: &limits.fixed, chosen: &chosen, prepared: &prepared, found: &found }.all();
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     let warnings: Vec<String> =
         advice.and_then(|advice| advice.warning()).into_iter().chain(warnings(problem, &prediction, &chosen)).collect();
-    let front = front(problem, limits, &mut found);
+    let front = front(problem, limits, &prepared, &mut found);
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
@@ -116,7 +117,7 @@ fn aim(problem: &Problem, limits: &Limits) -> Aim {
 
 /// The plan that [`recommend`] recommends, and nothing else.
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
-    let (found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
+    let Solved { found, limits, .. } = solve_with_offload(problem, limits, aim(problem, limits));
     found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
 }
 
@@ -127,31 +128,39 @@ const OFFLOADS: [Offload; 3] = [
     Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: Some(Store::Host) },
 ];
 
+/// What a search found, and where.
+struct Solved<'a, 'b> {
+    prepared: Prepared<'a>,
+    found: Found,
+    /// The limits that the search had in the end.
+    limits: Cow<'b, Limits>,
+}
+
 /// What a search finds, or, if nothing meets deadline and budget, one for the nearest.
-fn solve(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
-    let found = search(problem, fixed, aim);
+fn solve(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> Found {
+    let found = prepared.search(aim);
     if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
-        return search(problem, fixed, nearest(problem, aim));
+        return prepared.search(nearest(problem, aim));
     }
     found
 }
 
-/// The same, and, if nothing fits, with the least offloading with which something does; with the limits that it then
-/// had. What is held stays held.
-fn solve_with_offload<'a>(problem: &Problem, limits: &'a Limits, aim: Aim) -> (Found, Cow<'a, Limits>) {
-    let found = solve(problem, &limits.fixed, aim);
+/// The same, and, if nothing fits, with the least offloading with which something does. What is held stays held.
+fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim) -> Solved<'a, 'b> {
+    let prepared = Prepared::new(problem, &limits.fixed);
+    let found = solve(&prepared, problem, aim);
     let fits = !found.best.is_empty() || found.simulated > 0 || found.too_large.is_empty();
-    if fits || limits.fixed.offload.is_some() {
-        return (found, Cow::Borrowed(limits));
-    }
-    for offload in OFFLOADS {
-        let fixed = Fixed { offload: Some(offload), ..limits.fixed.clone() };
-        let with = solve(problem, &fixed, aim);
-        if !with.best.is_empty() {
-            return (with, Cow::Owned(Limits { fixed, ..limits.clone() }));
+    if !fits && limits.fixed.offload.is_none() {
+        for offload in OFFLOADS {
+            let fixed = Fixed { offload: Some(offload), ..limits.fixed.clone() };
+            let prepared = Prepared::new(problem, &fixed);
+            let found = solve(&prepared, problem, aim);
+            if !found.best.is_empty() {
+                return Solved { prepared, found, limits: Cow::Owned(Limits { fixed, ..limits.clone() }) };
+            }
         }
     }
-    (found, Cow::Borrowed(limits))
+    Solved { prepared, found, limits: Cow::Borrowed(limits) }
 }
 
 /// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
@@ -191,7 +200,7 @@ fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trai
 }
 
 /// Plans that none beats in both time and cost, from this search and from one for the other objective.
-fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated> {
+fn front(problem: &Problem, limits: &Limits, prepared: &Prepared<'_>, found: &mut Found) -> Vec<Evaluated> {
     let mut all = std::mem::take(&mut found.pareto);
     if matches!(problem.place, Place::Rented(_)) {
         let objective = match problem.objective {
@@ -200,7 +209,7 @@ fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated
         };
         let aim =
             Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false, without_gpu: None };
-        all.extend(search(problem, &limits.fixed, aim).pareto);
+        all.extend(prepared.search(aim).pareto);
     }
     pareto(all)
 }

@@ -1,73 +1,162 @@
-//! What a candidate holds at least: enough to drop most of those that cannot fit before anything else is asked of them.
+//! What a candidate holds at least: enough to drop those that cannot fit before anything else is asked of them.
 
 use crate::problem::Place;
 use crate::space::{Candidate, Space, Variant};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{
-    BatchSpec, GradientReduction, ParallelSpec, Plan, Precision, Recompute, ScheduleName, StageSpec, StateSharding,
+    BatchSpec, GradientReduction, ParallelSpec, Pipeline, Precision, Recompute, Resident, ScheduleName, StageId,
+    StageSpec, StateSharding,
 };
-use trainyard_sim::footprint;
+use trainyard_sim::held_by_layers;
 use trainyard_units::Bytes;
 
-/// What decides how much all stages hold together, except how many ranks share it.
+/// What decides how much layers hold together, except how many ranks share it.
 type Key = (ParallelSpec, Precision, Recompute, u64);
 
-/// What the stages of a model hold together, in bytes.
+/// How much more than a device has a stage may need before another cut of the layers is hopeless; see
+/// `cut_within_memory`.
+const NEAR: f64 = 1.1;
+
+/// A device of a type of machine.
 #[derive(Clone, Copy, Debug)]
+struct DeviceRoom {
+    /// What the software takes in any case.
+    software: Bytes,
+    /// What its allocator keeps without use of each byte that is held.
+    unused: f64,
+    /// The most that a device has.
+    available: Bytes,
+}
+
+/// What the layers before each layer hold together, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    /// Weights, gradients and the optimizer's state, all shared out among as many replicas as experts take.
-    state: f64,
-    /// Activations of one micro-batch.
+    parameters: f64,
+    gradients: f64,
+    optimizer_state: f64,
+    /// Of one micro-batch.
     activations: f64,
+}
+
+impl Held {
+    fn of(resident: Resident) -> Self {
+        Self {
+            parameters: resident.parameters.as_f64(),
+            gradients: resident.gradients.as_f64(),
+            optimizer_state: resident.optimizer_state.as_f64(),
+            activations: resident.activations.as_f64(),
+        }
+    }
+
+    fn state(self) -> f64 {
+        self.parameters + self.gradients + self.optimizer_state
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters + other.parameters,
+            gradients: self.gradients + other.gradients,
+            optimizer_state: self.optimizer_state + other.optimizer_state,
+            activations: self.activations + other.activations,
+        }
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters - other.parameters,
+            gradients: self.gradients - other.gradients,
+            optimizer_state: self.optimizer_state - other.optimizer_state,
+            activations: self.activations - other.activations,
+        }
+    }
 }
 
 /// The least memory of every candidate.
 pub(crate) struct Room {
-    /// Per type of machine, what the software takes and the most that a device has; nothing where ranks share the
-    /// memory of a measured machine.
-    devices: Vec<Option<(Bytes, Bytes)>>,
-    held: BTreeMap<Key, Option<Held>>,
+    /// Per type of machine; nothing where ranks share the memory of a measured machine.
+    devices: Vec<Option<DeviceRoom>>,
+    held: BTreeMap<Key, Option<Vec<Held>>>,
+    /// Whether activations leave the devices, so that few are there at once.
+    offloads: bool,
 }
 
 impl Room {
     pub(crate) fn new(space: &Space<'_>, place: &Place, candidates: &[Candidate]) -> Self {
         let devices = (0..place.choices().len()).map(|choice| device(place, choice)).collect();
-        let mut first: BTreeMap<Key, &Candidate> = BTreeMap::new();
-        for candidate in candidates {
-            first.entry(key(candidate)).or_insert(candidate);
-        }
+        let mut first: Vec<(Key, &Candidate)> =
+            candidates.par_iter().map(|candidate| (key(candidate), candidate)).collect();
+        first.par_sort_by_key(|(key, _)| *key);
+        first.dedup_by_key(|(key, _)| *key);
         let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, candidate))).collect();
-        Self { devices, held }
+        Self { devices, held, offloads: space.offload().activations.is_some() }
     }
 
-    /// What some stage of every variant of a candidate needs at least, and what its devices have: each stage's share of
-    /// the model with everything shared out that can be, one micro-batch under way, and no buffers. Nothing where no
-    /// such bound is known.
-    fn least(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
-        let (software, available) = self.devices[candidate.choice]?;
-        let held = self.held[&key(candidate)]?;
-        let parallel = candidate.parallel;
-        let state = held.state * f64::from(parallel.expert) / f64::from(parallel.data);
-        let needed = (state + held.activations) / f64::from(parallel.pipeline);
-        Some((Bytes(needed as u64) + software, available))
-    }
-
-    /// What a candidate lacks for sure: the least that it needs, and what there is. Nothing where it may fit.
+    /// What a candidate lacks for sure: the least that some stage of every variant needs, and what there is. Each stage
+    /// has its share of the model with everything shared out that can be, and one micro-batch under way. Nothing where
+    /// it may fit, or no such bound is known.
     pub(crate) fn lacks(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
-        self.least(candidate).filter(|(needed, available)| needed > available)
+        let device = self.devices[candidate.choice]?;
+        let held = *self.held[&key(candidate)].as_ref()?.last()?;
+        let parallel = candidate.parallel;
+        let state = held.state() * f64::from(parallel.expert) / f64::from(parallel.data);
+        let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
+        (needed > device.available).then_some((needed, device.available))
+    }
+
+    /// What the first stage of a variant lacks for sure if it has these runs of layers. It holds as many micro-batches
+    /// as any stage, of its own layers.
+    pub(crate) fn first_stage_lacks(
+        &self,
+        candidate: &Candidate,
+        variant: &Variant,
+        runs: &[Range<usize>],
+    ) -> Option<(Bytes, Bytes)> {
+        let device = self.devices[candidate.choice].filter(|_| !self.offloads)?;
+        let before = self.held[&key(candidate)].as_ref()?;
+        let of_runs: Vec<Held> = runs.iter().map(|run| before[run.end].less(before[run.start])).collect();
+        let parallel = candidate.parallel;
+        let copies = f64::from(parallel.data * parallel.context);
+        let at_once = variant.gradient_reduction == GradientReduction::MicroBatch || candidate.batch.accumulation == 1;
+        let part = |state, whole_until_then: bool| {
+            if variant.state_sharding >= state && !whole_until_then { 1.0 / copies } else { 1.0 }
+        };
+        let state = of_runs.iter().map(|held| {
+            held.parameters * part(StateSharding::Parameters, false)
+                + held.gradients * part(StateSharding::Gradients, !at_once)
+                + held.optimizer_state * part(StateSharding::Optimizer, false)
+        });
+        let pipeline = Pipeline {
+            schedule: variant.schedule,
+            stages: parallel.pipeline,
+            runs: variant.virtual_stages,
+            micro_batches: u32::try_from(candidate.batch.accumulation).ok()?,
+        };
+        let activations: Vec<u64> = of_runs.iter().map(|held| held.activations as u64).collect();
+        let needed = device.needed(state.sum::<f64>() + pipeline.peak(StageId(0), &activations) as f64);
+        let other_cuts = parallel.pipeline > 1 && variant.virtual_stages == 1;
+        let hopeless = device.available.as_f64() * if other_cuts { NEAR } else { 1.0 };
+        (needed.as_f64() > hopeless).then_some((needed, device.available))
     }
 }
 
-fn device(place: &Place, choice: usize) -> Option<(Bytes, Bytes)> {
+impl DeviceRoom {
+    fn needed(self, held: f64) -> Bytes {
+        Bytes((held * (1.0 + self.unused)) as u64) + self.software
+    }
+}
+
+fn device(place: &Place, choice: usize) -> Option<DeviceRoom> {
     let machine = place.machine(choice, 1, None);
     let memory = machine.cluster.pools.iter().map(|pool| match &pool.device {
         Device::Gpu(gpu) => Some(gpu.memory.value),
         Device::Measured(_) => None,
     });
-    let most = memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
-    Some((machine.stack.resident.value, most))
+    let available = memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
+    let stack = &machine.stack;
+    Some(DeviceRoom { software: stack.resident.value, unused: stack.fragmentation.value, available })
 }
 
 fn key(candidate: &Candidate) -> Key {
@@ -75,21 +164,24 @@ fn key(candidate: &Candidate) -> Key {
     (parallel, candidate.precision, candidate.recompute, candidate.batch.micro)
 }
 
-/// The whole model on the ranks of one stage, for one micro-batch.
-fn held(space: &Space<'_>, candidate: &Candidate) -> Option<Held> {
+/// The model on the ranks of one stage, for one micro-batch: what its first layers hold, from none to all.
+fn held(space: &Space<'_>, candidate: &Candidate) -> Option<Vec<Held>> {
     let (parallel, .., micro) = key(candidate);
     let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };
     let alone = Candidate { parallel, batch, ..*candidate };
     let variant = Variant {
         schedule: ScheduleName::None,
         virtual_stages: 1,
-        state_sharding: StateSharding::Parameters,
-        gradient_reduction: GradientReduction::MicroBatch,
+        state_sharding: StateSharding::None,
+        gradient_reduction: GradientReduction::Step,
     };
     let machine = space.machine(candidate);
     let layers = vec![StageSpec { first: 0, layers: space.layers() }];
-    let plan = Plan::try_from(space.spec(&alone, &variant, layers, &machine)).ok()?;
-    let parts = footprint(&plan, &machine).resident[0];
-    let state = parts.parameters + parts.gradients + parts.optimizer_state;
-    Some(Held { state: state.as_f64(), activations: parts.activations.as_f64() })
+    let plan = space.plan(&alone, &variant, layers, &machine)?;
+    let layers = held_by_layers(&plan, &machine).into_iter().map(Held::of);
+    let before = layers.scan(Held::default(), |sum, layer| {
+        *sum = sum.and(layer);
+        Some(*sum)
+    });
+    Some(std::iter::once(Held::default()).chain(before).collect())
 }

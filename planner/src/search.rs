@@ -2,29 +2,31 @@
 //! left could still enter the list of the best.
 //!
 //! A coarse bound needs only the prices of a model's distinct layers: no stage computes less than its share of all
-//! layers, and no plan does more micro-batches at once than it has stages. A candidate that passes it is looked at in
-//! all its variants: each gets its stages cut, its memory checked and a finer bound, and the one that could be best is
-//! simulated first. Both bounds are admissible, so what is never simulated is proved to be no better.
+//! layers, and no plan does more micro-batches at once than it has stages. A candidate whose turn comes is looked at in
+//! all its variants: each gets its stages cut, its memory checked and a finer bound, and waits for its turn to be
+//! simulated. Both bounds are admissible, so what is never simulated is proved to be no better.
 //!
 //! The list of the best holds one plan for each type and number of machines. On the same machines a plan that takes
 //! longer also costs more, so a candidate must beat the best that is known on its own machines to matter at all.
 
 use crate::bounds::Bounds;
-use crate::evaluate::{Looked, look};
+use crate::evaluate::{Built, Looked, look, simulated};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::room::Room;
 use crate::space::{Candidate, Space};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, Plan};
 use trainyard_units::Bytes;
 
-/// Candidates that are evaluated at the same time, at first and at most: few until something is known that others must
-/// beat. Fixed, so that the result does not depend on the thread count.
-const BATCHES: std::ops::RangeInclusive<usize> = 2..=32;
+/// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
+/// is learnt from one spares the next. Fixed, so that the result does not depend on the thread count.
+const LOOKS: std::ops::RangeInclusive<usize> = 2..=32;
+const SIMULATIONS: usize = 4;
 
 /// A plan with what it takes.
 #[derive(Clone, Debug)]
@@ -75,56 +77,146 @@ pub(crate) struct Aim {
     pub(crate) without_gpu: Option<&'static str>,
 }
 
+/// Everything that searches of one space share.
+pub(crate) struct Prepared<'a> {
+    problem: &'a Problem,
+    space: Space<'a>,
+    /// How many plans each type of machine has.
+    plans: BTreeMap<usize, u64>,
+    /// Those that may fit into memory.
+    candidates: Vec<Candidate>,
+    /// What became of the others.
+    dropped: Found,
+    room: Room,
+    bounds: Bounds,
+    feeding: Feeding,
+}
+
+impl<'a> Prepared<'a> {
+    pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
+        let space = Space::new(problem, fixed);
+        let mut candidates = space.candidates();
+        let mut plans: BTreeMap<usize, u64> = BTreeMap::new();
+        for candidate in &candidates {
+            *plans.entry(candidate.choice).or_default() += u64::from(candidate.plans);
+        }
+        let room = Room::new(&space, &problem.place, &candidates);
+        let mut dropped = Found::default();
+        let lacks: Vec<Option<(Bytes, Bytes)>> = candidates.par_iter().map(|candidate| room.lacks(candidate)).collect();
+        for (candidate, (needed, available)) in
+            candidates.iter().zip(&lacks).filter_map(|(candidate, lacks)| Some((candidate, (*lacks)?)))
+        {
+            dropped.note_too_large(candidate.choice, u64::from(candidate.plans), needed, available);
+        }
+        let mut lacks = lacks.iter();
+        candidates.retain(|_| lacks.next().is_some_and(Option::is_none));
+        let bounds = Bounds::new(problem, fixed, &candidates);
+        let feeding = Feeding::new(&space, &bounds, &candidates);
+        Self { problem, space, plans, candidates, dropped, room, bounds, feeding }
+    }
+
+    pub(crate) fn search(&self, aim: Aim) -> Found {
+        let searcher = Searcher { prepared: self, aim, best: BTreeMap::new(), simulated: Vec::new() };
+        let wanted = |choice: usize| searcher.uses_wanted_gpu(choice);
+        let plans: BTreeMap<usize, u64> =
+            self.plans.iter().map(|(choice, plans)| (*choice, *plans)).filter(|(choice, _)| wanted(*choice)).collect();
+        let mut found = Found { candidates: plans.values().sum(), plans, ..Found::default() };
+        let searcher = searcher.run(&mut found);
+        found.count_dropped(&self.dropped);
+        searcher.finish(found)
+    }
+}
+
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
-    let space = Space::new(problem, fixed);
-    let mut searcher =
-        Searcher { problem, aim, feeding: Feeding::default(), best: BTreeMap::new(), simulated: Vec::new() };
-    let mut all = space.candidates();
-    all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
-    let mut found =
-        Found { candidates: all.iter().map(|candidate| u64::from(candidate.plans)).sum(), ..Found::default() };
-    for candidate in &all {
-        *found.plans.entry(candidate.choice).or_default() += u64::from(candidate.plans);
+    Prepared::new(problem, fixed).search(aim)
+}
+
+/// Something that waits for its turn, by the best value that it could reach; of equals, what came first.
+struct Waiting<T> {
+    bound: f64,
+    number: u64,
+    item: T,
+}
+
+impl<T> PartialEq for Waiting<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
     }
-    let room = Room::new(&space, &problem.place, &all);
-    let mut dropped = Found::default();
-    all.retain(|candidate| dropped.has_room(&room, candidate));
-    let bounds = Bounds::new(problem, fixed, &all);
-    searcher.feeding = Feeding::new(&space, &bounds, &all);
-    let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
-    let mut batch = *BATCHES.start();
-    while let Some((next, _)) = order.peek() {
-        let capped = aim.max_simulations.is_some_and(|most| found.simulated >= most);
-        if *next >= searcher.limit() || capped {
-            found.gap = searcher.gap(*next);
-            break;
-        }
-        let chunk: Vec<(Candidate, f64)> = order
-            .by_ref()
-            .map(|(bound, candidate)| (bound, searcher.limit_of(&candidate), candidate))
-            .filter(|(bound, limit, _)| bound < limit)
-            .map(|(_, limit, candidate)| (candidate, limit))
-            .take(batch)
-            .collect();
-        batch = (2 * batch).min(*BATCHES.end());
-        let looked: Vec<Looked> = chunk
-            .par_iter()
-            .map(|(candidate, limit)| {
-                look(&space, &bounds, candidate, *limit, |step_time_s| searcher.assess(candidate, step_time_s))
-            })
-            .collect();
-        for ((candidate, _), looked) in chunk.iter().zip(looked) {
-            if let Some((needed, available)) = looked.least_too_large {
-                found.note_too_large(candidate.choice, looked.too_large, needed, available);
-            }
-            found.simulated += looked.simulated;
-            if let Some((step_time_s, plan, memory_peak)) = looked.best {
-                searcher.keep(candidate, *plan, step_time_s, memory_peak);
-            }
-        }
+}
+
+impl<T> Eq for Waiting<T> {}
+
+impl<T> PartialOrd for Waiting<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
-    found.count_dropped(dropped);
-    searcher.finish(found)
+}
+
+impl<T> Ord for Waiting<T> {
+    /// The heap gives the greatest first, which is to be the one with the least bound.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.bound.total_cmp(&self.bound).then(other.number.cmp(&self.number))
+    }
+}
+
+/// Candidates to be looked at and plans to be simulated next, together.
+#[derive(Default)]
+struct Turn {
+    looks: Vec<(Candidate, f64)>,
+    simulations: Vec<(Candidate, Box<Built>)>,
+}
+
+impl Turn {
+    fn is_full(&self, looks: usize, simulations: usize) -> bool {
+        self.looks.len() >= looks || self.simulations.len() >= simulations
+    }
+}
+
+/// What is still to be tried: candidates in order of their coarse bounds, and plans that fit, in that of their finer ones.
+struct Untried {
+    coarse: std::iter::Peekable<std::vec::IntoIter<(f64, Candidate)>>,
+    fitting: BinaryHeap<Waiting<(Candidate, Box<Built>)>>,
+    numbered: u64,
+}
+
+impl Untried {
+    /// What the best of them could reach.
+    fn bound(&mut self) -> Option<f64> {
+        let coarse = self.coarse.peek().map(|(bound, _)| *bound);
+        let fitting = self.fitting.peek().map(|waiting| waiting.bound);
+        [coarse, fitting].into_iter().flatten().min_by(f64::total_cmp)
+    }
+
+    fn is_fitting_next(&mut self) -> bool {
+        let fitting = self.fitting.peek().map_or(f64::INFINITY, |waiting| waiting.bound);
+        fitting <= self.coarse.peek().map_or(f64::INFINITY, |(bound, _)| *bound) && !self.fitting.is_empty()
+    }
+
+    fn push(&mut self, bound: f64, candidate: Candidate, built: Built) {
+        self.numbered += 1;
+        self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, Box::new(built)) });
+    }
+
+    /// What comes next, in order of what it could reach, as far as it still matters.
+    fn turn(&mut self, searcher: &Searcher<'_>, looks: usize, simulations: usize) -> Turn {
+        let mut turn = Turn::default();
+        let limit = searcher.limit();
+        while !turn.is_full(looks, simulations) && self.bound().is_some_and(|bound| bound < limit) {
+            if self.is_fitting_next() {
+                let Some(Waiting { bound, item: (candidate, built), .. }) = self.fitting.pop() else { break };
+                if bound < searcher.limit_of(&candidate) {
+                    turn.simulations.push((candidate, built));
+                }
+            } else {
+                let Some((bound, candidate)) = self.coarse.next() else { break };
+                let limit = searcher.limit_of(&candidate);
+                if bound < limit {
+                    turn.looks.push((candidate, limit));
+                }
+            }
+        }
+        turn
+    }
 }
 
 impl Found {
@@ -133,18 +225,13 @@ impl Found {
         self.too_large.values().map(|(count, ..)| count).sum()
     }
 
-    /// Whether a candidate may fit into memory; its plans are counted if it cannot.
-    fn has_room(&mut self, room: &Room, candidate: &Candidate) -> bool {
-        let Some((needed, available)) = room.lacks(candidate) else { return true };
-        self.note_too_large(candidate.choice, u64::from(candidate.plans), needed, available);
-        false
-    }
-
     /// Adds plans that were dropped for the least that they need: how much one needs is told by a plan, where one was
     /// looked at, and not by its bound.
-    fn count_dropped(&mut self, dropped: Found) {
-        for (choice, (plans, needed, available)) in dropped.too_large {
-            self.too_large.entry(choice).or_insert((0, needed, available)).0 += plans;
+    fn count_dropped(&mut self, dropped: &Found) {
+        for (choice, (plans, needed, available)) in &dropped.too_large {
+            if self.plans.contains_key(choice) {
+                self.too_large.entry(*choice).or_insert((0, *needed, *available)).0 += plans;
+            }
         }
     }
 
@@ -155,19 +242,66 @@ impl Found {
 }
 
 struct Searcher<'a> {
-    problem: &'a Problem,
+    prepared: &'a Prepared<'a>,
     aim: Aim,
-    feeding: Feeding,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
     simulated: Vec<Evaluated>,
 }
 
 impl Searcher<'_> {
-    fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
+    /// Tries what could be best until nothing that is left could be.
+    fn run(mut self, found: &mut Found) -> Self {
+        let mut untried =
+            Untried { coarse: self.bounded().into_iter().peekable(), fitting: BinaryHeap::new(), numbered: 0 };
+        let mut looks = *LOOKS.start();
+        while let Some(bound) = untried.bound() {
+            let left =
+                self.aim.max_simulations.map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
+            if left == 0 || bound >= self.limit() {
+                found.gap = self.gap(bound);
+                break;
+            }
+            let turn = untried.turn(&self, looks, SIMULATIONS.min(left));
+            looks = (2 * looks).min(*LOOKS.end());
+            self.take(turn, &mut untried, found);
+        }
+        self
+    }
+
+    /// Does what is next, all of it at the same time.
+    fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) {
+        let Prepared { space, bounds, room, .. } = self.prepared;
+        let look_at = |(candidate, limit): &(Candidate, f64)| {
+            let matters = |seconds| self.assess(candidate, seconds).is_some_and(|value| value < *limit);
+            look(space, (bounds, room), candidate, matters)
+        };
+        let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
+        let (looked, seconds): (Vec<Looked>, Vec<Option<f64>>) = rayon::join(
+            || turn.looks.par_iter().map(look_at).collect(),
+            || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
+        );
+        for ((candidate, _), looked) in turn.looks.into_iter().zip(looked) {
+            if let Some((needed, available)) = looked.least_too_large {
+                found.note_too_large(candidate.choice, looked.too_large, needed, available);
+            }
+            for built in looked.fitting {
+                if let Some(bound) = self.assess(&candidate, built.bound) {
+                    untried.push(bound, candidate, built);
+                }
+            }
+        }
+        for ((candidate, built), seconds) in turn.simulations.into_iter().zip(seconds) {
+            let Some(seconds) = seconds else { continue };
+            found.simulated += 1;
+            self.keep(&candidate, built.plan, seconds, built.memory_peak);
+        }
+    }
+
+    fn uses_wanted_gpu(&self, choice: usize) -> bool {
         let Some(unwanted) = self.aim.without_gpu else { return true };
-        match &self.problem.place {
-            Place::Rented(rental) => rental.instances[candidate.choice].0.gpu != unwanted,
+        match &self.problem().place {
+            Place::Rented(rental) => rental.instances[choice].0.gpu != unwanted,
             Place::Owned { machine, .. } => match &machine.cluster.first().device {
                 Device::Gpu(gpu) => gpu.name != unwanted,
                 Device::Measured(_) => true,
@@ -175,14 +309,23 @@ impl Searcher<'_> {
         }
     }
 
+    fn problem(&self) -> &Problem {
+        self.prepared.problem
+    }
+
+    fn feeding(&self) -> &Feeding {
+        &self.prepared.feeding
+    }
+
     /// The candidates that could meet the goal, each with the best value it could reach, best first.
-    fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
+    fn bounded(&self) -> Vec<(f64, Candidate)> {
+        let Prepared { bounds, feeding, candidates, .. } = self.prepared;
         let mut order: Vec<(f64, Candidate)> = candidates
-            .into_iter()
-            .filter(|candidate| self.feeding.reaches(candidate))
+            .par_iter()
+            .filter(|candidate| self.uses_wanted_gpu(candidate.choice) && feeding.reaches(candidate))
             .filter_map(|candidate| {
-                let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
-                Some((value, candidate))
+                let value = self.assess(candidate, bounds.step_time(candidate)?)?;
+                Some((value, *candidate))
             })
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -206,17 +349,17 @@ impl Searcher<'_> {
     }
 
     fn totals(&self, candidate: &Candidate, step_time_s: f64) -> (f64, Option<f64>) {
-        let steps = self.problem.training.steps(candidate.batch.global);
-        let feed = self.feeding.feed(candidate, step_time_s, steps);
+        let steps = self.problem().training.steps(candidate.batch.global);
+        let feed = self.feeding().feed(candidate, step_time_s, steps);
         let time = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
-        let price = self.problem.place.price(candidate.choice);
+        let price = self.problem().place.price(candidate.choice);
         (time, price.map(|price| price.middle().0 * f64::from(candidate.instances) * time / 3600.0))
     }
 
     fn within_goal(&self, time: f64, cost: Option<f64>) -> bool {
         !self.aim.within_goal
-            || (self.problem.deadline.is_none_or(|deadline| time <= deadline.0)
-                && self.problem.budget.is_none_or(|budget| cost.is_none_or(|cost| cost <= budget)))
+            || (self.problem().deadline.is_none_or(|deadline| time <= deadline.0)
+                && self.problem().budget.is_none_or(|budget| cost.is_none_or(|cost| cost <= budget)))
     }
 
     /// What a candidate must beat to matter, the best on its own machines included.
@@ -241,13 +384,13 @@ impl Searcher<'_> {
 
     fn keep(&mut self, candidate: &Candidate, plan: Plan, step_time_s: f64, memory_peak: Bytes) {
         let choice = candidate.choice;
-        let plan = match self.feeding.input(candidate) {
+        let plan = match self.feeding().input(candidate) {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
         let (time_s, cost_usd) = self.totals(candidate, step_time_s);
-        let steps = self.problem.training.steps(candidate.batch.global);
-        let fed = self.feeding.feed(candidate, step_time_s, steps);
+        let steps = self.problem().training.steps(candidate.batch.global);
+        let fed = self.feeding().feed(candidate, step_time_s, steps);
         let step_time_s = fed.map_or(step_time_s, |feed| feed.step_time.0);
         let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
         self.simulated.push(evaluated.clone());
@@ -296,7 +439,7 @@ mod tests {
     use crate::evaluate::shares_more;
     use crate::job::{Resources, problem};
     use crate::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, Stages};
+    use trainyard_plan::{GlobalBatch, JobSpec, StageId, Stages};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
@@ -315,18 +458,20 @@ mod tests {
     /// The oracle: build, check and simulate every variant of every candidate. Those that are there for their memory
     /// count where no other of their schedule fits.
     fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
-        let space = Space::new(problem, fixed);
-        let all = space.candidates();
-        let bounds = Bounds::new(problem, fixed, &all);
-        let feeding = Feeding::new(&space, &bounds, &all);
-        let searcher = Searcher { problem, aim, feeding, best: BTreeMap::new(), simulated: Vec::new() };
+        let prepared = Prepared::new(problem, fixed);
+        let Prepared { space, bounds, .. } = &prepared;
+        let searcher = Searcher { prepared: &prepared, aim, best: BTreeMap::new(), simulated: Vec::new() };
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
             let runs = candidate.parallel.pipeline * variant.virtual_stages;
             let stages = Stages::balanced(weights, runs).expect("as many layers as runs");
-            let plan = Plan::try_from(space.spec(candidate, variant, stages.specs(), &machine)).expect("a valid plan");
-            footprint(&plan, &machine).fits().ok()?;
+            let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
+            let needed = footprint(&plan, &machine);
+            let runs: Vec<_> = plan.stages().runs_of(StageId(0)).collect();
+            let lacks = prepared.room.first_stage_lacks(candidate, variant, &runs);
+            assert!(lacks.is_none_or(|(lacks, _)| lacks <= needed.total(StageId(0))), "{candidate:?} {variant:?}");
+            needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
             let value = searcher.value(candidate, simulated);
@@ -335,7 +480,7 @@ mod tests {
             Some((value, *variant))
         };
         searcher
-            .bounded(&bounds, all)
+            .bounded()
             .par_iter()
             .flat_map_iter(|(coarse, candidate)| {
                 let variants = space.variants(candidate.parallel, candidate.batch);

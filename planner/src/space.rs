@@ -14,11 +14,14 @@
 
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem, service_name};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
-    BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, Plan, PlanSpec,
-    Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
+    Architecture, BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement,
+    Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
 };
 use trainyard_sim::Machine;
 
@@ -60,31 +63,49 @@ const CONTEXT_TOKENS_MIN: u64 = 4096;
 /// All plans of a problem that have the held fields.
 pub(crate) struct Space<'a> {
     problem: &'a Problem,
-    fixed: &'a Fixed,
-    graph: OperatorGraph,
+    fixed: Fixed,
+    architecture: Arc<Architecture>,
+    /// The largest micro-batch that is considered.
+    largest_micro_batch: u64,
+    /// Machines by type and number, which many candidates share.
+    machines: Mutex<BTreeMap<(usize, u32), Arc<Machine>>>,
 }
 
 impl<'a> Space<'a> {
-    pub(crate) fn new(problem: &'a Problem, fixed: &'a Fixed) -> Self {
-        Self { problem, fixed, graph: problem.model.graph() }
+    pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
+        let architecture = Architecture::new(problem.model.clone());
+        let largest_micro_batch = largest_micro_batch(architecture.graph());
+        Self { problem, fixed: fixed.clone(), architecture, largest_micro_batch, machines: Mutex::default() }
     }
 
     /// All candidates, each with at least one variant.
     pub(crate) fn candidates(&self) -> Vec<Candidate> {
+        let sites: Vec<(usize, u32)> = self
+            .problem
+            .place
+            .choices()
+            .into_iter()
+            .enumerate()
+            .filter(|(choice, (name, _))| {
+                self.fixed.instance.as_ref().is_none_or(|held| held == name) && self.refusal(*choice).is_none()
+            })
+            .flat_map(|(choice, (_, most))| {
+                let counts = machine_counts(&self.problem.place, self.fixed.instances, most);
+                counts.into_iter().map(move |instances| (choice, instances))
+            })
+            .collect();
+        sites.into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
+    }
+
+    /// Those on so many machines of a type.
+    fn candidates_on(&self, (choice, instances): (usize, u32)) -> Vec<Candidate> {
+        let machine = self.machine_of(choice, instances);
+        let precisions = self.precisions(&machine);
+        let devices = devices_of_each(&machine.cluster);
         let mut all = Vec::new();
-        for (choice, (name, most)) in self.problem.place.choices().into_iter().enumerate() {
-            if self.fixed.instance.as_ref().is_some_and(|held| *held != name) || self.refusal(choice).is_some() {
-                continue;
-            }
-            let precisions = self.precisions(&self.problem.place.machine(choice, 1, None));
-            for instances in machine_counts(&self.problem.place, self.fixed.instances, most) {
-                let cluster = self.problem.place.machine(choice, instances, None).cluster;
-                let devices = devices_of_each(&cluster);
-                for ranks in rank_counts(&cluster) {
-                    for parallel in self.degrees(ranks, devices) {
-                        self.push(&mut all, (choice, instances), parallel, &precisions);
-                    }
-                }
+        for ranks in rank_counts(&machine.cluster) {
+            for parallel in self.degrees(ranks, devices) {
+                self.push(&mut all, (choice, instances), parallel, &precisions);
             }
         }
         all
@@ -98,7 +119,7 @@ impl<'a> Space<'a> {
             offload: self.offload(),
             placement: self.placement(),
             gradient_compression: self.compression(),
-            ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph.len())
+            ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph().len())
         };
         let plan = Plan::try_from(spec).map_err(|error| error.to_string());
         let admitted = plan.and_then(|plan| machine.admits(&plan).map_err(|error| error.to_string()));
@@ -109,7 +130,7 @@ impl<'a> Space<'a> {
 
     fn input_refusal(&self, machine: &Machine) -> Option<String> {
         match &self.problem.data {
-            Some(data) => data.refusal(self.fixed, machine).map(|error| error.to_string()),
+            Some(data) => data.refusal(&self.fixed, machine).map(|error| error.to_string()),
             None if self.fixed.holds_input() => {
                 Some("what is held of `input` needs `data.bytes_per_sample` in the job".into())
             }
@@ -117,9 +138,13 @@ impl<'a> Space<'a> {
         }
     }
 
+    pub(crate) fn graph(&self) -> &OperatorGraph {
+        self.architecture.graph()
+    }
+
     /// Layers of the model, the first and the last included.
     pub(crate) fn layers(&self) -> usize {
-        self.graph.len()
+        self.graph().len()
     }
 
     pub(crate) fn problem(&self) -> &Problem {
@@ -127,7 +152,7 @@ impl<'a> Space<'a> {
     }
 
     pub(crate) fn fixed(&self) -> &Fixed {
-        self.fixed
+        &self.fixed
     }
 
     pub(crate) fn offload(&self) -> Offload {
@@ -143,18 +168,18 @@ impl<'a> Space<'a> {
     }
 
     /// The machines of a candidate.
-    pub(crate) fn machine(&self, candidate: &Candidate) -> Machine {
-        self.problem.place.machine(candidate.choice, candidate.instances, self.fixed.encrypted)
+    pub(crate) fn machine(&self, candidate: &Candidate) -> Arc<Machine> {
+        self.machine_of(candidate.choice, candidate.instances)
+    }
+
+    fn machine_of(&self, choice: usize, instances: u32) -> Arc<Machine> {
+        let mut machines = self.machines.lock().expect("nobody panics while machines are looked up");
+        let made = || Arc::new(self.problem.place.machine(choice, instances, self.fixed.encrypted));
+        machines.entry((choice, instances)).or_insert_with(made).clone()
     }
 
     /// A plan as it is written, with its model cut into these runs of layers.
-    pub(crate) fn spec(
-        &self,
-        candidate: &Candidate,
-        variant: &Variant,
-        stages: Vec<StageSpec>,
-        machine: &Machine,
-    ) -> PlanSpec {
+    fn spec(&self, candidate: &Candidate, variant: &Variant, stages: Vec<StageSpec>, machine: &Machine) -> PlanSpec {
         let shared_out = variant.state_sharding != StateSharding::None;
         PlanSpec {
             model: self.problem.model.spec(),
@@ -180,6 +205,17 @@ impl<'a> Space<'a> {
         }
     }
 
+    /// The plan of a variant with these runs of layers; nothing where a count is beyond what plans take for meant.
+    pub(crate) fn plan(
+        &self,
+        candidate: &Candidate,
+        variant: &Variant,
+        stages: Vec<StageSpec>,
+        machine: &Machine,
+    ) -> Option<Plan> {
+        Plan::of(self.architecture.clone(), self.spec(candidate, variant, stages, machine)).ok()
+    }
+
     fn measured(&self) -> bool {
         self.problem.place.is_measured()
     }
@@ -201,7 +237,7 @@ impl<'a> Space<'a> {
     fn degrees(&self, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
         let mut all = Vec::new();
         for tensor in divisors_of(ranks).filter(|tensor| self.splits_heads(*tensor, devices)) {
-            for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= self.graph.len()) {
+            for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= self.graph().len()) {
                 let rest = ranks / tensor / pipeline;
                 for context in divisors_of(rest).filter(|context| self.splits_tokens(*context)) {
                     let data = rest / context;
@@ -228,14 +264,14 @@ impl<'a> Space<'a> {
         if context == 1 {
             return true;
         }
-        let Some(tokens) = self.graph.tokens_shared_by_context() else { return false };
+        let Some(tokens) = self.graph().tokens_shared_by_context() else { return false };
         let parts = u64::from(context);
         let sensible = self.fixed.context == Some(context) || tokens / parts >= CONTEXT_TOKENS_MIN;
         !self.measured() && tokens.is_multiple_of(parts) && sensible
     }
 
     fn splits_experts(&self, expert: u32) -> bool {
-        let admitted = || self.graph.divisible().is_some_and(|divisible| divisible.admits(u64::from(expert)));
+        let admitted = || self.graph().divisible().is_some_and(|divisible| divisible.admits(u64::from(expert)));
         expert == 1 || (!self.measured() && admitted())
     }
 
@@ -247,7 +283,7 @@ impl<'a> Space<'a> {
         precisions: &[Precision],
     ) {
         let batches = self.problem.global_batches.iter().copied();
-        let most = self.largest_micro_batch();
+        let most = self.largest_micro_batch;
         for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
             let replica = global / u64::from(parallel.data);
             for micro in divisors(replica).into_iter().take_while(|micro| *micro <= most) {
@@ -264,11 +300,6 @@ impl<'a> Space<'a> {
                 }
             }
         }
-    }
-
-    fn largest_micro_batch(&self) -> u64 {
-        let saturating = (MICRO_FLOPS_MAX / self.graph.flops(Pass::Forward).0.max(1.0)) as u64;
-        saturating.max(MICRO_MAX).min(micro_batch_max(&self.graph))
     }
 
     fn formats(&self, precisions: &[Precision]) -> impl Iterator<Item = (Precision, Recompute)> {
@@ -298,7 +329,7 @@ impl<'a> Space<'a> {
             schedule: variant.schedule,
             accumulation: batch.accumulation,
             runs: u64::from(parallel.pipeline) * u64::from(variant.virtual_stages),
-            gathered_layers: if gathers { self.graph.len() as u64 } else { 0 },
+            gathered_layers: if gathers { self.graph().len() as u64 } else { 0 },
         };
         size.is_simulable()
     }
@@ -322,7 +353,7 @@ impl<'a> Space<'a> {
         if held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
             all.push((TwoBufferedWeights, 1));
         }
-        let has_layers = |runs: u32| u64::from(pipeline) * u64::from(runs) <= self.graph.len() as u64;
+        let has_layers = |runs: u32| u64::from(pipeline) * u64::from(runs) <= self.graph().len() as u64;
         if held(ZeroBubbleV) && has_layers(2) {
             all.push((ZeroBubbleV, 2));
         }
@@ -367,6 +398,11 @@ impl<'a> Space<'a> {
             sharding != StateSharding::None && copies.is_multiple_of(ranks) && (expert == 1 || ranks == copies)
         })
     }
+}
+
+fn largest_micro_batch(graph: &OperatorGraph) -> u64 {
+    let saturating = (MICRO_FLOPS_MAX / graph.flops(Pass::Forward).0.max(1.0)) as u64;
+    saturating.max(MICRO_MAX).min(micro_batch_max(graph))
 }
 
 fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
@@ -478,7 +514,7 @@ mod tests {
                 for candidate in candidates {
                     for variant in space.variants(candidate.parallel, candidate.batch) {
                         let runs = (candidate.parallel.pipeline * variant.virtual_stages) as usize;
-                        let layers = space.graph.len();
+                        let layers = space.graph().len();
                         let ends = (0..=runs).map(|run| run * layers / runs).collect::<Vec<_>>();
                         let stages = ends.windows(2);
                         let stages = stages.map(|ends| StageSpec { first: ends[0], layers: ends[1] - ends[0] });

@@ -1,144 +1,433 @@
 //! A closed form that no simulation beats.
+//!
+//! All of it follows from four facts. Streams are in order, so that a longest path with the least duration of each
+//! task is a lower bound. A communication takes at least what it takes alone. Kernels that go on beside a collective for
+//! `c` seconds lose `c · s / (1 + s)` of them, where `s` is by how much they are slowed, so that kernels of `k` seconds
+//! beside collectives of `c` seconds take at least `k + c · s / (1 + s)`. And stages that stand on machines alike pay
+//! the same.
 
 use crate::cost::{LayerTable, Prices};
 use crate::machine::{Machine, MachineError};
-use trainyard_plan::{Held, Plan, Recompute, Segment, StageId, StagePass, StateSharding, Store, Way, Work};
+use std::collections::BTreeMap;
+use trainyard_plan::{
+    Collective, Content, Exchange, GradientReduction, Held, Plan, Recompute, ScheduleName, Segment, StageId, StagePass,
+    StateSharding, Store, Way, Work,
+};
 use trainyard_units::{Bytes, Seconds};
+
+/// Layers whose weights may be gathered before the stage computes at all: the first and the one that is fetched ahead.
+const GATHERED_AHEAD: f64 = 2.0;
 
 /// A lower bound on the step time of `plan` on `machine`.
 ///
 /// A stage computes all its micro-batches one after another; before the first one reaches it, and after its last
-/// backward, that micro-batch goes through all earlier stages. Its gradients are reduced after the last micro-batch's
-/// forward at the earliest, and then its parameters are updated. Transfers, and how the rest overlaps, only add. Where
-/// steps follow each other without draining the pipeline, filling and draining do not count.
+/// backward, that micro-batch goes through all earlier stages and the links between them. Its gradients are reduced
+/// after the last micro-batch's forward at the earliest, and then its parameters are updated. Weights that are shared
+/// out are gathered for every pass. Where steps follow each other without draining the pipeline, filling and draining
+/// count as far as the first stage waits for them.
 ///
 /// # Errors
 ///
 /// When the machine does not admit the plan or was not measured for it.
 pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError> {
-    bound(plan, machine, &Prices::new(plan, machine)?)
+    step_time_bound_with(plan, machine, &LayerTable::new(plan, machine)?, &mut Communications::default())
 }
 
-/// The same where layers are priced already.
+/// What communication takes at least, which plans with the same ranks, number formats and micro-batch share.
+#[derive(Clone, Debug, Default)]
+pub struct Communications(BTreeMap<(Work, bool), Seconds>);
+
+/// The same where layers are priced already, and communication as far as it is `known`.
 ///
 /// # Errors
 ///
 /// As [`step_time_bound`].
-pub fn step_time_bound_with(plan: &Plan, machine: &Machine, layers: &LayerTable) -> Result<Seconds, MachineError> {
-    bound(plan, machine, &Prices::with_layers(plan, machine, layers.clone())?)
+pub fn step_time_bound_with(
+    plan: &Plan,
+    machine: &Machine,
+    layers: &LayerTable,
+    known: &mut Communications,
+) -> Result<Seconds, MachineError> {
+    let prices = Prices::with_layers(plan, machine, layers.clone())?;
+    let slowdown = machine.stack.overlap_slowdown.value;
+    let lost = slowdown / (1.0 + slowdown);
+    let mut least = Least { plan, machine, prices: &prices, lost, known };
+    let stages = plan.stages().ids().map(|stage| least.stage(stage)).collect::<Result<Vec<_>, _>>()?;
+    Ok(match plan.schedule() {
+        ScheduleName::TwoBufferedWeights | ScheduleName::ZeroBubbleV => {
+            stages.iter().map(|stage| stage.kernels).fold(Seconds::ZERO, Seconds::max)
+        }
+        ScheduleName::ZeroBubbleH1 => staggered(&stages, plan.batch().accumulation as f64),
+        _ => drained(&stages),
+    })
 }
 
-fn bound(plan: &Plan, machine: &Machine, prices: &Prices<'_>) -> Result<Seconds, MachineError> {
-    let stages = plan.stages().ids().map(|stage| StageBound::new(plan, machine, prices, stage));
-    let mut before = Seconds::ZERO;
-    let mut first_reaches = Seconds::ZERO;
-    let mut bound = Seconds::ZERO;
-    for stage in stages {
-        let StageBound { forward, last, computed, reduced, updated } = stage?;
-        if !plan.schedule().flushes() {
-            bound = bound.max(computed);
-            continue;
+/// Steps that drain the pipeline. The first stage's backward ends it; a later stage may update while earlier ones still
+/// compute.
+fn drained(stages: &[StageLeast]) -> Seconds {
+    let (mut before, mut first_reaches, mut bound) = (Seconds::ZERO, Seconds::ZERO, Seconds::ZERO);
+    let after_last = stages[0].behind_passes + stages[0].ended;
+    for (index, stage) in stages.iter().enumerate() {
+        bound = bound.max(first_reaches + stage.reduced + stage.ended);
+        if index > 0 {
+            // The gradients of the last micro-batch leave before the stage is done with sending them.
+            bound = bound.max(before + stage.computed - stage.sent_back + after_last);
         }
-        // The first stage's backward ends the pipeline; a later stage may update while earlier ones still compute.
-        bound = bound.max(before + computed).max(first_reaches + computed.max(reduced) + updated);
-        first_reaches += forward;
-        before += forward + last;
+        first_reaches += stage.forward + stage.sent_on;
+        before += stage.forward + stage.backward + stage.sent_on + stage.returned;
     }
-    Ok(bound)
+    bound
+}
+
+/// Steps of which the next begins on the stages that are done: from the end of one on the first stage to the end of the
+/// next. A stage puts the gradients of weights off by as many micro-batches as there are stages before it.
+fn staggered(stages: &[StageLeast], micro_batches: f64) -> Seconds {
+    let (mut before, mut first_reaches, mut bound) = (Seconds::ZERO, Seconds::ZERO, Seconds::ZERO);
+    let after_last = stages[0].weights_reduced + stages[0].ended;
+    for (index, stage) in (0..).zip(stages) {
+        let put_off = (micro_batches - 1.0 - f64::from(index)).max(0.0);
+        let first = if put_off > 0.0 { stage.first_weights } else { Seconds::ZERO };
+        let weights = first + stage.weights * (put_off - 1.0).max(0.0);
+        let kernels = (stage.forward + stage.backward) * micro_batches + weights;
+        let gathered = stage.gathered_for(2.0 * micro_batches + put_off);
+        let busy = stage.beside(kernels, gathered) + stage.sent_back * (micro_batches - 1.0);
+        bound = bound.max(before + busy + after_last).max(stage.kernels);
+        first_reaches += stage.forward + stage.sent_on;
+        before += stage.forward + stage.backward + stage.sent_on + stage.returned;
+    }
+    bound = bound.max(stages[0].reduced_each + stages[0].ended);
+    // The last stage's copy of a shared table has its gradients before the first stage's is updated.
+    let last = &stages[stages.len() - 1];
+    let reaches = first_reaches - last.forward - last.sent_on;
+    if stages.len() > 1 && last.shared > Seconds::ZERO {
+        bound.max(reaches + last.computed + stages[0].ended)
+    } else {
+        bound
+    }
 }
 
 /// What one stage takes at least.
-struct StageBound {
+#[derive(Clone, Copy, Debug)]
+struct StageLeast {
     /// One micro-batch forward through its first run.
     forward: Seconds,
-    /// The last micro-batch backward through its first run.
-    last: Seconds,
+    /// The last micro-batch backward through its first run, as far as the stage before waits for it.
+    backward: Seconds,
+    /// The gradients of a micro-batch's weights, where they are apart, and of the first, which are added to nothing.
+    weights: Seconds,
+    first_weights: Seconds,
+    /// A micro-batch's activations to the next stage.
+    sent_on: Seconds,
+    /// A micro-batch's gradients from the next stage.
+    returned: Seconds,
+    /// A micro-batch's gradients to the stage before, where the stage waits for that.
+    sent_back: Seconds,
+    /// Gathering the weights of all its layers for one pass, and the largest of them.
+    gathered: [Seconds; 2],
+    /// Whether weights are gathered beside the layers before.
+    gathers_beside: bool,
+    /// The share of a collective by which it delays the kernels beside it.
+    lost: f64,
     /// All passes of all micro-batches.
+    kernels: Seconds,
+    /// The same with what they wait for.
     computed: Seconds,
     /// From the first pass to the end of the reduction.
     reduced: Seconds,
-    /// The update.
-    updated: Seconds,
+    /// The same where every micro-batch's gradients are reduced by themselves; else nothing.
+    reduced_each: Seconds,
+    /// From the stage's last pass to the end of the reduction.
+    behind_passes: Seconds,
+    /// From the start of its last gradients of weights to the end of the reduction.
+    weights_reduced: Seconds,
+    /// The sum over the two holders of a shared table.
+    shared: Seconds,
+    /// From the reduction to the end of the step: that sum, the update, weights gathered anew.
+    ended: Seconds,
 }
 
-impl StageBound {
-    fn new(plan: &Plan, machine: &Machine, prices: &Prices<'_>, stage: StageId) -> Result<Self, MachineError> {
+impl StageLeast {
+    /// Gatherings of all weights that the kernels of so many passes wait for.
+    fn gathered_for(&self, passes: f64) -> Seconds {
+        let [all, largest] = self.gathered;
+        let ahead = if self.gathers_beside { largest * GATHERED_AHEAD } else { Seconds::ZERO };
+        (all * passes - ahead).max(Seconds::ZERO)
+    }
+
+    /// Kernels with gatherings beside them, or between them.
+    fn beside(&self, kernels: Seconds, gathered: Seconds) -> Seconds {
+        if self.gathers_beside { gathered.max(kernels + gathered * self.lost) } else { kernels + gathered }
+    }
+}
+
+/// Kernels of a stage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kernels {
+    forward: Seconds,
+    backward: Seconds,
+    weights: Seconds,
+    first_weights: Seconds,
+    /// All passes of all micro-batches.
+    all: Seconds,
+    /// What the last micro-batch's gradients take at most before their reduction can be under way.
+    last: Seconds,
+}
+
+/// The least that everything of a plan takes.
+struct Least<'a> {
+    plan: &'a Plan,
+    machine: &'a Machine,
+    prices: &'a Prices<'a>,
+    lost: f64,
+    /// Communication of stages that stand on machines alike.
+    known: &'a mut Communications,
+}
+
+impl Least<'_> {
+    fn stage(&mut self, stage: StageId) -> Result<StageLeast, MachineError> {
+        let plan = self.plan;
         let micro_batches = plan.batch().accumulation as f64;
-        let fastest = |segment: &Segment| fastest_kind(machine, |pool| prices.segment(segment, pool));
-        let (mut forward, mut last, mut last_of_all) = (Seconds::ZERO, Seconds::ZERO, Seconds::ZERO);
-        let mut computed = Seconds::ZERO;
-        for (run, layers) in (0..).zip(plan.stages().runs_of(stage)) {
-            let segment = |pass, accumulate| Segment {
-                stage,
-                layers: layers.clone(),
-                pass,
-                recompute: if pass == StagePass::Backward { plan.recompute() } else { Recompute::None },
-                accumulate,
+        let kernels = self.kernels(stage)?;
+        let held = plan.held_by(stage);
+        let [sent_on, returned] = self.sent_to_next(stage)?;
+        let blocking = self.machine.lowering().blocking_transfers;
+        let sent_back = if blocking { self.sent_to_previous(stage)? } else { Seconds::ZERO };
+        let own_sends = if blocking { self.sends(stage)? } else { Seconds::ZERO };
+        let gathered = self.gathered(stage)?;
+        let each = plan.gradient_reduction() == GradientReduction::MicroBatch;
+        let reduction = self.reduction(stage, held)?;
+        let shared = self.shared(stage)?;
+        let mut least = StageLeast {
+            forward: kernels.forward,
+            backward: kernels.backward,
+            weights: kernels.weights,
+            first_weights: kernels.first_weights,
+            sent_on,
+            returned,
+            sent_back,
+            gathered,
+            gathers_beside: self.machine.lowering().sharded_overlap,
+            lost: self.lost,
+            kernels: kernels.all,
+            computed: Seconds::ZERO,
+            reduced: Seconds::ZERO,
+            reduced_each: Seconds::ZERO,
+            behind_passes: Seconds::ZERO,
+            weights_reduced: kernels.weights,
+            shared,
+            ended: shared + self.update(stage, held)? + self.gathered_anew(stage, held)?,
+        };
+        let passes = if plan.schedule().splits_backward() { 3.0 } else { 2.0 };
+        let gathering = least.gathered_for(passes * micro_batches);
+        least.computed = least.beside(kernels.all, gathering) + own_sends * micro_batches;
+        least.reduced = least.computed;
+        if each {
+            // One reduction after another, beside everything else.
+            let reductions = reduction * micro_batches;
+            least.reduced = least.reduced.max(reductions).max(kernels.all + reductions * self.lost);
+            least.reduced_each = least.reduced;
+            return Ok(least);
+        }
+        let gathers = plan.gathers_weights();
+        let beside = self.machine.lowering().bucket.is_some() || gathers;
+        // Kernels beside a gathering and a reduction at once are slowed once, and the gathering counts already.
+        let lost = if gathers { 0.0 } else { self.lost };
+        let behind = |last: Seconds| if beside { reduction.max(last + reduction * lost) - last } else { reduction };
+        if gathers {
+            let before_last = least.beside(
+                (kernels.all - kernels.last).max(Seconds::ZERO),
+                least.gathered_for(passes * micro_batches - 1.0),
+            );
+            least.reduced = least.reduced.max(before_last + kernels.last + behind(kernels.last));
+        } else {
+            least.reduced += behind(kernels.last);
+        }
+        least.weights_reduced += behind(kernels.weights);
+        // Where a stage has several runs, the reductions of the others may long be done.
+        least.behind_passes = if plan.stages().runs() == 1 || !beside { behind(kernels.last) } else { Seconds::ZERO };
+        Ok(least)
+    }
+
+    fn kernels(&self, stage: StageId) -> Result<Kernels, MachineError> {
+        let plan = self.plan;
+        let micro_batches = plan.batch().accumulation as f64;
+        let splits = plan.schedule().splits_backward();
+        let mut kernels = Kernels::default();
+        for (run, layers) in plan.stages().runs_of(stage).enumerate() {
+            let price = |pass, accumulate| {
+                let recompute = if pass == StagePass::Forward || pass == StagePass::BackwardWeight {
+                    Recompute::None
+                } else {
+                    plan.recompute()
+                };
+                let segment = Segment { stage, layers: layers.clone(), pass, recompute, accumulate };
+                self.fastest_kind(|pool| self.prices.segment(&segment, pool))
             };
-            let once = fastest(&segment(StagePass::Forward, false))?;
-            let first = fastest(&segment(StagePass::Backward, false))?;
-            let again = fastest(&segment(StagePass::Backward, true))?;
-            computed += once * micro_batches + first + again * (micro_batches - 1.0);
+            let forward = price(StagePass::Forward, false)?;
+            let (first, again) = (price(StagePass::Backward, false)?, price(StagePass::Backward, true)?);
+            kernels.all += forward * micro_batches + first + again * (micro_batches - 1.0);
             let of_run = if plan.batch().accumulation > 1 { again } else { first };
-            last_of_all += of_run;
+            // The last micro-batch's gradients of a run come before those of the other runs' last group of micro-batches.
+            let following = if plan.stages().runs() > 1 { f64::from(plan.stages().count()) } else { 1.0 };
+            kernels.last += of_run * following;
             if run == 0 {
-                (forward, last) = (once, of_run);
+                kernels.forward = forward;
+                kernels.backward = of_run;
+                if splits {
+                    kernels.backward = price(StagePass::BackwardInput, false)?;
+                    kernels.weights = price(StagePass::BackwardWeight, plan.batch().accumulation > 1)?;
+                    kernels.first_weights = price(StagePass::BackwardWeight, false)?;
+                }
             }
         }
-        let held = plan.held_by(stage);
-        let reduction = reduction(plan, prices, stage, held)?;
-        // Reductions beside backward begin when the last micro-batch's backward does, at the earliest.
-        let overlaps = machine.lowering().bucket.is_some() || plan.gathers_weights();
-        let reduced = if overlaps { computed - last_of_all + reduction } else { computed + reduction };
-        let updated = update(plan, machine, prices, stage, held)?;
-        Ok(Self { forward, last, computed, reduced, updated })
+        Ok(kernels)
     }
-}
 
-/// The price on the kind of machine where it is lowest.
-fn fastest_kind(
-    machine: &Machine,
-    price: impl Fn(usize) -> Result<Seconds, MachineError>,
-) -> Result<Seconds, MachineError> {
-    let mut fastest = Seconds(f64::INFINITY);
-    for pool in 0..machine.cluster.pools.len() {
-        let seconds = price(pool)?;
-        if seconds.0 < fastest.0 {
-            fastest = seconds;
+    /// The price on the kind of machine where it is lowest.
+    fn fastest_kind(&self, price: impl Fn(usize) -> Result<Seconds, MachineError>) -> Result<Seconds, MachineError> {
+        let mut fastest = Seconds(f64::INFINITY);
+        for pool in 0..self.machine.cluster.pools.len() {
+            let seconds = price(pool)?;
+            if seconds.0 < fastest.0 {
+                fastest = seconds;
+            }
         }
+        Ok(fastest)
     }
-    Ok(fastest)
-}
 
-fn reduction(plan: &Plan, prices: &Prices<'_>, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
-    let mut longest = Seconds::ZERO;
-    if plan.gradient_reduction() == trainyard_plan::GradientReduction::MicroBatch {
-        return Ok(longest);
-    }
-    for chain in plan.reductions(held) {
-        let mut chained = Seconds::ZERO;
-        for (collective, group, held) in chain {
-            let content = trainyard_plan::Content::Gradients;
-            let exchange = trainyard_plan::Exchange { collective, stage, group, content, held };
-            chained += prices.at_least(Work::Exchange(exchange))?;
+    /// Communication that some rank waits for, priced once for stages that stand on machines alike. Where the step is
+    /// counted on one rank, that one may be among the fastest; and so it may be where many follow each other.
+    fn communication(&mut self, work: Work) -> Result<Seconds, MachineError> {
+        let follows = match work {
+            Work::Transfer { .. } => true,
+            Work::Exchange(exchange) => exchange.content == Content::Weights || self.plan.goes_by_layer(),
+            _ => false,
+        };
+        let any = follows || !self.plan.schedule().flushes();
+        if let Some(known) = self.known.0.get(&(work, any)) {
+            return Ok(*known);
         }
-        longest = longest.max(chained);
+        let seconds = if any { self.prices.any_at_least(work)? } else { self.prices.at_least(work)? };
+        self.known.0.insert((work, any), seconds);
+        Ok(seconds)
     }
-    Ok(longest)
-}
 
-fn update(
-    plan: &Plan,
-    machine: &Machine,
-    prices: &Prices<'_>,
-    stage: StageId,
-    held: Held,
-) -> Result<Seconds, MachineError> {
-    let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
-    let Some(store) = plan.offload().optimizer else {
-        return fastest_kind(machine, |pool| prices.update(held, pool));
-    };
-    let bytes = Bytes(held.parameters * plan.precision().element_bytes());
-    let out = prices.at_least(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
-    Ok(out + prices.at_least(Work::HostUpdate { stage, store, held })?)
+    fn alike(&self, stage: StageId) -> StageId {
+        StageId(self.prices.layout().alike(stage.0))
+    }
+
+    /// What a rank sends across the boundary behind a run.
+    fn transfer(&mut self, from: StageId, to: StageId, layer: usize) -> Result<Seconds, MachineError> {
+        let bytes = self.plan.boundary_bytes(layer);
+        let alike = self.alike(StageId(from.0.min(to.0)));
+        let shifted = |stage: StageId| StageId(alike.0 + stage.0 - from.0.min(to.0));
+        self.communication(Work::Transfer { from: shifted(from), to: shifted(to), bytes })
+    }
+
+    /// From the first run of a stage to that of the next, and back.
+    fn sent_to_next(&mut self, stage: StageId) -> Result<[Seconds; 2], MachineError> {
+        let next = StageId(stage.0 + 1);
+        if next.0 == self.plan.stages().count() {
+            return Ok([Seconds::ZERO; 2]);
+        }
+        let behind = self.plan.stages().run(stage, 0).end - 1;
+        Ok([self.transfer(stage, next, behind)?, self.transfer(next, stage, behind)?])
+    }
+
+    fn sent_to_previous(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
+        let Some(previous) = stage.0.checked_sub(1).map(StageId) else { return Ok(Seconds::ZERO) };
+        let behind = self.plan.stages().run(previous, 0).end - 1;
+        self.transfer(stage, previous, behind)
+    }
+
+    /// Everything that a stage with one run sends for a micro-batch; of more runs, the first's.
+    fn sends(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
+        Ok(self.sent_to_next(stage)?[0] + self.sent_to_previous(stage)?)
+    }
+
+    /// Weights of all layers for one pass, and the largest of them.
+    fn gathered(&mut self, stage: StageId) -> Result<[Seconds; 2], MachineError> {
+        let (mut all, mut largest) = (Seconds::ZERO, Seconds::ZERO);
+        if !self.plan.shards(StateSharding::Parameters) {
+            return Ok([all, largest]);
+        }
+        let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
+        for layer in layers {
+            let gathered = self.gather(stage, self.plan.held(&(layer..layer + 1)))?;
+            all += gathered;
+            largest = largest.max(gathered);
+        }
+        Ok([all, largest])
+    }
+
+    fn gather(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+        let stage = self.alike(stage);
+        let mut gathered = Seconds::ZERO;
+        for (group, held) in self.plan.gather_groups(held) {
+            let content = Content::Weights;
+            gathered += self.exchange(Exchange { collective: Collective::AllGather, stage, group, content, held })?;
+        }
+        Ok(gathered)
+    }
+
+    fn exchange(&mut self, exchange: Exchange) -> Result<Seconds, MachineError> {
+        self.communication(Work::Exchange(exchange))
+    }
+
+    /// Gradients of a stage summed over the holders of copies, for one micro-batch or a step.
+    fn reduction(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+        if !self.plan.goes_by_layer() {
+            return self.reduce(stage, held);
+        }
+        let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
+        let mut all = Seconds::ZERO;
+        for layer in layers {
+            all += self.reduce(stage, self.plan.held(&(layer..layer + 1)))?;
+        }
+        Ok(all)
+    }
+
+    fn reduce(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+        let stage = self.alike(stage);
+        let mut longest = Seconds::ZERO;
+        for chain in self.plan.reductions(held) {
+            let mut chained = Seconds::ZERO;
+            for (collective, group, held) in chain {
+                let content = Content::Gradients;
+                chained += self.exchange(Exchange { collective, stage, group, content, held })?;
+            }
+            longest = longest.max(chained);
+        }
+        Ok(longest)
+    }
+
+    /// The sum over both holders of a table, for the stages that hold it.
+    fn shared(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
+        let (stages, parameters) = (self.plan.stages(), self.plan.shared_on_rank());
+        let ends = [stages.at(0).0, stages.at(stages.links() - 1).0];
+        if parameters == 0 || ends[0] == ends[1] || !ends.contains(&stage) {
+            return Ok(Seconds::ZERO);
+        }
+        let held = Held { parameters, tensors: 1, matrices: 1, ..Held::default() };
+        self.communication(Work::ReduceShared { held })
+    }
+
+    fn update(&self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+        let plan = self.plan;
+        let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
+        let Some(store) = plan.offload().optimizer else {
+            return self.fastest_kind(|pool| self.prices.update(held, pool));
+        };
+        let bytes = Bytes(held.parameters * plan.precision().element_bytes());
+        let out = self.prices.at_least(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
+        Ok(out + self.prices.at_least(Work::HostUpdate { stage, store, held })?)
+    }
+
+    /// Updated weights, brought together again where only state and gradients are shared out.
+    fn gathered_anew(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+        if !self.plan.shards(StateSharding::Optimizer) || self.plan.shards(StateSharding::Parameters) {
+            return Ok(Seconds::ZERO);
+        }
+        self.gather(stage, held)
+    }
 }

@@ -121,6 +121,22 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     Footprint { limits: limits(plan, machine), resident, software, shared }
 }
 
+/// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if
+/// `plan` shares out nothing. Layers that are alike are counted once.
+pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
+    let element = gradient_element(plan, machine);
+    let order = plan.graph().order();
+    let mut kinds: Vec<Option<Resident>> = vec![None; plan.graph().distinct().len()];
+    let held = |(layer, kind): (usize, &usize)| {
+        *kinds[*kind].get_or_insert_with(|| {
+            let alone = layer..layer + 1;
+            let activations = plan.kept_activations(&alone);
+            Resident { activations, ..resident_with(plan, StageId(0), &[alone], element) }
+        })
+    };
+    order.iter().enumerate().map(held).collect()
+}
+
 /// Bytes of a gradient as the framework sums it up: in the precision of compute, or in single precision.
 fn gradient_element(plan: &Plan, machine: &Machine) -> u64 {
     let kept = if machine.stack.compute_precision_gradients.value { plan.precision() } else { Precision::Fp32 };
@@ -162,7 +178,7 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
         let held = resident_with(plan, stage, std::slice::from_ref(&run), element);
         held.total() + software(plan, machine, &held) <= limit
     };
-    let of_stage = |(stage, limit): (StageId, Bytes)| {
+    let of_stage = |stage: StageId, limit: Bytes| -> Vec<usize> {
         let mut first = 0;
         let behind = |end: usize| {
             while first < end && !fits(stage, limit, first..end) {
@@ -172,7 +188,15 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
         };
         (0..=layers).map(behind).collect()
     };
-    plan.stages().ids().zip(limits(plan, machine)).map(of_stage).collect()
+    // Stages with as many micro-batches under way and as much room hold the same runs.
+    let mut known: BTreeMap<(u64, Bytes), Vec<usize>> = BTreeMap::new();
+    let stages = plan.stages().ids().zip(limits(plan, machine));
+    stages
+        .map(|(stage, limit)| {
+            let under_way = plan.pipeline().peak(stage, &vec![1; plan.stages().runs() as usize]);
+            known.entry((under_way, limit)).or_insert_with(|| of_stage(stage, limit)).clone()
+        })
+        .collect()
 }
 
 /// The machine whose memory or disk is asked most of, relative to what it has.

@@ -6,7 +6,7 @@ use crate::engine::{Node, Operating, Program, Ran, Stretch};
 use crate::fold::Fold;
 use crate::network::Demand;
 use trainyard_plan::{Interval, Rank, StageId, TaskGraph, TaskId, Timeline, Work};
-use trainyard_units::{Instant, Span};
+use trainyard_units::{Instant, Seconds, Span};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -194,6 +194,19 @@ impl<'a> Ensemble<'a> {
             })
             .collect();
         Timeline { intervals, window: self.window(ran) }
+    }
+
+    /// Kernels of the busiest actor in one of the steps.
+    pub(crate) fn busiest(&self) -> Seconds {
+        let mut busy = vec![Span::ZERO; self.program.actors as usize];
+        for node in &self.program.nodes {
+            if let Node::Kernel { actor, span } = node {
+                let busy = &mut busy[*actor as usize];
+                *busy = *busy + *span;
+            }
+        }
+        let steps = self.graph.step_ends().len().max(1) as f64;
+        busy.into_iter().max().unwrap_or_default().seconds() * (1.0 / steps)
     }
 
     /// Where steps follow each other without draining the pipeline: from the end of the first to that of the second.

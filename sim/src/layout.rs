@@ -1,6 +1,6 @@
 //! Where the ranks of a plan stand on a cluster.
 
-use trainyard_hardware_profiles::{Cluster, DevicePosition};
+use trainyard_hardware_profiles::{Cluster, DevicePosition, Fabric, Interconnect};
 use trainyard_plan::{Group, Mesh, Placement, Rank};
 
 /// Ranks on devices.
@@ -59,6 +59,45 @@ impl Layout<'_> {
             }
         }
         groups
+    }
+
+    /// After how many stages the next ones stand on their machines as the first ones do, machines being all alike and
+    /// every stage filling some of them or a part of one; nothing where it is not so plain.
+    pub(crate) fn period(&self) -> Option<u32> {
+        let ranks = self.mesh.ranks() / self.mesh.pipeline();
+        let devices = self.cluster.first().devices_per_instance;
+        if self.mesh.placement() != Placement::Cluster || self.cluster.is_mixed() || !self.cluster.switches.is_empty() {
+            return None;
+        }
+        match (ranks.is_multiple_of(devices), devices.is_multiple_of(ranks)) {
+            (true, _) => Some(1),
+            (_, true) => Some(devices / ranks),
+            _ => None,
+        }
+    }
+
+    /// Whether all ranks of a stage go in step: stages stand regularly, and on each machine every device reaches every
+    /// other as fast.
+    pub(crate) fn in_step(&self) -> bool {
+        let pool = self.cluster.first();
+        let symmetric = match &pool.fabric {
+            Fabric::Wired { interconnect, .. } => matches!(interconnect, Interconnect::Nvswitch { .. }),
+            Fabric::Measured => false,
+        };
+        self.period().is_some() && (symmetric || pool.devices_per_instance == 1)
+    }
+
+    /// The first stage that stands on its machines as this one does.
+    pub(crate) fn alike(&self, stage: u32) -> u32 {
+        self.period().map_or(stage, |period| stage % period)
+    }
+
+    /// Those of [`Self::pairs`] whose first rank stands on the machine of the stage's first rank.
+    pub(crate) fn pairs_of_first_machine(&self, from: u32, to: u32) -> Vec<Vec<Rank>> {
+        let machine = self.position(self.mesh.first_of_stage(from)).instance;
+        let mut pairs = self.pairs(from, to);
+        pairs.retain(|pair| self.position(pair[0]).instance == machine);
+        pairs
     }
 
     /// The ranks of two stages that work on the same part of the same samples, in pairs.

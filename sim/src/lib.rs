@@ -24,11 +24,11 @@ mod variation;
 mod wiring;
 
 pub use bottleneck::bottleneck;
-pub use bound::{step_time_bound, step_time_bound_with};
-pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, longest_runs};
+pub use bound::{Communications, step_time_bound, step_time_bound_with};
+pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_runs};
 pub use cost::{
-    Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Prices, all_reduce_time, collective_time,
-    collective_time_by, layer_prices, product_time, transfer_time,
+    Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Prices, all_reduce_time, behind,
+    collective_time, collective_time_by, layer_prices, layer_prices_among, product_time, transfer_time,
 };
 pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};

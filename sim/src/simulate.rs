@@ -55,6 +55,9 @@ const NODE_BYTES: u64 = 512;
 /// Nodes for each pass: itself and what it sends or gathers.
 const NODES_PER_PASS: u64 = 2;
 
+/// Different works of a stream that are remembered: its passes forward and backward.
+const RECENT: usize = 4;
+
 /// Bytes of a rank's communications and links while ranks are folded.
 const RANK_BYTES: u64 = 8 << 10;
 
@@ -234,20 +237,27 @@ fn pace(plan: &Plan, machine: &Machine, rank: Rank, factors: &[f64]) -> Vec<(usi
     slowest.into_iter().collect()
 }
 
-/// For each task the index of its work among those that differ, and these.
+/// For each task the index of its work among those that differ, and these. A stream does the same few things over and
+/// over, so what it did last is looked at first.
 fn distinct_works(graph: &TaskGraph) -> (Vec<u32>, Vec<Work>) {
     let mut known: BTreeMap<Work, u32> = BTreeMap::new();
     let mut distinct = Vec::new();
-    let works = graph
-        .tasks()
-        .iter()
-        .map(|task| {
-            *known.entry(task.work).or_insert_with(|| {
+    let mut recent: Vec<[Option<u32>; RECENT]> = vec![[None; RECENT]; graph.streams().len()];
+    let mut works = Vec::with_capacity(graph.tasks().len());
+    for task in graph.tasks() {
+        let recent = &mut recent[task.stream.0 as usize];
+        let again = recent.iter().flatten().copied().find(|index| distinct[*index as usize] == task.work);
+        let index = again.unwrap_or_else(|| {
+            let index = *known.entry(task.work).or_insert_with(|| {
                 distinct.push(task.work);
                 distinct.len() as u32 - 1
-            })
-        })
-        .collect();
+            });
+            recent.rotate_right(1);
+            recent[0] = Some(index);
+            index
+        });
+        works.push(index);
+    }
     (works, distinct)
 }
 
@@ -286,10 +296,11 @@ impl Paces {
     }
 }
 
-/// From start to end, or the step that is counted.
+/// From start to end, or the step that is counted. Steps that follow each other without a pause take no less than the
+/// kernels of the busiest device, though what it puts off to the next step may not show in the one that is counted.
 fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
     match ensemble.window(ran) {
-        Some((start, end)) => end.since(start).seconds(),
+        Some((start, end)) => end.since(start).seconds().max(ensemble.busiest()),
         None => ran.iter().map(|ran| ran.end).max().unwrap_or(Instant::START).seconds(),
     }
 }

@@ -157,7 +157,7 @@ fn any_spec() -> impl Strategy<Value = PlanSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// The oracle of rank folding: every rank simulated by itself gives the same step and the same timeline to the tick.
     #[test]
@@ -184,10 +184,11 @@ proptest! {
     #[test]
     fn a_step_never_beats_its_bounds(
         spec in any_spec(), stack in prop::sample::select(vec!["pytorch", "megatron", "alpa"]),
+        instance in prop::sample::select(vec!["p3.16xlarge", "p4d.24xlarge"]),
     ) {
         let plan = plan(spec);
         prop_assume!(plan.mesh().ranks() <= 16);
-        let machine = machine("p3.16xlarge", 2, stack);
+        let machine = machine(instance, 2, stack);
         let outcome = simulate(&plan, &machine).expect("a GPU prices everything");
         let bound = step_time_bound(&plan, &machine).expect("a GPU prices everything");
         prop_assert!(outcome.step_time.0 >= bound.0 * (1.0 - 1e-6), "{} below {}", outcome.step_time.0, bound.0);

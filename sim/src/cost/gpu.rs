@@ -1,6 +1,7 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
 use super::convolution::Library;
+use super::layer::behind;
 use super::{gemm, recurrence, softmax};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
@@ -73,7 +74,7 @@ impl GpuPricing<'_> {
     /// How much longer than the mean the rank works that has the most to do: each waits for it in every step.
     fn fullest(&self, samples: u64) -> f64 {
         let spread = self.unlike / (samples.max(1) as f64).sqrt();
-        1.0 + spread * (2.0 * f64::from(self.ranks).ln()).sqrt()
+        1.0 + spread * behind(self.ranks)
     }
 
     /// Host time to choose the regions that a layer cuts out of maps.
@@ -133,7 +134,7 @@ impl GpuPricing<'_> {
 
     /// How much slower than the mean the slowest of the job's GPUs is.
     fn slowest(&self) -> f64 {
-        1.0 + GPU_SPREAD * (2.0 * f64::from(self.ranks).ln()).sqrt()
+        1.0 + GPU_SPREAD * behind(self.ranks)
     }
 
     /// Memory traffic of a layer's kernels other than products, relative to what is counted. Models of tables are few

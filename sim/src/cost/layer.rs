@@ -92,6 +92,30 @@ pub fn layer_prices(
     layer_prices_on(&machine.cluster.first().device, mesh.ranks(), graph, micro, mesh, precision, machine)
 }
 
+/// The same if the ranks of `mesh` were among so many `devices`, the slowest of which they wait for. A layer's price is
+/// convex in [`behind`] of the devices: kernels take longer in proportion, host and links do not, and each kernel takes
+/// the longer of the two.
+///
+/// # Errors
+///
+/// As [`layer_prices`].
+pub fn layer_prices_among(
+    devices: u32,
+    graph: &OperatorGraph,
+    micro: u64,
+    mesh: Mesh,
+    precision: Precision,
+    machine: &Machine,
+) -> Result<LayerPrices, MachineError> {
+    layer_prices_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
+}
+
+/// How many standard deviations the slowest of so many devices is behind the mean: √(2 ln N), the leading term of the
+/// expected maximum of N normal variables.
+pub fn behind(devices: u32) -> f64 {
+    (2.0 * f64::from(devices).ln()).sqrt()
+}
+
 /// The same on one kind of machine of a mixed cluster, on the slowest of so many devices.
 pub(super) fn layer_prices_on(
     device: &Device,

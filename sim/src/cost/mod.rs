@@ -17,6 +17,6 @@ mod softmax;
 pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub use gemm::product_time;
 pub(crate) use gpu::{memory_rate, rate};
-pub use layer::{LayerPrice, LayerPrices, layer_prices};
+pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_among};
 pub use operation::{Operation, Phase};
 pub use prices::{LayerTable, Prices};

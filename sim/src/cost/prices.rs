@@ -11,6 +11,7 @@ use crate::machine::{Machine, MachineError};
 use crate::network::LinkId;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
     Content, Exchange, Group, Held, Plan, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
@@ -31,7 +32,7 @@ pub(crate) type Placed = (Vec<Rank>, Operation);
 /// cut, and how states are shared out.
 #[derive(Clone, Debug)]
 pub struct LayerTable {
-    layers: Vec<LayerPrices>,
+    layers: Arc<[LayerPrices]>,
 }
 
 impl LayerTable {
@@ -59,7 +60,7 @@ pub struct Prices<'a> {
     plan: &'a Plan,
     machine: &'a Machine,
     /// By kind of machine.
-    layers: Vec<LayerPrices>,
+    layers: Arc<[LayerPrices]>,
     wiring: Wiring<'a>,
 }
 
@@ -173,7 +174,7 @@ impl<'a> Prices<'a> {
     pub(crate) fn communications(&self, work: Work) -> Result<Vec<Placed>, MachineError> {
         match work {
             Work::Compute(_) | Work::Update { .. } => Ok(Vec::new()),
-            Work::Transfer { from, to, bytes } => self.transfers(from, to, bytes),
+            Work::Transfer { from, to, bytes } => self.transfers(self.layout().pairs(from.0, to.0), bytes),
             Work::Exchange(exchange) => {
                 self.exchanges(exchange, self.layout().groups(exchange.stage.0, exchange.group))
             }
@@ -195,8 +196,7 @@ impl<'a> Prices<'a> {
     }
 
     /// Every rank of a stage hands one micro-batch to its neighbour.
-    fn transfers(&self, from: StageId, to: StageId, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
-        let pairs = self.layout().pairs(from.0, to.0);
+    fn transfers(&self, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
         if let Some(machine) = self.measured() {
             let ranks = 2 * pairs.len() as u32;
             let time = measured(machine, CollectiveOperation::Send, ranks, bytes)?;
@@ -271,8 +271,8 @@ impl<'a> Prices<'a> {
         let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
         if self.measured().is_some() {
             // The executor's two ends send each other their copies, one after the other.
-            let mut there = self.transfers(first, last, held.gradient_bytes())?;
-            let back = self.transfers(last, first, held.gradient_bytes())?;
+            let mut there = self.transfers(self.layout().pairs(first.0, last.0), held.gradient_bytes())?;
+            let back = self.transfers(self.layout().pairs(last.0, first.0), held.gradient_bytes())?;
             for ((_, operation), (_, other)) in there.iter_mut().zip(back) {
                 operation.phases.extend(other.phases);
             }
@@ -352,26 +352,60 @@ impl<'a> Prices<'a> {
     ///
     /// When a measured machine was not measured for it.
     pub(crate) fn at_least(&self, work: Work) -> Result<Seconds, MachineError> {
+        let each = self.each_at_least(work)?;
+        Ok(each.into_iter().map(|(_, together)| together).fold(Seconds::ZERO, Seconds::max))
+    }
+
+    /// A lower bound on the time in which any of the groups does it: where all ranks go in step and all groups have the
+    /// same to do on links that are as full, it is what they take together; else groups may get out of each other's way, and it is what the fastest takes alone.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub(crate) fn any_at_least(&self, work: Work) -> Result<Seconds, MachineError> {
+        let each = self.each_at_least(work)?;
+        let Some(((alone, together), rest)) = each.split_first() else { return Ok(Seconds::ZERO) };
+        let in_step = self.layout().in_step();
+        if in_step && rest.iter().all(|other| near(other.0, *alone) && near(other.1, *together)) {
+            return Ok(*together);
+        }
+        Ok(Seconds(rest.iter().map(|(alone, _)| alone.0).fold(alone.0, f64::min)))
+    }
+
+    /// For each group with a member on the stage's first machine, what it takes alone, and, if that is more, what the
+    /// fullest of its links takes to carry all of them.
+    fn each_at_least(&self, work: Work) -> Result<Vec<(Seconds, Seconds)>, MachineError> {
         let capacities = self.capacities();
-        let mut carried: BTreeMap<LinkId, f64> = BTreeMap::new();
-        let mut least = Seconds::ZERO;
         let placed = match work {
             Work::Exchange(exchange) => {
                 self.exchanges(exchange, self.layout().groups_of_first_machine(exchange.stage.0, exchange.group))?
             }
+            Work::Transfer { from, to, bytes } if self.measured().is_none() => {
+                self.transfers(self.layout().pairs_of_first_machine(from.0, to.0), bytes)?
+            }
             _ => self.communications(work)?,
         };
-        for (_, operation) in placed {
-            least = least.max(operation.alone(capacities));
-            for phase in &operation.phases {
-                for (link, flows) in &phase.uses {
-                    *carried.entry(*link).or_default() += flows * phase.volume;
-                }
+        let mut carried: BTreeMap<LinkId, f64> = BTreeMap::new();
+        for phase in placed.iter().flat_map(|(_, operation)| &operation.phases) {
+            for (link, flows) in &phase.uses {
+                *carried.entry(*link).or_default() += flows * phase.volume;
             }
         }
-        let fullest = carried.into_iter().map(|(link, bytes)| bytes / capacities[link.0 as usize]);
-        Ok(least.max(Seconds(fullest.fold(0.0, f64::max))))
+        let fullest = |operation: &Operation| {
+            let links = operation.phases.iter().flat_map(|phase| &phase.uses);
+            links.map(|(link, _)| carried[link] / capacities[link.0 as usize]).fold(0.0, f64::max)
+        };
+        let each = placed.iter().map(|(_, operation)| {
+            let alone = operation.alone(capacities);
+            (alone, alone.max(Seconds(fullest(operation))))
+        });
+        Ok(each.collect())
     }
+}
+
+/// Whether two times differ by rounding only.
+fn near(a: Seconds, b: Seconds) -> bool {
+    (a.0 - b.0).abs() <= 1e-9 * a.0.max(b.0)
 }
 
 fn of_plan(collective: trainyard_plan::Collective) -> Collective {
