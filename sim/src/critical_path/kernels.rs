@@ -32,15 +32,16 @@ impl<'a> Kernels<'a> {
     }
 
     /// The parts of a work's kernels on one kind of machine.
-    pub(super) fn parts(&mut self, work: Work, pool: usize) -> Result<&Parts, MachineError> {
-        if !self.known.contains_key(&(work, pool)) {
-            let parts = match work {
-                Work::Compute(segment) => self.segment(&self.graph.segments()[segment.0 as usize], pool)?,
-                _ => self.update(work, pool)?,
-            };
-            self.known.insert((work, pool), parts);
+    pub(super) fn parts(&mut self, work: Work, pool: usize) -> Result<Parts, MachineError> {
+        if let Some(known) = self.known.get(&(work, pool)) {
+            return Ok(known.clone());
         }
-        Ok(&self.known[&(work, pool)])
+        let parts = match work {
+            Work::Compute(segment) => self.segment(&self.graph.segments()[segment.0 as usize], pool)?,
+            _ => self.update(work, pool)?,
+        };
+        self.known.insert((work, pool), parts.clone());
+        Ok(parts)
     }
 
     fn segment(&self, segment: &Segment, pool: usize) -> Result<Parts, MachineError> {

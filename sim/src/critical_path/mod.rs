@@ -24,6 +24,7 @@ use trainyard_units::{Instant, Span};
 
 /// Which groups of a plan's ranks stand on several machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of group that a plan may have")]
 pub struct Spread {
     /// Ranks that share a layer.
     pub tensor: bool,
@@ -221,8 +222,8 @@ impl Account<'_> {
                 let sums = if task.activity.is_pass() { &mut self.passes } else { &mut self.rest };
                 for (kind, seconds) in parts {
                     let share = if planned > 0.0 { seconds / planned } else { 0.0 };
-                    let apart = *kind == PathKind::LayerCollectives && self.inside_apart;
-                    *sums.entry((*kind, apart)).or_default() += share * (whole - slowed) * within;
+                    let apart = kind == PathKind::LayerCollectives && self.inside_apart;
+                    *sums.entry((kind, apart)).or_default() += share * (whole - slowed) * within;
                 }
                 *sums.entry((PathKind::OverlapSlowdown, false)).or_default() += slowed * within;
             }

