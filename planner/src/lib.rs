@@ -11,6 +11,7 @@ mod evaluate;
 mod explain;
 mod feeding;
 mod fix;
+mod guidance;
 mod input;
 mod job;
 mod predict;

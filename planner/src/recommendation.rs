@@ -3,6 +3,7 @@
 use crate::advice::{Advice, is_paid_for};
 use crate::campaign::extrapolated;
 use crate::fix::Fixed;
+use crate::guidance::Guidance;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
@@ -85,6 +86,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
     let mut reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
+    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     let warnings: Vec<String> =
