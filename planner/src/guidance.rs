@@ -8,6 +8,8 @@ use crate::problem::{Place, Problem, Rental};
 use crate::reasons::relative;
 use crate::search::{Aim, Evaluated, Found, search};
 use trainyard_hardware_profiles::{Instance, Price};
+use trainyard_plan::Objective;
+use trainyard_units::{Seconds, human_duration};
 
 /// Families for models with fewer than so many parameters, the smallest models first: under 100 million G4dn, up to 300
 /// million P3, above that P3dn and P4d. As the requirements of this program quote AWS; the page itself was not at hand.
@@ -62,12 +64,15 @@ impl Guidance<'_> {
             without_gpu: None,
         };
         let plans = guided.iter().filter_map(|instance| {
-            let instances = devices.div_ceil(instance.gpus).min(rental.max_instances);
-            let fixed =
-                Fixed { instance: Some(instance.name.clone()), instances: Some(instances), ..self.fixed.clone() };
+            let enough = devices.div_ceil(instance.gpus).min(rental.max_instances);
+            let instances = self.fixed.instances.or(Some(enough));
+            let fixed = Fixed { instance: Some(instance.name.clone()), instances, ..self.fixed.clone() };
             search(self.problem, &fixed, aim).best.into_iter().next()
         });
-        let worth = |plan: &Evaluated| plan.cost_usd.unwrap_or(plan.time_s);
+        let worth = |plan: &Evaluated| match (self.problem.objective, plan.cost_usd) {
+            (Objective::Cost, Some(cost)) => cost,
+            _ => plan.time_s,
+        };
         plans.min_by(|a, b| worth(a).total_cmp(&worth(b)))
     }
 
@@ -90,7 +95,20 @@ impl Guidance<'_> {
                     if own.date == other.date { own.date.clone() } else { format!("{} and {}", own.date, other.date) }
                 )
             });
-        format!("{how} than {} × {}{prices}", cluster.instances, cluster.instance)
+        let missed = self.missed(other).unwrap_or_default();
+        format!("{how} than {} × {}{missed}{prices}", cluster.instances, cluster.instance)
+    }
+
+    /// That a plan is too late or too dear, where the recommended one is not.
+    fn missed(&self, other: &Evaluated) -> Option<String> {
+        let late = |plan: &Evaluated| self.problem.deadline.filter(|deadline| plan.time_s > deadline.0);
+        let dear = |plan: &Evaluated| self.problem.budget.filter(|budget| plan.cost_usd.is_some_and(|c| c > *budget));
+        if let (None, Some(deadline)) = (late(self.chosen), late(other)) {
+            let time = human_duration(Seconds(other.time_s));
+            return Some(format!(", which would need {time}, more than {}", human_duration(deadline)));
+        }
+        let (None, Some(budget)) = (dear(self.chosen), dear(other)) else { return None };
+        Some(format!(", which would cost more than {budget:.2} USD"))
     }
 }
 

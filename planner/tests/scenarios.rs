@@ -77,6 +77,9 @@ fn a_departure_from_the_size_guidance_is_told_with_todays_prices() {
     let small = found(&job("name = \"gpt2\"", &work, "g4dn.xlarge,p3.2xlarge,p4d.24xlarge", 1), &[]);
     assert_eq!(cluster(&small).0, "g4dn.xlarge");
     says(&small, &["size guidance for 124 million parameters is P3", "cheaper", "1 × p3.2xlarge", "USD/h"]);
+    let hurried = format!("{work}\n[goal]\ndeadline = \"10 h\"");
+    let fast = found(&job("name = \"gpt2\"", &hurried, "p3.2xlarge,p4d.24xlarge", 1), &[]);
+    says(&fast, &["size guidance", "but p4d.24xlarge is", "1 × p3.2xlarge, which would need", "more than 10 h"]);
     // Nothing is told where the guidance is followed, or where nothing that it names may be chosen.
     for (model, instances) in [("gpt2-xl", "p3.16xlarge,p4d.24xlarge"), ("gpt2", "g4dn.xlarge")] {
         let other = found(&job(&format!("name = {model:?}"), &work, instances, 1), &[]);
