@@ -120,11 +120,11 @@ fn held(plan: &Plan, prediction: &Prediction) -> String {
     let state = prediction.memory_bytes.stages.iter().map(|stage| stage.optimizer_state).max().unwrap_or(0);
     let parameters = human_count(plan.graph().parameters());
     let most = if plan.stages().count() > 1 { "up to " } else { "" };
-    format!(
-        "of {parameters} parameters a device holds {most}{} of weights and {} of optimizer state",
-        human_bytes(Bytes(weights)),
-        human_bytes(Bytes(state))
-    )
+    let state = match state {
+        0 => "no optimizer state".to_owned(),
+        bytes => format!("{} of optimizer state", human_bytes(Bytes(bytes))),
+    };
+    format!("of {parameters} parameters a device holds {most}{} of weights and {state}", human_bytes(Bytes(weights)))
 }
 
 fn sharding(plan: &Plan) -> Option<String> {
