@@ -336,10 +336,17 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         return refusal.clone();
     }
     let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
-        return format!("without {key} {value} there would be plans, but with it nothing divides evenly or is left");
-    }
     let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
+    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+        // A range is tried at its lower end and at doublings of it, which the user may not expect.
+        let tried = match batches.len() {
+            0 | 1 => String::new(),
+            _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
+        };
+        return format!(
+            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}"
+        );
+    }
     format!(
         "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
         batches.join(", ")
