@@ -16,6 +16,8 @@ Examples:
   trainyard plan examples/gpt2-xl-aws.toml --out plan.json
   trainyard simulate plan.json --trace step.json
       one step of that plan; open the trace at ui.perfetto.dev
+  trainyard explain plan.json --against other.json
+      where the steps of two plans go, what differs, and why one is faster
   trainyard simulate examples/queue.toml --plot queue.svg
       many jobs that share a pool of instances: who waits, how long it takes, what it costs
 
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
     Simulate(SimulateArguments),
+    /// Explain where the step of a plan goes, or set two plans side by side
+    Explain(ExplainArguments),
     /// Vary anything of a job or a plan and see what it changes
     #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")))]
     WhatIf(WhatIfArguments),
@@ -212,6 +216,17 @@ pub(crate) struct PlanArguments {
     /// Write the plan document to this file
     #[arg(long, value_name = "PLAN.json")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard explain`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// Plan document to compare it with: of the same model, on any machines
+    #[arg(long, value_name = "OTHER.json")]
+    pub(crate) against: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard what-if`.

@@ -8,6 +8,7 @@ mod campaign;
 mod check;
 pub mod document;
 mod executable;
+mod explanation;
 mod input;
 mod job;
 mod lower;
@@ -31,6 +32,9 @@ pub use campaign::{
 };
 pub use check::{StepSize, micro_batch_max};
 pub use executable::{NotExecutable, not_executable};
+pub use explanation::{
+    CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
+};
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};

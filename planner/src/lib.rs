@@ -8,8 +8,10 @@ mod advice;
 mod bounds;
 mod campaign;
 mod evaluate;
+mod explain;
 mod feeding;
 mod fix;
+mod guidance;
 mod input;
 mod job;
 mod predict;
@@ -23,6 +25,7 @@ mod space;
 pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};
+pub use explain::{ExplainError, NamedPlan, explain};
 pub use fix::{FixError, Fixed};
 pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};

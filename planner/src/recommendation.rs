@@ -3,6 +3,7 @@
 use crate::advice::{Advice, is_paid_for};
 use crate::campaign::extrapolated;
 use crate::fix::Fixed;
+use crate::guidance::Guidance;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
@@ -86,6 +87,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
     let mut reasons =
         Reasons { problem, fixed: &limits.fixed, chosen: &chosen, prepared: &prepared, found: &found }.all();
+    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     let warnings: Vec<String> =
@@ -343,10 +345,17 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
         return refusal.clone();
     }
     let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
-    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
-        return format!("without {key} {value} there would be plans, but with it nothing divides evenly or is left");
-    }
     let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
+    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+        // A range is tried at its lower end and at doublings of it, which the user may not expect.
+        let tried = match batches.len() {
+            0 | 1 => String::new(),
+            _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
+        };
+        return format!(
+            "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}"
+        );
+    }
     format!(
         "with global batch {} and the held fields, data × tensor × pipeline × context cannot use every device evenly",
         batches.join(", ")

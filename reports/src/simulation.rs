@@ -2,7 +2,8 @@
 
 use crate::format::{Width, facts, percent, seconds, table};
 use crate::plan::{cluster, input, memory, strategy};
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::PlanSpec;
+use trainyard_plan::document::{PlanDocument, Prediction};
 
 /// What a simulation found of a plan.
 pub fn simulation(document: &PlanDocument, width: Width) -> String {
@@ -26,12 +27,17 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
         format!("{} on {}, {}\n\n", document.plan.model.name, cluster(&document.plan), strategy(&document.plan));
     text += &facts(&rows);
     text.push('\n');
-    let stages = document.plan.stages.iter().zip(&prediction.utilisation).enumerate();
+    text += &stages(&document.plan, prediction, width);
+    text.push('\n');
+    text + &memory(prediction, width)
+}
+
+/// How much of the step each stage computes.
+pub(crate) fn stages(plan: &PlanSpec, prediction: &Prediction, width: Width) -> String {
+    let stages = plan.stages.iter().zip(&prediction.utilisation).enumerate();
     let rows = stages.map(|(index, (stage, used))| {
         let last = stage.first + stage.layers - 1;
         [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
     });
-    text += &table(width, ["stage", "layers", ">utilisation"], rows);
-    text.push('\n');
-    text + &memory(prediction, width)
+    table(width, ["stage", "layers", ">utilisation"], rows)
 }

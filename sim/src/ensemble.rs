@@ -211,10 +211,30 @@ impl<'a> Ensemble<'a> {
 
     /// Where steps follow each other without draining the pipeline: from the end of the first to that of the second.
     pub(crate) fn window(&self, ran: &[Ran]) -> Option<(Instant, Instant)> {
+        let (from, to) = self.counted_ends()?;
+        Some((ran[from as usize].end, ran[to as usize].end))
+    }
+
+    /// The nodes that end the step before the one that is counted, and the latter.
+    fn counted_ends(&self) -> Option<(u32, u32)> {
         let [from, to, ..] = self.graph.step_ends() else { return None };
         let actor = self.actors[0][0];
-        let end = |task: &TaskId| self.node(task.0, actor).map(|node| ran[node as usize].end);
-        Some((end(from)?, end(to)?))
+        Some((self.node(from.0, actor)?, self.node(to.0, actor)?))
+    }
+
+    /// When the step that is counted begins, and the node with which it ends: of several the first.
+    pub(crate) fn last_node(&self, ran: &[Ran]) -> Option<(Instant, u32)> {
+        if let Some((from, to)) = self.counted_ends() {
+            return Some((ran[from as usize].end, to));
+        }
+        let latest = ran.iter().map(|ran| ran.end).max()?;
+        let node = ran.iter().position(|ran| ran.end == latest)?;
+        Some((Instant::START, node as u32))
+    }
+
+    /// The task that a node is part of.
+    pub(crate) fn task_of(&self, node: u32) -> TaskId {
+        TaskId(self.first.partition_point(|first| *first <= node) as u32 - 1)
     }
 }
 

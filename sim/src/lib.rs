@@ -9,6 +9,7 @@ mod bound;
 pub mod campaign;
 mod capacity;
 mod cost;
+mod critical_path;
 pub mod des;
 mod engine;
 mod ensemble;
@@ -30,6 +31,7 @@ pub use cost::{
     Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Prices, all_reduce_time, behind,
     collective_time, collective_time_by, layer_prices, layer_prices_among, product_time, transfer_time,
 };
+pub use critical_path::{Spread, critical_path, spread};
 pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
 pub use machine::{Machine, MachineError};

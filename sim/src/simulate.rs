@@ -142,13 +142,13 @@ pub fn rank_timelines(plan: &Plan, machine: &Machine, options: Options) -> Resul
 }
 
 /// Everything that is needed to put a step in time.
-struct Step<'a> {
+pub(crate) struct Step<'a> {
     plan: &'a Plan,
-    graph: TaskGraph,
+    pub(crate) graph: TaskGraph,
     /// Per task, which of `asks` it does.
     works: Vec<u32>,
     asks: Vec<Asks>,
-    fold: Fold,
+    pub(crate) fold: Fold,
     stage_of: Vec<StageId>,
     slowdown: f64,
 }
@@ -160,7 +160,7 @@ impl<'a> Step<'a> {
         Self::priced(plan, machine, options, &Prices::on_slowest_of(slowest_of, plan, machine)?)
     }
 
-    fn priced(
+    pub(crate) fn priced(
         plan: &'a Plan,
         machine: &'a Machine,
         options: Options,
@@ -196,12 +196,12 @@ impl<'a> Step<'a> {
         Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.stack.overlap_slowdown.value })
     }
 
-    fn ensemble(&self) -> Ensemble<'_> {
+    pub(crate) fn ensemble(&self) -> Ensemble<'_> {
         Ensemble::new(&self.graph, &self.fold, &self.works, &self.asks, &self.stage_of, self.slowdown)
     }
 
     /// The first rank of each stage.
-    fn stages_timeline(&self, ensemble: &Ensemble<'_>, ran: &[Ran]) -> Timeline {
+    pub(crate) fn stages_timeline(&self, ensemble: &Ensemble<'_>, ran: &[Ran]) -> Timeline {
         let firsts: Vec<Rank> = (0..self.plan.mesh().pipeline()).map(|s| self.plan.mesh().first_of_stage(s)).collect();
         ensemble.stages_timeline(ran, &firsts)
     }

@@ -9,7 +9,7 @@ use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, JobSpec, WhatIfDocument};
+use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, WhatIfDocument};
 
 fn agrees<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
@@ -50,6 +50,11 @@ fn campaign_document() {
 #[test]
 fn what_if_document() {
     agrees::<WhatIfDocument>("what-if");
+}
+
+#[test]
+fn explanation_document() {
+    agrees::<ExplanationDocument>("explanation");
 }
 
 #[test]

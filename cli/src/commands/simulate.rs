@@ -84,7 +84,7 @@ fn options(arguments: &SimulateArguments) -> Options {
 }
 
 /// Whether this machine has the memory that the simulation takes.
-fn enough_memory(plan: &Plan, options: Options) -> Result<(), Failure> {
+pub(crate) fn enough_memory(plan: &Plan, options: Options) -> Result<(), Failure> {
     let (needed, available) = (memory_needed(plan, options), machine::memory());
     if needed <= available {
         return Ok(());

@@ -3,7 +3,7 @@
 use super::collective::{Collective, measured, operation};
 use super::compression::Compression;
 use super::gpu::{GpuPricing, update_bytes};
-use super::layer::{LayerPrices, layer_prices_on};
+use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
 use super::measured::MeasuredPricing;
 use super::operation::{Operation, Phase};
 use crate::layout::Layout;
@@ -93,6 +93,11 @@ impl<'a> Prices<'a> {
     /// What each link carries, in bytes per second.
     pub(crate) fn capacities(&self) -> &[f64] {
         self.wiring.capacities()
+    }
+
+    /// Seconds of one layer on one kind of machine.
+    pub(crate) fn layer(&self, pool: usize, index: usize) -> LayerPrice {
+        self.layers[pool].layer(index)
     }
 
     fn device(&self, pool: usize) -> &'a Device {

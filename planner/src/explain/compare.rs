@@ -1,0 +1,255 @@
+//! What tells two plans apart, and why one is faster.
+
+use super::{ExplainError, NamedPlan};
+use crate::job::DEFAULT_STACK;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
+use trainyard_units::{Seconds, human_duration};
+
+/// How plans are called where there are two.
+const NAMES: [&str; 2] = ["A", "B"];
+
+/// Times and prices that differ by less than this share are the same.
+const SAME: f64 = 0.005;
+
+/// A part of the path is named if it is at least this share of what the plans differ by.
+const TOLD: f64 = 0.1;
+
+/// As many parts of the path are named.
+const PARTS: usize = 3;
+
+/// Leaves of a document by their paths, in its order.
+type Fields = Vec<(String, String)>;
+
+fn get<'a>(fields: &'a [(String, String)], key: &str) -> Option<&'a String> {
+    fields.iter().find(|(own, _)| own == key).map(|(_, value)| value)
+}
+
+/// The keys at which two documents differ: those of the first in its order, then those that only the second has.
+fn differing<'a>(ours: &'a [(String, String)], theirs: &'a [(String, String)]) -> Vec<&'a String> {
+    let added = theirs.iter().filter(|(key, _)| get(ours, key).is_none());
+    let keys = ours.iter().chain(added).map(|(key, _)| key);
+    keys.filter(|key| get(ours, key) != get(theirs, key)).collect()
+}
+
+/// That both train the same model, whatever it is called.
+pub(super) fn same_model(own: &NamedPlan, other: &NamedPlan) -> Result<(), ExplainError> {
+    let fields = |named: &NamedPlan| {
+        let mut fields = Fields::new();
+        flatten("", &value(serde_json::to_value(&named.document.plan.model)), &mut fields);
+        fields
+    };
+    let (ours, theirs) = (fields(own), fields(other));
+    let differing = differing(&ours, &theirs);
+    if differing.iter().all(|key| *key == "name") {
+        return Ok(());
+    }
+    // The first is the name, if that differs: it says more than one dimension.
+    let field = differing[0];
+    let told = |fields| get(fields, field).cloned().unwrap_or_else(|| "absent".into());
+    Err(ExplainError::OtherModel {
+        file: own.file.clone(),
+        other: other.file.clone(),
+        field: field.clone(),
+        own: told(&ours),
+        others: told(&theirs),
+    })
+}
+
+/// Every field of the plans in which they differ, and the software that they rest on.
+pub(super) fn differences(own: &NamedPlan, other: &NamedPlan) -> Vec<Difference> {
+    let (ours, theirs) = (fields(own), fields(other));
+    let difference = |key: &String| Difference {
+        field: key.clone(),
+        plan: get(&ours, key).cloned(),
+        against: get(&theirs, key).cloned(),
+    };
+    differing(&ours, &theirs).into_iter().map(difference).collect()
+}
+
+/// The plan but its model, with the layers of all stages in one field.
+fn fields(named: &NamedPlan) -> Fields {
+    let (document, mut fields) = (&named.document, Fields::new());
+    if let Value::Object(plan) = value(serde_json::to_value(&document.plan)) {
+        for (key, value) in plan {
+            match key.as_str() {
+                "model" => {}
+                "stages" => fields.push((key, layers(&document.plan.stages))),
+                _ => flatten(&key, &value, &mut fields),
+            }
+        }
+    }
+    let stack = document.job.cluster.stack.as_deref().unwrap_or(DEFAULT_STACK);
+    fields.push(("stack".into(), stack.into()));
+    fields
+}
+
+/// `4 × 13 layers`, or `13, 13, 13, 11 layers`.
+fn layers(stages: &[StageSpec]) -> String {
+    let first = stages.first().map_or(0, |stage| stage.layers);
+    if stages.len() > 1 && stages.iter().all(|stage| stage.layers == first) {
+        return format!("{} × {first} layers", stages.len());
+    }
+    let each: Vec<String> = stages.iter().map(|stage| stage.layers.to_string()).collect();
+    format!("{} layers", each.join(", "))
+}
+
+fn value(document: serde_json::Result<Value>) -> Value {
+    document.expect("plans hold only what JSON can hold")
+}
+
+fn flatten(path: &str, value: &Value, into: &mut Fields) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| flatten(&below(key), value, into)),
+        Value::Array(array) => {
+            (0..).zip(array).for_each(|(index, value): (u32, _)| flatten(&below(&index.to_string()), value, into));
+        }
+        Value::String(text) => into.push((path.into(), text.clone())),
+        other => into.push((path.into(), other.to_string())),
+    }
+}
+
+/// Why numbers of the two may not be set against each other as they are.
+pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
+    let (ours, theirs) = (&own.document, &other.document);
+    let mut notes = Vec::new();
+    if ours.plan.batch.global != theirs.plan.batch.global {
+        notes.push(format!(
+            "a step of A takes {} samples and one of B {}: the whole training is compared, not the step",
+            ours.plan.batch.global, theirs.plan.batch.global
+        ));
+    } else if ours.prediction.steps != theirs.prediction.steps {
+        notes.push(format!(
+            "A takes {} steps and B {}: the jobs differ, so the whole training is compared, not the step",
+            ours.prediction.steps, theirs.prediction.steps
+        ));
+    }
+    if let (Some(our), Some(their)) = (&ours.prediction.price, &theirs.prediction.price)
+        && our.date != their.date
+    {
+        notes.push(format!("the price of A was seen on {}, that of B on {}", our.date, their.date));
+    }
+    notes
+}
+
+/// Which is faster and which cheaper, and why.
+pub(super) fn verdict(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<String> {
+    let times = [own.prediction.time_s, other.prediction.time_s];
+    let mut sentences = match sides(times) {
+        None => vec![format!("both take the same time, {}", duration(times[0]))],
+        Some(Sides { less, more, ratio }) => {
+            let plans = [own, other];
+            let mut told = vec![format!(
+                "{} is faster: {} rather than {}, {}",
+                NAMES[less],
+                duration(times[less]),
+                duration(times[more]),
+                by(ratio, "faster")
+            )];
+            told.extend(why(plans[less], plans[more], NAMES[more]));
+            told
+        }
+    };
+    sentences.extend(price(own, other, sides(times)));
+    sentences
+}
+
+/// The smaller and the larger of two numbers, by their places, and the larger over the smaller.
+#[derive(Clone, Copy)]
+struct Sides {
+    less: usize,
+    more: usize,
+    ratio: f64,
+}
+
+/// Nothing if they are the same.
+fn sides([own, other]: [f64; 2]) -> Option<Sides> {
+    let (less, more) = if own <= other { (0, 1) } else { (1, 0) };
+    let ratio = own.max(other) / own.min(other);
+    (ratio > 1.0 + SAME).then_some(Sides { less, more, ratio })
+}
+
+/// `2.3 times faster`, `12 % faster`.
+fn by(ratio: f64, what: &str) -> String {
+    if ratio >= 2.0 {
+        format!("{ratio:.1} times {what}")
+    } else {
+        format!("{:.0} % {what}", (1.0 - 1.0 / ratio) * 100.0)
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    human_duration(Seconds(seconds))
+}
+
+/// What the slower one spends more time on, and what it spends less on.
+fn why(faster: &ExplainedPlan, slower: &ExplainedPlan, name: &str) -> Option<String> {
+    let same_work =
+        faster.plan.batch.global == slower.plan.batch.global && faster.prediction.steps == slower.prediction.steps;
+    let over = |plan: &ExplainedPlan| if same_work { 1.0 } else { plan.prediction.steps as f64 };
+    let (fast, slow) = (spent(faster, over(faster)), spent(slower, over(slower)));
+    let mut changes: Vec<((PathKind, bool), f64)> =
+        fast.keys().chain(slow.keys()).map(|key| (*key, time(&slow, *key) - time(&fast, *key))).collect();
+    changes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    changes.dedup_by_key(|(key, _)| *key);
+    let total: f64 = changes.iter().map(|(_, change)| change).sum();
+    let told = |(key, change): &((PathKind, bool), f64)| {
+        let label = PathPart { kind: key.0, between_machines: key.1, time_s: 0.0 }.label();
+        let way = if *change > 0.0 { "more" } else { "less" };
+        let shown = |seconds: f64| if seconds > 0.0 { duration(seconds) } else { "none".into() };
+        let (slow, fast) = (shown(time(&slow, *key)), shown(time(&fast, *key)));
+        format!("{} {way} on {label} ({slow} against {fast})", duration(change.abs()))
+    };
+    let more: Vec<String> = changes.iter().filter(|(_, c)| *c >= TOLD * total).take(PARTS).map(told).collect();
+    let less: Vec<String> = changes.iter().rev().filter(|(_, c)| *c <= -TOLD * total).take(PARTS).map(told).collect();
+    if more.is_empty() || total <= 0.0 {
+        return None;
+    }
+    let each = if same_work { "of each step" } else { "of the training" };
+    let saved = if less.is_empty() { String::new() } else { format!(", but {}", less.join(", ")) };
+    Some(format!("{each} {name} spends {}{saved}", more.join(", ")))
+}
+
+/// Seconds by kind, and whether they go between machines.
+type Sums = BTreeMap<(PathKind, bool), f64>;
+
+fn time(sums: &Sums, key: (PathKind, bool)) -> f64 {
+    sums.get(&key).copied().unwrap_or(0.0)
+}
+
+/// Seconds of the critical path by kind, so many times over.
+fn spent(plan: &ExplainedPlan, times: f64) -> Sums {
+    let mut sums = BTreeMap::new();
+    for part in &plan.critical_path {
+        *sums.entry((part.kind, part.between_machines)).or_insert(0.0) += part.time_s * times;
+    }
+    sums
+}
+
+/// Which is cheaper, and whether for its time or for its machines.
+fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Option<String> {
+    let costs = [own.prediction.cost_usd?, other.prediction.cost_usd?];
+    let Some(Sides { less, more, ratio }) = sides(costs) else {
+        return Some(format!("both cost the same, {:.2} USD", costs[0]));
+    };
+    let plans = [own, other];
+    let hourly = |side: usize| -> Option<f64> {
+        let price = plans[side].prediction.price.as_ref()?;
+        Some(price.usd_per_hour * f64::from(plans[side].plan.cluster.instances))
+    };
+    let (cheap, dear) = (hourly(less)?, hourly(more)?);
+    let because = match times {
+        Some(times) if times.less == less && cheap <= dear => "it holds its machines for a shorter time",
+        Some(times) if times.less == less => "it is so much faster that dearer machines pay",
+        _ => "its machines cost less, for longer or as long",
+    };
+    Some(format!(
+        "{} is cheaper: {:.2} rather than {:.2} USD, {}; {because} ({cheap:.2} against {dear:.2} USD/h)",
+        NAMES[less],
+        costs[less],
+        costs[more],
+        by(ratio, "cheaper")
+    ))
+}

@@ -1,0 +1,149 @@
+//! What a plan is and where its step goes, and what tells two plans apart.
+
+mod compare;
+mod words;
+
+use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
+use trainyard_plan::document::{PlanDocument, Prediction};
+use trainyard_plan::{CostPart, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart, Plan};
+use trainyard_sim::{Options, critical_path, spread};
+use trainyard_units::{Seconds, human_duration};
+
+/// A prediction that differs from the one in the document by more than this share is told.
+const NOTICEABLE: f64 = 0.001;
+
+/// A plan document with the file that it was read from and the contents of those that it names.
+#[derive(Clone, Debug)]
+pub struct NamedPlan {
+    /// The file, as the user names it.
+    pub file: String,
+    /// What it holds.
+    pub document: PlanDocument,
+    /// What the files of its machines hold.
+    pub files: MachineFiles,
+}
+
+/// Why plans cannot be explained.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ExplainError {
+    /// A document cannot be predicted anew.
+    #[error("{error}")]
+    Document {
+        /// The file that holds it.
+        file: String,
+        /// Why not.
+        error: Box<DocumentError>,
+    },
+    /// The plans train different models.
+    #[error("`plan.model` differs in `{field}`: {own} in `{file}`, {others} in `{other}`")]
+    OtherModel {
+        /// The file of the plan.
+        file: String,
+        /// The file of the other.
+        other: String,
+        /// A field in which the models differ.
+        field: String,
+        /// Its value in the plan.
+        own: String,
+        /// Its value in the other.
+        others: String,
+    },
+}
+
+impl ExplainError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Document { error, .. } => error.hint(),
+            Self::OtherModel { .. } => Some("plans are compared that train the same model, however they do it".into()),
+        }
+    }
+}
+
+/// Explains a plan, simulated anew, and, if there is another, what tells the two apart.
+///
+/// # Errors
+///
+/// When one of them is not valid or does not go onto its machines, or when they train different models.
+pub fn explain(own: &NamedPlan, against: Option<&NamedPlan>) -> Result<ExplanationDocument, ExplainError> {
+    let mut notes = Vec::new();
+    let plan = explained(own, &mut notes)?;
+    let Some(other) = against else {
+        return Ok(ExplanationDocument {
+            schema: EXPLANATION_SCHEMA.into(),
+            plan,
+            against: None,
+            differences: Vec::new(),
+            verdict: Vec::new(),
+            notes,
+        });
+    };
+    compare::same_model(own, other)?;
+    let against = explained(other, &mut notes)?;
+    notes.extend(compare::notes(own, other));
+    Ok(ExplanationDocument {
+        schema: EXPLANATION_SCHEMA.into(),
+        differences: compare::differences(own, other),
+        verdict: compare::verdict(&plan, &against),
+        plan,
+        against: Some(against),
+        notes,
+    })
+}
+
+fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan, ExplainError> {
+    let refused = |error: DocumentError| ExplainError::Document { file: named.file.clone(), error: Box::new(error) };
+    let document = &named.document;
+    let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    let machine = machine(document, named.files.clone()).map_err(refused)?;
+    let (again, outcome) = resimulate(document, named.files.clone(), Options::default()).map_err(refused)?;
+    let mut path = critical_path(&plan, &machine).map_err(|error| refused(DocumentError::Prediction(error.into())))?;
+    let prediction = again.prediction;
+    // A step that waits for samples takes longer than the simulated one, which finds them there.
+    let wait = prediction.step_time_s - outcome.step_time.0;
+    if wait > 0.0 {
+        path.push(PathPart { kind: PathKind::InputWait, between_machines: false, time_s: wait });
+    }
+    notes.extend(changed(&named.file, &document.prediction, &prediction));
+    let full = outcome.footprint.fits().err().map(|full| format!("the plan does not fit into memory: {full}"));
+    let totals = prediction.memory_bytes.stages.iter().map(|stage| stage.total);
+    let fullest = (0..).zip(totals).max_by_key(|(stage, total)| (*total, std::cmp::Reverse(*stage)));
+    Ok(ExplainedPlan {
+        file: named.file.clone(),
+        description: words::description(&plan, spread(&plan, &machine), &prediction),
+        critical_path: path,
+        fullest_stage: fullest.map_or(0, |(stage, _)| stage),
+        cost_parts: cost_parts(&plan, &prediction),
+        plan: plan.spec(),
+        prediction,
+        reasons: document.reasons.clone(),
+        warnings: full.into_iter().chain(document.warnings.iter().cloned()).collect(),
+    })
+}
+
+/// That the file says something else than is found anew.
+fn changed(file: &str, written: &Prediction, found: &Prediction) -> Option<String> {
+    let ratio = found.step_time_s / written.step_time_s;
+    let text = |seconds| human_duration(Seconds(seconds));
+    ((ratio - 1.0).abs() > NOTICEABLE).then(|| {
+        format!(
+            "`{file}` says {} a step, but simulated anew it is {}: the catalog or the program has changed since",
+            text(written.step_time_s),
+            text(found.step_time_s)
+        )
+    })
+}
+
+/// What the price consists of.
+fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
+    let (Some(usd), Some(price)) = (prediction.cost_usd, &prediction.price) else { return Vec::new() };
+    let cluster = plan.cluster();
+    let what = format!(
+        "{} × {} for {} at {:.2} USD/h each",
+        cluster.instances,
+        cluster.instance,
+        human_duration(Seconds(prediction.time_s)),
+        price.usd_per_hour
+    );
+    vec![CostPart { what, usd }]
+}

@@ -1,0 +1,171 @@
+//! What a plan is, in sentences: who holds what, who talks to whom, and what a step does.
+
+use trainyard_plan::document::Prediction;
+use trainyard_plan::{
+    GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, ScheduleName, StateSharding,
+};
+use trainyard_sim::Spread;
+use trainyard_units::{Bytes, human_bytes, human_count};
+
+/// The sentences, from the whole to its parts.
+pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) -> Vec<String> {
+    [
+        Some(devices(plan)),
+        stages(plan, spread),
+        tensor(plan, spread),
+        context(plan, spread),
+        experts(plan, spread),
+        replicas(plan, spread),
+        Some(held(plan, prediction)),
+        sharding(plan),
+        offload(plan),
+        Some(step(plan)),
+        Some(formats(plan)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// `3 machines`, `1 machine`.
+fn count(number: u64, what: &str) -> String {
+    format!("{} {what}{}", human_count(number), if number == 1 { "" } else { "s" })
+}
+
+fn devices(plan: &Plan) -> String {
+    let (cluster, mesh) = (plan.cluster(), plan.mesh());
+    let machines = if cluster.profile.is_some() || cluster.file.is_some() {
+        format!("on {}", cluster.instance)
+    } else {
+        format!("on {} × {}", cluster.instances, cluster.instance)
+    };
+    let parts = mesh.tensor() * mesh.pipeline() * mesh.context();
+    match (mesh.ranks(), mesh.data(), parts) {
+        (1, ..) => format!("one device {machines} holds the whole model"),
+        (ranks, 1, _) => format!("{ranks} devices {machines} hold the model together, once"),
+        (ranks, replicas, 1) => format!("{ranks} devices {machines}: {replicas} replicas of the model, one on each"),
+        (ranks, replicas, parts) => {
+            format!("{ranks} devices {machines}: {replicas} replicas of the model, each on {parts} devices")
+        }
+    }
+}
+
+/// Where a group stands.
+fn place(apart: bool) -> &'static str {
+    if apart { "over the network between machines" } else { "inside a machine" }
+}
+
+fn stages(plan: &Plan, spread: Spread) -> Option<String> {
+    let stages = plan.stages();
+    if stages.count() == 1 {
+        return None;
+    }
+    let runs_of = |stage| (0..stages.runs()).map(move |run| stages.link_layers(stages.link(stage, run)).len());
+    let sizes: Vec<usize> = stages.ids().map(|stage| runs_of(stage).sum()).collect();
+    let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
+    let layers = if least == most { format!("{most} layers each") } else { format!("{least} to {most} layers") };
+    let runs = match stages.runs() {
+        1 => String::new(),
+        runs => format!(" in {runs} runs"),
+    };
+    Some(format!(
+        "{} pipeline stages of {layers}{runs}; activations pass between them {}",
+        stages.count(),
+        place(spread.pipeline)
+    ))
+}
+
+fn tensor(plan: &Plan, spread: Spread) -> Option<String> {
+    let mesh = plan.mesh();
+    let sequence = if mesh.sharing().sequence { ", tokens too between them" } else { "" };
+    (mesh.tensor() > 1).then(|| {
+        let place = place(spread.tensor);
+        format!("each layer is divided over {} devices{sequence}, which exchange activations {place}", mesh.tensor())
+    })
+}
+
+fn context(plan: &Plan, spread: Spread) -> Option<String> {
+    let devices = plan.mesh().context();
+    (devices > 1).then(|| format!("each sample is divided over {devices} devices, {}", place(spread.context)))
+}
+
+fn experts(plan: &Plan, spread: Spread) -> Option<String> {
+    let devices = plan.mesh().parallel().expert;
+    (devices > 1).then(|| {
+        format!(
+            "experts or tables are divided over {devices} replicas, which exchange samples {}",
+            place(spread.expert)
+        )
+    })
+}
+
+fn replicas(plan: &Plan, spread: Spread) -> Option<String> {
+    let copies = plan.mesh().copies();
+    if copies == 1 {
+        return None;
+    }
+    let often = match plan.gradient_reduction() {
+        GradientReduction::Step => "once a step",
+        GradientReduction::MicroBatch => "after each micro-batch",
+    };
+    let form = match plan.gradient_compression() {
+        GradientCompression::None => String::new(),
+        other => format!(", compressed ({other})"),
+    };
+    Some(format!("gradients are summed over {copies} holders {often}{form}, {}", place(spread.gradient)))
+}
+
+fn held(plan: &Plan, prediction: &Prediction) -> String {
+    let weights = prediction.memory_bytes.stages.iter().map(|stage| stage.parameters).max().unwrap_or(0);
+    let state = prediction.memory_bytes.stages.iter().map(|stage| stage.optimizer_state).max().unwrap_or(0);
+    let parameters = human_count(plan.graph().parameters());
+    let most = if plan.stages().count() > 1 { "up to " } else { "" };
+    let state = match state {
+        0 => "no optimizer state".to_owned(),
+        bytes => format!("{} of optimizer state", human_bytes(Bytes(bytes))),
+    };
+    format!("of {parameters} parameters a device holds {most}{} of weights and {state}", human_bytes(Bytes(weights)))
+}
+
+fn sharding(plan: &Plan) -> Option<String> {
+    let what = match plan.state_sharding() {
+        StateSharding::None => return None,
+        StateSharding::Optimizer => "the optimizer's state is shared out (ZeRO-1)",
+        StateSharding::Gradients => "the optimizer's state and gradients are shared out (ZeRO-2)",
+        StateSharding::Parameters => "weights, gradients and the optimizer's state are shared out (ZeRO-3)",
+    };
+    Some(format!("{what} among {} holders", plan.mesh().shard()))
+}
+
+fn offload(plan: &Plan) -> Option<String> {
+    let offload = plan.offload();
+    (offload != Offload::NONE).then(|| format!("kept off the devices: {offload}"))
+}
+
+fn step(plan: &Plan) -> String {
+    let batch = plan.batch();
+    let replicas = if plan.mesh().data() == 1 { "the replica" } else { "each replica" };
+    let order = match plan.schedule() {
+        ScheduleName::None => String::new(),
+        schedule => format!(" in the order of {schedule}"),
+    };
+    format!(
+        "a step takes {}: {replicas} goes through {} of {}{order}",
+        count(batch.global, "sample"),
+        match batch.accumulation {
+            1 => "one micro-batch".to_owned(),
+            several => format!("{} micro-batches", human_count(several)),
+        },
+        human_count(batch.micro)
+    )
+}
+
+fn formats(plan: &Plan) -> String {
+    let recompute = match plan.recompute() {
+        Recompute::None => "activations are kept for backward",
+        Recompute::Selective => "the core of attention is computed again in backward",
+        Recompute::Full => "activations are computed again in backward",
+    };
+    let optimizer: Optimizer = plan.optimizer();
+    format!("{} with {optimizer}; {recompute}", plan.precision())
+}

@@ -1,0 +1,151 @@
+//! What kernels on the critical path are spent on.
+
+use crate::cost::{LayerPrice, Prices};
+use crate::machine::{Machine, MachineError};
+use std::collections::BTreeMap;
+use trainyard_plan::{Activity, PathKind, Recompute, Segment, StagePass, TaskGraph, Work};
+use trainyard_units::Seconds;
+
+/// Seconds by kind.
+type Parts = Vec<(PathKind, f64)>;
+
+/// Splits kernels by what they are spent on.
+pub(super) struct Kernels<'a> {
+    graph: &'a TaskGraph,
+    prices: &'a Prices<'a>,
+    /// The same if a kernel were launched in no time.
+    without_launches: &'a Prices<'a>,
+    /// What the host does once a step.
+    step_overhead: Seconds,
+    known: BTreeMap<(Work, usize), Parts>,
+}
+
+impl<'a> Kernels<'a> {
+    pub(super) fn new(
+        graph: &'a TaskGraph,
+        machine: &Machine,
+        prices: &'a Prices<'a>,
+        without_launches: &'a Prices<'a>,
+    ) -> Self {
+        let step_overhead = machine.stack.step_overhead.value;
+        Self { graph, prices, without_launches, step_overhead, known: BTreeMap::new() }
+    }
+
+    /// The parts of a work's kernels on one kind of machine.
+    pub(super) fn parts(&mut self, work: Work, pool: usize) -> Result<Parts, MachineError> {
+        if let Some(known) = self.known.get(&(work, pool)) {
+            return Ok(known.clone());
+        }
+        let parts = match work {
+            Work::Compute(segment) => self.segment(&self.graph.segments()[segment.0 as usize], pool)?,
+            _ => self.update(work, pool)?,
+        };
+        self.known.insert((work, pool), parts.clone());
+        Ok(parts)
+    }
+
+    fn segment(&self, segment: &Segment, pool: usize) -> Result<Parts, MachineError> {
+        let mut sum = Split::default();
+        let mut launches = 0.0;
+        for index in segment.layers.clone() {
+            let whole = Split::of(self.prices.layer(pool, index), segment.pass, segment.recompute);
+            let quick = Split::of(self.without_launches.layer(pool, index), segment.pass, segment.recompute);
+            launches += (whole.kernels() - quick.kernels()).0.max(0.0);
+            sum = Split {
+                pass: sum.pass + quick.pass,
+                again: sum.again + quick.again,
+                inside: sum.inside + whole.inside,
+            };
+        }
+        // Besides the layers, a pass adds its gradients to those of the micro-batches before it.
+        let adding = self.prices.segment(segment, pool)?.0 - (sum.kernels() + sum.inside).0 - launches;
+        let (pass, adding) = match segment.pass {
+            StagePass::Forward => (PathKind::Forward, 0.0),
+            _ => (PathKind::Backward, adding.max(0.0)),
+        };
+        Ok(vec![
+            (pass, sum.pass.0 + adding),
+            (PathKind::Recompute, sum.again.0),
+            (PathKind::Launches, launches),
+            (PathKind::LayerCollectives, sum.inside.0),
+        ])
+    }
+
+    fn update(&self, work: Work, pool: usize) -> Result<Parts, MachineError> {
+        let seconds = |prices: &Prices<'_>| prices.kernels(self.graph, work, pool).map(Option::unwrap_or_default);
+        let (whole, quick) = (seconds(self.prices)?, seconds(self.without_launches)?);
+        let update = (quick - self.step_overhead).max(Seconds::ZERO);
+        Ok(vec![(PathKind::Update, update.0), (PathKind::Launches, (whole - update).0)])
+    }
+}
+
+/// A pass through a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Split {
+    /// Kernels of the pass itself.
+    pass: Seconds,
+    /// Kernels of what is computed again.
+    again: Seconds,
+    /// Waiting for other ranks between them.
+    inside: Seconds,
+}
+
+impl Split {
+    /// The parts of [`LayerPrice::pass`].
+    fn of(price: LayerPrice, pass: StagePass, recompute: Recompute) -> Self {
+        let (again, inside_again) = match recompute {
+            Recompute::Full if price.recomputed => (price.forward, price.inside_forward),
+            Recompute::Selective if price.recomputed => (price.core, Seconds::ZERO),
+            _ => (Seconds::ZERO, Seconds::ZERO),
+        };
+        let inside = price.inside_backward + inside_again;
+        match pass {
+            StagePass::Forward => Self { pass: price.forward, again: Seconds::ZERO, inside: price.inside_forward },
+            StagePass::Backward => Self { pass: price.backward, again, inside },
+            StagePass::BackwardInput => Self { pass: price.backward * (1.0 - price.weights_share), again, inside },
+            StagePass::BackwardWeight => Self { pass: price.backward * price.weights_share, ..Self::default() },
+        }
+    }
+
+    fn kernels(self) -> Seconds {
+        self.pass + self.again
+    }
+}
+
+/// What a task that only moves data, or works on the machine's processor, is on the critical path.
+pub(super) fn kind_of_communication(activity: Activity) -> PathKind {
+    match activity {
+        Activity::SendActivations { .. } | Activity::SendGradients { .. } => PathKind::Transfers,
+        Activity::ReduceGradients { .. } | Activity::ReduceShared => PathKind::GradientReduction,
+        Activity::GatherWeights { .. } => PathKind::WeightGathering,
+        Activity::Copy { .. } => PathKind::HostCopies,
+        Activity::Update { .. } => PathKind::Update,
+        Activity::Forward { .. } => PathKind::Forward,
+        Activity::Backward { .. } | Activity::BackwardWeights { .. } => PathKind::Backward,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_pass_are_the_pass() {
+        let price = LayerPrice {
+            forward: Seconds(3.0),
+            backward: Seconds(8.0),
+            weights_share: 0.375,
+            core: Seconds(1.0),
+            inside_forward: Seconds(0.5),
+            inside_backward: Seconds(0.25),
+            recomputed: true,
+        };
+        let passes = [StagePass::Forward, StagePass::Backward, StagePass::BackwardInput, StagePass::BackwardWeight];
+        for pass in passes {
+            for recompute in Recompute::ALL {
+                let split = Split::of(price, pass, *recompute);
+                assert_eq!(split.kernels() + split.inside, price.pass(pass, *recompute), "{pass:?} {recompute}");
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The critical path of a step: what it could not have done without, from its end back to its start.
+//!
+//! A node of the engine starts at the very instant at which the last of those it waits for ends, on its own stream or
+//! on another. So the walk back from the last node to end never crosses a gap, and the parts of the path add up to the
+//! step time. Where several ended at that instant the path goes over kernels first: communication that ends together
+//! with them costs nothing.
+//!
+//! In a pipeline the path changes between stages, and it holds more passes than any one stage does: with p equal stages
+//! and m micro-batches m + p − 1 of each. What it holds beyond those of the stage that computes longest is the filling
+//! and draining of the pipeline, its bubble.
+
+mod kernels;
+
+use crate::cost::Prices;
+use crate::engine::{Node, Program, Ran, run};
+use crate::ensemble::Ensemble;
+use crate::layout::Layout;
+use crate::machine::{Machine, MachineError};
+use crate::simulate::{Options, Step};
+use kernels::Kernels;
+use std::collections::BTreeMap;
+use trainyard_plan::{Group, PathKind, PathPart, Plan, Rank, StageId, Timeline, Work};
+use trainyard_units::{Instant, Span};
+
+/// Which groups of a plan's ranks stand on several machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of group that a plan may have")]
+pub struct Spread {
+    /// Ranks that share a layer.
+    pub tensor: bool,
+    /// Ranks that share a sample.
+    pub context: bool,
+    /// Ranks that share experts or tables.
+    pub expert: bool,
+    /// Neighbouring stages.
+    pub pipeline: bool,
+    /// Ranks that sum gradients.
+    pub gradient: bool,
+}
+
+/// Which groups of the ranks of `plan` stand on several machines.
+pub fn spread(plan: &Plan, machine: &Machine) -> Spread {
+    let mesh = plan.mesh();
+    let layout = Layout { mesh, cluster: &machine.cluster };
+    let any = |group| (0..mesh.pipeline()).any(|stage| layout.groups(stage, group).iter().any(|g| apart(layout, g)));
+    let neighbours = |stage: u32| layout.pairs(stage - 1, stage).iter().any(|pair| apart(layout, pair));
+    Spread {
+        tensor: any(Group::Tensor),
+        context: any(Group::Context),
+        expert: any(Group::Expert),
+        pipeline: (1..mesh.pipeline()).any(neighbours),
+        gradient: any(Group::Gradient),
+    }
+}
+
+/// Whether ranks stand on several machines.
+fn apart(layout: Layout<'_>, ranks: &[Rank]) -> bool {
+    let mut machines = ranks.iter().map(|rank| layout.position(*rank).instance);
+    let first = machines.next();
+    machines.any(|machine| Some(machine) != first)
+}
+
+/// The critical path of one step of `plan` on `machine` by what it is spent on, in the order of [`PathKind`]: together
+/// the step time of [`crate::simulate()`]. What takes no time is left out.
+///
+/// # Errors
+///
+/// As [`crate::simulate()`].
+pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, MachineError> {
+    let ranks = plan.mesh().ranks();
+    let prices = Prices::on_slowest_of(ranks, plan, machine)?;
+    let mut quick = machine.clone();
+    quick.stack.launch.value = trainyard_units::Seconds::ZERO;
+    let without_launches = Prices::on_slowest_of(ranks, plan, &quick)?;
+    let step = Step::priced(plan, machine, Options::default(), &prices)?;
+    let ensemble = step.ensemble();
+    let ran = run(&ensemble.program);
+    let Some((from, last)) = ensemble.last_node(&ran) else { return Ok(Vec::new()) };
+    let kernels = Kernels::new(&step.graph, machine, &prices, &without_launches);
+    let mut account = Account {
+        step: &step,
+        ensemble: &ensemble,
+        kernels,
+        layout: prices.layout(),
+        inside_apart: inside_apart(spread(plan, machine)),
+        links: Links { prices: &prices, known: BTreeMap::new() },
+        passes: BTreeMap::new(),
+        rest: BTreeMap::new(),
+    };
+    for hop in walk(&ensemble.program, &ran, last, from) {
+        account.add(hop, ran[hop.node as usize])?;
+    }
+    let busiest = longest_passes(&step.stages_timeline(&ensemble, &ran));
+    Ok(account.parts(if plan.mesh().pipeline() > 1 { Some(busiest) } else { None }))
+}
+
+fn inside_apart(spread: Spread) -> bool {
+    spread.tensor || spread.context || spread.expert
+}
+
+/// A node of the path, and how much of it lies in the step that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hop {
+    node: u32,
+    counted: Span,
+}
+
+/// From `last` back to `from`, latest first.
+fn walk(program: &Program, ran: &[Ran], last: u32, from: Instant) -> Vec<Hop> {
+    let before = Before::new(program);
+    let mut path = Vec::new();
+    let mut node = last;
+    loop {
+        let Ran { start, end } = ran[node as usize];
+        if end > from {
+            path.push(Hop { node, counted: end.since(start.max(from)) });
+        }
+        if start <= from {
+            return path;
+        }
+        let communicates = |node: &u32| matches!(program.nodes[*node as usize], Node::Operation(_));
+        let waited_for = before.of(node).iter().filter(|before| ran[**before as usize].end == start);
+        node = *waited_for
+            .min_by_key(|before| (communicates(before), **before))
+            .expect("what starts later than the step has waited for something that ended then");
+    }
+}
+
+/// For each node those it waits for, in compressed rows.
+struct Before {
+    nodes: Vec<u32>,
+    offsets: Vec<u32>,
+}
+
+impl Before {
+    fn new(program: &Program) -> Self {
+        let mut offsets = vec![0; program.nodes.len() + 1];
+        for (_, after) in &program.edges {
+            offsets[*after as usize + 1] += 1;
+        }
+        for index in 1..offsets.len() {
+            offsets[index] += offsets[index - 1];
+        }
+        let mut fill = offsets.clone();
+        let mut nodes = vec![0; program.edges.len()];
+        for (before, after) in &program.edges {
+            let slot = &mut fill[*after as usize];
+            nodes[*slot as usize] = *before;
+            *slot += 1;
+        }
+        Self { nodes, offsets }
+    }
+
+    fn of(&self, node: u32) -> &[u32] {
+        &self.nodes[self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize]
+    }
+}
+
+/// Seconds in passes of the stage that spends most in them, within the step that is counted.
+fn longest_passes(timeline: &Timeline) -> f64 {
+    let mut stages: BTreeMap<StageId, Span> = BTreeMap::new();
+    for interval in timeline.intervals.iter().filter(|interval| interval.activity.is_pass()) {
+        let sum = stages.entry(interval.stream.stage()).or_insert(Span::ZERO);
+        *sum = *sum + timeline.counted(interval);
+    }
+    stages.into_values().max().unwrap_or(Span::ZERO).seconds().0
+}
+
+/// Which communications go between machines.
+struct Links<'a> {
+    prices: &'a Prices<'a>,
+    known: BTreeMap<Work, bool>,
+}
+
+impl Links<'_> {
+    fn apart(&mut self, work: Work) -> Result<bool, MachineError> {
+        if let Some(known) = self.known.get(&work) {
+            return Ok(*known);
+        }
+        let layout = self.prices.layout();
+        let any = self.prices.communications(work)?.iter().any(|(members, _)| apart(layout, members));
+        self.known.insert(work, any);
+        Ok(any)
+    }
+}
+
+/// Seconds by kind, and whether they go between machines.
+type Sums = BTreeMap<(PathKind, bool), f64>;
+
+/// What the path is spent on so far.
+struct Account<'a> {
+    step: &'a Step<'a>,
+    ensemble: &'a Ensemble<'a>,
+    kernels: Kernels<'a>,
+    layout: Layout<'a>,
+    /// Whether what happens inside layers goes between machines.
+    inside_apart: bool,
+    links: Links<'a>,
+    /// Of passes, which fill and drain the pipeline too.
+    passes: Sums,
+    /// Of everything else.
+    rest: Sums,
+}
+
+impl Account<'_> {
+    fn add(&mut self, hop: Hop, ran: Ran) -> Result<(), MachineError> {
+        let task = &self.step.graph.tasks()[self.ensemble.task_of(hop.node).0 as usize];
+        let counted = hop.counted.seconds().0;
+        match &self.ensemble.program.nodes[hop.node as usize] {
+            Node::Operation(_) => {
+                let apart = self.links.apart(task.work)?;
+                *self.rest.entry((kernels::kind_of_communication(task.activity), apart)).or_default() += counted;
+            }
+            Node::Kernel { actor, span } => {
+                let rank = self.step.fold.ranks[*actor as usize];
+                let parts = self.kernels.parts(task.work, self.layout.pool(rank))?;
+                let planned: f64 = parts.iter().map(|(_, seconds)| seconds).sum();
+                let whole = ran.end.since(ran.start).seconds().0;
+                // Of a pass that began before the step that is counted, the part within it.
+                let within = if whole > 0.0 { counted / whole } else { 0.0 };
+                let slowed = (whole - span.seconds().0).max(0.0);
+                let sums = if task.activity.is_pass() { &mut self.passes } else { &mut self.rest };
+                for (kind, seconds) in parts {
+                    let share = if planned > 0.0 { seconds / planned } else { 0.0 };
+                    let apart = kind == PathKind::LayerCollectives && self.inside_apart;
+                    *sums.entry((kind, apart)).or_default() += share * (whole - slowed) * within;
+                }
+                *sums.entry((PathKind::OverlapSlowdown, false)).or_default() += slowed * within;
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts in order. Of a pipeline it is known how long its busiest stage is in passes; what the path has beyond
+    /// that is the bubble.
+    fn parts(self, busiest: Option<f64>) -> Vec<PathPart> {
+        let on_path: f64 = self.passes.values().sum();
+        let bubble = busiest.map_or(0.0, |busiest| (on_path - busiest).max(0.0));
+        let kept = if on_path > 0.0 { 1.0 - bubble / on_path } else { 1.0 };
+        let mut sums = self.rest;
+        for (key, seconds) in self.passes {
+            *sums.entry(key).or_default() += seconds * kept;
+        }
+        *sums.entry((PathKind::FillAndDrain, false)).or_default() += bubble;
+        let told = sums.into_iter().filter(|(_, time_s)| *time_s > 0.0);
+        told.map(|((kind, between_machines), time_s)| PathPart { kind, between_machines, time_s }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
