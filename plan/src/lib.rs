@@ -8,6 +8,7 @@ mod campaign;
 mod check;
 pub mod document;
 mod executable;
+pub mod fleet;
 mod input;
 mod job;
 mod lower;

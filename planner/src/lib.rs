@@ -10,6 +10,7 @@ mod campaign;
 mod evaluate;
 mod feeding;
 mod fix;
+mod fleet;
 mod input;
 mod job;
 mod predict;
@@ -24,6 +25,7 @@ pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};
 pub use fix::{FixError, Fixed};
+pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
 pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, predict, resimulate};

@@ -6,6 +6,7 @@
 mod campaign;
 mod chart;
 mod comparison;
+mod fleet;
 mod format;
 mod gantt;
 mod palette;
@@ -23,8 +24,9 @@ mod what_if;
 
 pub use campaign::campaign;
 pub use comparison::comparison;
+pub use fleet::fleet;
 pub use format::Width;
-pub use gantt::gantt;
+pub use gantt::{fleet_gantt, gantt};
 pub use plan::{front, plan};
 pub use plot::{StepPoint, training};
 pub use profile::profile;
