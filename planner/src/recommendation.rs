@@ -133,10 +133,11 @@ pub(crate) struct OnEach {
 }
 
 /// More machines of a type are worth while if they take at most this much of the time of fewer.
-const WORTH_WHILE: f64 = 0.98;
+const WORTH_WHILE: f64 = 0.95;
 
 /// The best plan on each type and number of machines, whatever deadline and budget are. Those on more machines of a type
-/// that are hardly faster than on fewer are left out: they cost more and leave less to others.
+/// that are hardly faster than on fewer are left out: they cost more and leave less to others. Where twice as many are
+/// not worth while, no more are tried: there communication takes what they save, and it grows with them.
 pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
     let plain = on_each_within(problem, limits);
     if !plain.best.is_empty() {
@@ -178,6 +179,10 @@ fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> 
         if let Some(best) = found.best.into_iter().next() {
             problem.deadline = Some(Seconds(best.time_s * WORTH_WHILE));
             all.best.push(best);
+        } else if found.candidates > 0
+            && all.best.last().is_some_and(|last| 2 * last.plan.cluster().instances <= instances)
+        {
+            break;
         }
     }
     all

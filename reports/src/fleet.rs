@@ -17,7 +17,9 @@ pub fn fleet(document: &FleetDocument, width: Width, each: bool) -> String {
     text += &pools(document, width);
     if each {
         for pool in &document.pools {
-            text += &format!("\non {}\n", pool.queue.pool.instance);
+            text += "\non ";
+            text += &pool.queue.pool.instance;
+            text.push('\n');
             text += &runs(pool, width);
         }
     }
@@ -70,7 +72,7 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
         let dearer = cold.cost_usd - cost.total_usd;
         let took = if later >= 0.0 { "longer" } else { "less" };
         let cost = if dearer >= 0.0 { "more" } else { "less" };
-        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(dearer.abs()));
+        let text = format!("{} {took}, {:.2} USD {cost}", time(later.abs()), dearer.abs());
         rows.push(("without warm pool", text));
     }
     rows
@@ -109,7 +111,7 @@ fn pools(document: &FleetDocument, width: Width) -> String {
             price.map_or_else(String::new, |price| format!("{} in {}, {}", price.service, price.region, price.date)),
         ]
     });
-    table(width, ["pool", ">jobs", ">quota", ">training", ">cost", ">price each", "of"], rows)
+    table(width, ["pool", ">jobs", ">quota", ">training", ">cost", ">price each", "terms"], rows)
 }
 
 fn search(document: &FleetDocument) -> Vec<String> {
@@ -132,7 +134,10 @@ fn search(document: &FleetDocument) -> Vec<String> {
     };
     vec![
         plans,
-        format!("{choices} choices of a plan for each kind, {} simulated; {all}", counted(search.schedules, "schedule")),
+        format!(
+            "{choices} choices of a plan for each kind, {} simulated; {all}",
+            counted(search.schedules, "schedule")
+        ),
         proof,
     ]
 }

@@ -28,7 +28,7 @@ pub(crate) fn plan(file: &Path, arguments: &PlanArguments, output: &Output) -> R
     let limits = job::limits(&arguments.search, 1)?;
     let constants = arguments.job.constants.as_deref();
     let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
-        let place = |failure| inside(file, format!("in `job[{index}]`"), &failure);
+        let place = |failure| inside(file, &format!("in `job[{index}]`"), &failure);
         let job = read(entry, file, constants).map_err(place)?;
         let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
         Ok(FleetJob { spec: job.spec, resources })
@@ -76,7 +76,7 @@ fn refused(file: &Path) -> Failure {
 }
 
 /// A failure in a part of a fleet, told as one of the fleet.
-fn inside(file: &Path, place: String, failure: &Failure) -> Failure {
+fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
     let told = refused(file).because(format!("{place}: {}", failure.message()));
     let told = failure.causes().iter().fold(told, Failure::because);
     told.maybe_hint(failure.hint_text().map(Into::into))

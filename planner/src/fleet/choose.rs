@@ -5,8 +5,8 @@ use super::valid::Goal;
 use std::cmp::Ordering;
 use trainyard_plan::Objective;
 
-/// Choices that branch and bound looks at, the partial ones included.
-const MOST_NODES: u64 = 200_000;
+/// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second's work.
+const MOST_PLACED: u64 = 1_000_000;
 /// Jobs in all schedules that are simulated before the search stops: about a second's work.
 const MOST_RUNS: u64 = 1_500_000;
 
@@ -74,9 +74,9 @@ pub(super) struct Solution {
 
 /// The best choice and schedule; nothing if none ends before the clock of a simulation does.
 pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
-    let mut search = Search { pools, judge, best: None, bound: f64::INFINITY, nodes: 0, complete: true };
+    let mut search = Search { pools, judge, best: None, bound: f64::INFINITY, placed: 0, complete: true };
     for start in search.starts() {
-        search.descend(start);
+        search.descend(&start);
     }
     let least: Vec<Figures> = (0..search.pools.kinds.len()).map(|kind| search.least(kind)).collect();
     search.branch(&mut Vec::new(), &least);
@@ -104,7 +104,7 @@ struct Search<'s, 'a> {
     judge: Judge,
     best: Option<Chosen>,
     bound: f64,
-    nodes: u64,
+    placed: u64,
     complete: bool,
 }
 
@@ -146,17 +146,20 @@ impl Search<'_, '_> {
     }
 
     fn spent(&self) -> bool {
-        self.nodes >= MOST_NODES || self.pools.runs >= MOST_RUNS
+        self.placed >= MOST_PLACED || self.pools.runs >= MOST_RUNS
     }
 
     /// Changes one kind at a time: while the goal is missed, to what saves most for its price; then to what is best.
-    fn descend(&mut self, start: Vec<Placed>) {
-        let Some(mut now) = self.schedule(&start, Effort::Quick) else { return };
+    fn descend(&mut self, start: &[Placed]) {
+        let Some(mut now) = self.schedule(start, Effort::Quick) else { return };
         // A first result stands however little may be spent.
         self.keep(&now);
         while !self.spent() {
             let mut next: Option<(f64, Chosen)> = None;
             for change in self.changes(&now) {
+                if self.spent() {
+                    break;
+                }
                 let Some(other) = self.schedule(&change, Effort::Quick) else { continue };
                 let Some(score) = score(&now.worth, &other.worth) else { continue };
                 if next.as_ref().is_none_or(|(best, _)| score < *best) {
@@ -199,8 +202,8 @@ impl Search<'_, '_> {
                 self.complete = false;
                 return;
             }
-            self.nodes += 1;
             choice.push(placed);
+            self.placed += choice.len() as u64;
             let own = self.pools.bound(choice);
             let others_too = rest(&[&[own], others].concat());
             if self.could_be_best(&others_too) {

@@ -177,19 +177,25 @@ impl Found<'_, '_> {
         let cheapest = all.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("every kind has an option");
         let (kind, own) = (&self.pools.kinds[index].name, name(choice[index]));
         if cost(&cheapest) >= cost(&choice[index]) {
-            let of = if options.len() == 1 { "the only one".into() } else { format!("of {}", options.len()) };
-            return format!("{kind}: {own} is its cheapest plan {of}");
+            return match options.len() {
+                1 => format!("{kind}: {own} is its only choice"),
+                all => format!("{kind}: {own} is the cheapest of its {all} choices"),
+            };
         }
         let mut other = choice.clone();
         other[index] = cheapest;
         let then = self.pools.schedules_of(&other, Effort::Quick).into_iter().map(|schedule| schedule.figures);
         let then = then.min_by(|a, b| a.end.total_cmp(&b.end));
-        let Some(then) = then else { return format!("{kind}: on fewer instances it would take too long") };
+        let Some(then) = then else {
+            return format!("{kind}: its cheapest choice takes more time than can be simulated");
+        };
+        let misses = self.judge.worth(&then).excess > self.solution.best.worth.excess;
         format!(
-            "{kind}: with its cheapest plan, {}, the whole would take {} and cost {:.2} USD",
+            "{kind}: with its cheapest choice, {}, all would take {} and cost {:.2} USD{}",
             name(cheapest),
             human_duration(Seconds(then.end - self.judge.first)),
-            then.cost
+            then.cost,
+            if misses { ", which misses a deadline or budget" } else { "" }
         )
     }
 }
@@ -200,7 +206,8 @@ fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
     let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
     let mut warnings: Vec<String> = all.filter(|warning| said.insert(warning.as_str())).cloned().collect();
     warnings.push(
-        "availability of instances is not known; evaluation, checkpoints and failures are not in times and costs".into(),
+        "availability of instances is not known; evaluation, checkpoints and failures are not in times and costs"
+            .into(),
     );
     warnings
 }

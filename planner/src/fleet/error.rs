@@ -18,7 +18,7 @@ pub enum FleetError {
     #[error("in `pool.instances`: {0}")]
     Instances(CatalogError),
     /// No instance has a price on these terms.
-    #[error("no instance of `pool.instances` has a {pricing} price of {service} in `pool.region` {region}")]
+    #[error("no instance of `pool.instances` has a price of {service}, {pricing}, in `pool.region` {region}")]
     Unpriced {
         /// The terms.
         pricing: Pricing,
@@ -47,7 +47,7 @@ pub enum FleetError {
         /// Which.
         index: usize,
         /// What is wrong with it.
-        error: JobError,
+        error: Box<JobError>,
     },
     /// A job has no plan on any instances of the pool.
     #[error("`job[{index}]`, {name}, cannot run in this pool: {error}")]

@@ -18,10 +18,10 @@ use choose::{Judge, choose};
 use document::{Found, document};
 use option::plans;
 use schedule::Pools;
+use trainyard_plan::JobSpec;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::fleet::document::FleetDocument;
-use trainyard_plan::JobSpec;
 use valid::{ValidKind, valid_fleet};
 
 /// What an entry of a fleet says: its job, in place or read from its file, with the files that the job names.
@@ -63,6 +63,10 @@ pub fn plan_fleet(
 ) -> Result<PlannedFleet, FleetError> {
     assert_eq!(spec.jobs.len(), jobs.len(), "every entry of a fleet is a job");
     let fleet = valid_fleet(spec, jobs)?;
+    if let Some(instances) = limits.fixed.instances.filter(|held| *held > spec.pool.max_instances) {
+        let (field, quota) = ("--fix instances".into(), spec.pool.max_instances);
+        return Err(FleetError::Field(QueueError::TooWide { field, instances, quota }));
+    }
     let mut kinds = Vec::new();
     let mut found: Vec<OnEach> = Vec::new();
     for (index, kind) in fleet.kinds.iter().enumerate() {
@@ -75,7 +79,8 @@ pub fn plan_fleet(
     let judge = Judge { goal: fleet.goal, first };
     let mut pools = Pools::new(spec, &kinds)?;
     let solution = choose(&mut pools, judge).ok_or_else(too_long)?;
-    let document = document(Found { spec, fleet: &fleet, plans: &found, pools: &mut pools, judge, solution: &solution })?;
+    let document =
+        document(Found { spec, fleet: &fleet, plans: &found, pools: &mut pools, judge, solution: &solution })?;
     let limits = found.iter().zip(&document.plans).map(|(own, plan)| {
         let cluster = &plan.plan.cluster;
         let (instance, instances) = (Some(cluster.instance.clone()), Some(cluster.instances));
@@ -106,7 +111,8 @@ impl PlannedFleet {
         kinds
             .map(|(index, (kind, limits))| {
                 let document = recommend(&kind.problem, limits, &kind.job);
-                let document = document.map_err(|error| FleetError::NoPlan { index, name: kind.name.clone(), error })?;
+                let document =
+                    document.map_err(|error| FleetError::NoPlan { index, name: kind.name.clone(), error })?;
                 Ok((kind.name.clone(), document))
             })
             .collect()

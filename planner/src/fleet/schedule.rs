@@ -6,7 +6,7 @@
 use super::option::{JobOption, Kind};
 use crate::queue::{QueueError, valid};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec};
 use trainyard_sim::queue::{QueueOutcome, simulate_queue};
@@ -72,6 +72,8 @@ struct Terms {
     price: UsdPerHour,
     /// The shortest start-up that the rules of the pool allow.
     start: Span,
+    /// That of new instances.
+    cold: Span,
 }
 
 /// The pool and all that was scheduled on it.
@@ -121,24 +123,47 @@ impl<'a> Pools<'a> {
         Figures { end: kind.submit.0 + time, cost: f64::from(kind.count) * each, late: late.max(dear) }
     }
 
-    /// What no schedule of these jobs beats, whatever the order: on each type, the bounds of its queue.
+    /// What no schedule of these jobs beats, whatever the order: on each type, the bounds of its queue, and two more.
+    /// Jobs of a kind run in rounds of as many as the quota holds. Nothing is warm at first: neither the first instances
+    /// of a type, nor the first of their number.
     pub(super) fn bound(&self, placed: &[Placed]) -> Figures {
         let mut all = placed.iter().fold(Figures::default(), |sum, placed| sum.and(self.alone(*placed)));
-        let quota = f64::from(self.fleet.pool.max_instances);
+        let quota = self.fleet.pool.max_instances;
         for own in self.by_type(placed).values_mut() {
             own.sort_by(|a, b| self.kinds[b.kind].submit.0.total_cmp(&self.kinds[a.kind].submit.0));
+            let first = own.iter().map(|placed| self.kinds[placed.kind].submit.0).fold(f64::INFINITY, f64::min);
             let (mut work, mut exclusive) = (0.0, 0.0);
             for placed in own.iter() {
                 let (kind, option) = (&self.kinds[placed.kind], self.option(*placed));
-                let time = f64::from(kind.count) * self.least_time(option);
-                work += time * f64::from(option.instances) / quota;
-                if 2.0 * f64::from(option.instances) > quota {
+                let (each, submit) = (self.least_time(option), kind.submit.0);
+                let time = f64::from(kind.count) * each;
+                work += time * f64::from(option.instances) / f64::from(quota);
+                if u64::from(quota) < 2 * u64::from(option.instances) {
                     exclusive += time;
                 }
-                all.end = all.end.max(kind.submit.0 + f64::max(work, exclusive));
+                let rounds = f64::from(kind.count.div_ceil(quota / option.instances)) * each;
+                let cold = if submit <= first { self.colder(option) } else { 0.0 };
+                all.end = all.end.max(submit + f64::max(work, exclusive).max(rounds + cold));
             }
+            all.cost += self.first_cold(own);
         }
         all
+    }
+
+    /// By how much new instances start later than the rules of the pool allow at best, in seconds.
+    fn colder(&self, option: &JobOption) -> f64 {
+        let terms = &self.terms[&option.instance];
+        terms.cold.seconds().0 - terms.start.seconds().0
+    }
+
+    /// What the cold starts cost that cannot be saved: warm instances are handed on to as many again, so that one job at
+    /// least of each number starts cold.
+    fn first_cold(&self, of_type: &[Placed]) -> f64 {
+        let numbers: BTreeSet<u32> = of_type.iter().map(|placed| self.option(*placed).instances).collect();
+        let option = self.option(of_type[0]);
+        // Whole seconds are billed, and which job it is does not matter to those that are whole.
+        let each = self.terms[&option.instance].price.0 / 3600.0 * self.colder(option).floor();
+        numbers.into_iter().map(|instances| each * f64::from(instances)).sum()
     }
 
     fn by_type(&self, placed: &[Placed]) -> BTreeMap<&'a str, Vec<Placed>> {
@@ -292,12 +317,11 @@ fn billed(price: UsdPerHour, instances: u32, time: Span) -> f64 {
 
 fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, QueueError> {
     let job = QueuedJobSpec { name: "any".into(), duration: Some("1 s".into()), count: 1, ..QueuedJobSpec::default() };
-    let queue =
-        QueueSpec { pool: fleet.pool.of_type(instance), policy: PolicySpec::default(), jobs: vec![job] };
+    let queue = QueueSpec { pool: fleet.pool.of_type(instance), policy: PolicySpec::default(), jobs: vec![job] };
     let checked = valid::valid(&queue, &BTreeMap::new(), 0)?;
     let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
     let price = checked.price.expect("types without a price are left out of a pool").middle();
-    Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold } })
+    Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold }, cold })
 }
 
 /// Those that no other beats in some respect and equals in the rest; of equals the first.

@@ -6,7 +6,7 @@ use crate::problem::{Problem, price_of, purchase, regions_of, service_name, serv
 use crate::queue::QueueError;
 use crate::queue::valid;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{PriceQuery, catalog};
+use trainyard_hardware_profiles::{Instance, PriceQuery, catalog};
 use trainyard_plan::fleet::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 use trainyard_plan::queue::{QueueSpec, QueuedJobSpec};
 use trainyard_plan::{ClusterChoice, GoalSpec, JobSpec, Objective, Pricing};
@@ -53,9 +53,16 @@ pub(super) struct ValidFleet {
 
 /// Checks a fleet. `jobs` are what its entries say, in place or in files, in their order.
 pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<ValidFleet, FleetError> {
-    let types = types(&spec.pool)?;
+    let matching = matching(&spec.pool)?;
+    let types = types(&spec.pool, &matching);
     let goal = goal(&spec.goal, "goal")?;
-    let submits = entries(spec, &types[0])?;
+    // That terms contradict each other is told before that nobody offers them.
+    let any = types.as_ref().map_or(&matching[0].name, |types| &types[0]);
+    let submits = match (entries(spec, any), &types) {
+        (Err(FleetError::Field(QueueError::Unpriced { .. })), Err(unpriced)) => return Err(unpriced.clone()),
+        (submits, _) => submits?,
+    };
+    let types = types?;
     let mut kinds = Vec::new();
     let mut idle = Vec::new();
     for (index, ((entry, job), submit)) in spec.jobs.iter().zip(jobs).zip(submits).enumerate() {
@@ -65,7 +72,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
             idle.push(format!("`{}` changes nothing: that of the fleet decides", field("goal.objective")));
         }
         let within = JobSpec { cluster: cluster(&spec.pool, &types, &job.spec.cluster, index)?, ..job.spec };
-        let asked = problem(&within, job.resources).map_err(|error| FleetError::Job { index, error })?;
+        let asked = problem(&within, job.resources).map_err(|error| FleetError::Job { index, error: error.into() })?;
         kinds.push(ValidKind {
             name: entry.called(index + 1),
             count: entry.count,
@@ -92,21 +99,25 @@ fn service(pool: &FleetPoolSpec) -> &str {
     pool.service.as_deref().unwrap_or("ec2")
 }
 
-/// The types of the pool that have a price on its terms; at least one.
-fn types(pool: &FleetPoolSpec) -> Result<Vec<String>, FleetError> {
+/// The instances that the pool names; at least one.
+fn matching(pool: &FleetPoolSpec) -> Result<Vec<&'static Instance>, FleetError> {
     if pool.instances.is_empty() {
         return Err(invalid("pool.instances", "[]", "a list with at least one instance type"));
     }
-    let matching = catalog().matching(&pool.instances).map_err(FleetError::Instances)?;
+    catalog().matching(&pool.instances).map_err(FleetError::Instances)
+}
+
+/// The types of the pool that have a price on its terms; at least one.
+fn types(pool: &FleetPoolSpec, matching: &[&Instance]) -> Result<Vec<String>, FleetError> {
     let service = service(pool);
-    let rents = service_of(service)
-        .ok_or_else(|| invalid("pool.service", format!("`{service}`"), "one of ec2, sagemaker"))?;
+    let rents =
+        service_of(service).ok_or_else(|| invalid("pool.service", format!("`{service}`"), "one of ec2, sagemaker"))?;
     let pricing = pool.pricing.unwrap_or(Pricing::OnDemand);
     let query = PriceQuery { region: region(pool), service: rents, purchase: purchase(pricing) };
     let priced = matching.iter().filter(|instance| price_of(instance, query).is_some());
     let types: Vec<String> = priced.map(|instance| instance.name.clone()).collect();
     if types.is_empty() {
-        let regions = regions_of(matching, query);
+        let regions = regions_of(matching.iter().copied(), query);
         let (service, region) = (service_name(rents).into(), region(pool).into());
         return Err(FleetError::Unpriced { pricing, service, region, regions });
     }
@@ -206,7 +217,7 @@ fn cluster(
         Some(patterns) => {
             let matching = catalog().matching(patterns).map_err(|error| {
                 let error = JobError::Catalog { field: "cluster.instances", error };
-                FleetError::Job { index, error }
+                FleetError::Job { index, error: error.into() }
             })?;
             types.iter().filter(|name| matching.iter().any(|own| own.name == **name)).cloned().collect()
         }

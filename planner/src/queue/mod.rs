@@ -133,7 +133,7 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
         warnings.push(format!(
             "start-up is a stated default, {} cold and {} warm: no figures are published; `pool.start` sets your own",
             human_duration(valid::cold_start()),
-            human_duration(valid::warm_start())
+            valid::warm_start()
         ));
     }
     if pool.warm_pool && pool.max_warm_instances.is_none() {
