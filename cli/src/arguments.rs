@@ -14,6 +14,8 @@ Examples:
   trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
       which instances to rent for that, how many, and how to split the work
   trainyard plan examples/gpt2-xl-aws.toml --out plan.json
+  trainyard plan examples/fleet.toml --plot fleet.svg
+      plans for jobs that share a pool, a deadline and a budget, and a schedule for all of them
   trainyard simulate plan.json --trace step.json
       one step of that plan; open the trace at ui.perfetto.dev
   trainyard explain plan.json --against other.json
@@ -82,7 +84,10 @@ pub(crate) enum Colour {
 pub(crate) enum Command {
     /// Train on this machine: calibrate if needed, plan, simulate, run, and compare
     Train(TrainArguments),
-    /// Recommend instances and a way to split the work
+    /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
+    #[command(mut_arg("job", |job| job.value_name("JOB|FLEET").help(
+        "Job file (TOML), which may be left out if flags say it all; or a fleet: a file with [pool] and [[job]]"
+    )))]
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
     Simulate(SimulateArguments),
@@ -210,12 +215,18 @@ pub(crate) struct PlanArguments {
     pub(crate) goal: GoalArguments,
     #[command(flatten)]
     pub(crate) search: SearchArguments,
-    /// How many clusters to show: the recommended one and the runners-up
-    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
-    pub(crate) top: u16,
-    /// Write the plan document to this file
+    /// How many clusters to show: the recommended one and the runners-up [default: 5]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) top: Option<u16>,
+    /// Write the document to this file: a plan, or the plans and the schedule of a fleet
     #[arg(long, value_name = "PLAN.json")]
     pub(crate) out: Option<PathBuf>,
+    /// Draw the schedule of a fleet as a Gantt chart
+    #[arg(long, value_name = "GANTT.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Write a plan document for each job of a fleet into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plans: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard explain`.

@@ -140,25 +140,39 @@ pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
 
 /// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
 pub(crate) fn write(path: &Path, content: &str) -> Result<(), Failure> {
+    write_all(&[(path, content)])
+}
+
+/// Replaces several files: none before the new content of all of them is on the disk.
+pub(crate) fn write_all(files: &[(&Path, &str)]) -> Result<(), Failure> {
+    let failed = |path: &Path, error: &std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
+    };
+    let mut staged = Vec::new();
+    for (path, content) in files {
+        staged.push((path, stage(path, content).map_err(|error| failed(path, &error))?));
+    }
+    for (path, file) in staged {
+        file.persist(path).map_err(|error| failed(path, &error.error))?;
+    }
+    Ok(())
+}
+
+/// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
+fn stage(path: &Path, content: &str) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let written = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        if path.is_dir() {
-            return Err(std::io::ErrorKind::IsADirectory.into());
-        }
-        let mut file = tempfile::Builder::new().prefix(".trainyard-").tempfile_in(folder)?;
-        file.write_all(content.as_bytes())?;
-        file.as_file().sync_all()?;
-        readable(file.as_file())?;
-        file.persist(path)?;
-        Ok(())
-    };
-    written().map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
-    })
+    fs::create_dir_all(folder)?;
+    if path.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    let mut file = tempfile::Builder::new().prefix(".trainyard-").tempfile_in(folder)?;
+    file.write_all(content.as_bytes())?;
+    file.as_file().sync_all()?;
+    readable(file.as_file())?;
+    Ok(file)
 }
 
 /// Temporary files are private; results are as readable as any other file.
@@ -262,6 +276,17 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), "two");
         assert_eq!(fs::read_dir(root.path().join("new")).expect("readable").count(), 1);
         assert!(write(root.path(), "a folder stands there").is_err());
+    }
+
+    #[test]
+    fn several_files_are_replaced_together_or_not_at_all() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (one, two) = (root.path().join("one"), root.path().join("two"));
+        write_all(&[(&one, "1"), (&two, "2")]).expect("room");
+        assert_eq!(fs::read_to_string(&two).expect("readable"), "2");
+        assert!(write_all(&[(&one, "3"), (root.path(), "a folder stands there")]).is_err());
+        assert_eq!(fs::read_to_string(&one).expect("readable"), "1");
+        assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 2);
     }
 
     #[test]

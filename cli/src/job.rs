@@ -60,6 +60,14 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
 }
 
 impl Job {
+    /// A job that stands in a file, with the constants that a flag puts before those that it names.
+    pub(crate) fn of(mut spec: JobSpec, file: PathBuf, constants: Option<&Path>) -> Self {
+        if let Some(path) = constants {
+            spec.cluster.constants = Some(path.display().to_string());
+        }
+        Self { spec, file: Some(file), constants: constants.map(Into::into) }
+    }
+
     /// Overrides machines and goal by flags.
     pub(crate) fn aim(&mut self, goal: &GoalArguments) {
         fn set<T: Clone>(field: &mut Option<T>, flag: Option<&T>) {

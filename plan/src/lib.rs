@@ -9,6 +9,7 @@ mod check;
 pub mod document;
 mod executable;
 mod explanation;
+pub mod fleet;
 mod input;
 mod job;
 mod lower;

@@ -9,6 +9,7 @@ use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
 use crate::search::{Aim, Evaluated, Found, Prepared, pareto};
 use crate::space::Space;
+use rayon::prelude::*;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
@@ -121,6 +122,73 @@ fn aim(problem: &Problem, limits: &Limits) -> Aim {
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
     let Solved { found, limits, .. } = solve_with_offload(problem, limits, aim(problem, limits));
     found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
+}
+
+/// The best plan on each type and number of machines on which it is worth while, and what finding them took.
+#[derive(Clone, Debug)]
+pub(crate) struct OnEach {
+    /// By type, then by number.
+    pub(crate) best: Vec<Evaluated>,
+    pub(crate) candidates: u64,
+    pub(crate) simulated: u64,
+    /// Fields that were held, those included that had to be for anything to fit.
+    pub(crate) limits: Limits,
+}
+
+/// More machines of a type are worth while if they take at most this much of the time of fewer.
+const WORTH_WHILE: f64 = 0.95;
+
+/// The best plan on each type and number of machines, whatever deadline and budget are. Those on more machines of a type
+/// that are hardly faster than on fewer are left out: they cost more and leave less to others. Where twice as many are
+/// not worth while, no more are tried: there communication takes what they save, and it grows with them.
+pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
+    let plain = on_each_within(problem, limits);
+    if !plain.best.is_empty() {
+        return Ok(plain);
+    }
+    let aim = Aim { within_goal: false, ..aim(problem, limits) };
+    let (found, held) = solve_with_offload(problem, limits, aim);
+    let with_offload = on_each_within(problem, held.as_ref());
+    if with_offload.best.is_empty() {
+        return Err(no_plan(problem, held.as_ref(), &found));
+    }
+    Ok(with_offload)
+}
+
+fn on_each_within(problem: &Problem, limits: &Limits) -> OnEach {
+    let choices = problem.place.choices();
+    let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
+    let types: Vec<OnEach> =
+        choices.par_iter().filter(|(name, _)| wanted(name)).map(|own| on_type(problem, limits, own)).collect();
+    let none = OnEach { best: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() };
+    types.into_iter().fold(none, |mut all, own| {
+        all.best.extend(own.best);
+        all.candidates += own.candidates;
+        all.simulated += own.simulated;
+        all
+    })
+}
+
+/// The same of one type: a search for each number, within the time that it must take at most.
+fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> OnEach {
+    let mut all = OnEach { best: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() };
+    let mut problem = Problem { deadline: None, budget: None, ..problem.clone() };
+    let held = limits.fixed.instances;
+    for instances in (1..=*most).filter(|count| held.is_none_or(|held| held == *count)) {
+        let fixed = Fixed { instance: Some(name.clone()), instances: Some(instances), ..limits.fixed.clone() };
+        let found = search(&problem, &fixed, Aim { top: 1, ..aim(&problem, limits) });
+        all.candidates += found.candidates;
+        all.simulated += found.simulated;
+        if let Some(best) = found.best.into_iter().next() {
+            problem.deadline = Some(Seconds(best.time_s * WORTH_WHILE));
+            all.best.push(best);
+        } else if found.candidates > 0
+            && all.best.last().is_some_and(|last| 2 * last.plan.cluster().instances <= instances)
+        {
+            break;
+        }
+    }
+    all
 }
 
 /// What is kept in main memory when nothing fits without it, from the least.

@@ -1,4 +1,5 @@
-//! What becomes of a queue as an SVG: a lane for each instance of the pool, and below it how many jobs wait.
+//! What becomes of a queue as an SVG: a lane for each instance of the pool, and below it how many jobs wait. A fleet is
+//! drawn as its queues, one below the other.
 
 use crate::format::usd;
 use crate::palette::{BLUE, INK, KINDS};
@@ -6,6 +7,7 @@ use crate::queue::{time, title};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::queue::QueuedJobSpec;
 use trainyard_plan::queue::document::{JobRun, QueueDocument};
 use trainyard_units::human_count;
@@ -46,16 +48,37 @@ struct Frame {
     lanes: i32,
     /// Seconds from the left to the right.
     span: f64,
+    /// Which colour the first kind of jobs has.
+    first: usize,
+}
+
+/// When everything is over, in seconds.
+fn span(document: &QueueDocument) -> f64 {
+    let ends = document.jobs.iter().map(|run| run.end_s).chain(document.warm.iter().map(|wait| wait.end_s));
+    ends.fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// What a picture has in common with others beside it.
+#[derive(Clone, Copy)]
+struct Among {
+    /// Seconds from the left to the right.
+    span: f64,
+    /// Which colour the first kind of jobs has.
+    first: usize,
 }
 
 impl Frame {
-    fn of(document: &QueueDocument, top: i32) -> Self {
-        let ends = document.jobs.iter().map(|run| run.end_s).chain(document.warm.iter().map(|wait| wait.end_s));
+    fn of(document: &QueueDocument, top: i32, among: Among) -> Self {
         let used = document.jobs.iter().filter_map(|run| run.instances.iter().max()).max().map_or(0, |last| last + 1);
         let quota = document.queue.pool.max_instances;
         let lanes = count(if quota <= LANES_OF_QUOTA { quota } else { used });
         let lane = (LANES_HEIGHT / lanes.max(1)).clamp(*LANE.start(), *LANE.end());
-        Self { top, lane, lanes, span: ends.fold(f64::MIN_POSITIVE, f64::max) }
+        Self { top, lane, lanes, span: among.span, first: among.first }
+    }
+
+    /// The colour of a kind of jobs.
+    fn colour(&self, kind: usize) -> RGBColor {
+        KINDS[(self.first + kind) % KINDS.len()]
     }
 
     fn bottom(&self) -> i32 {
@@ -88,11 +111,37 @@ impl Frame {
 ///
 /// A sentence, if the queue cannot be drawn: it has no job.
 pub fn gantt(document: &QueueDocument) -> Result<String, String> {
+    drawn(document, Among { span: span(document), first: 0 }).map(|(svg, _)| svg)
+}
+
+/// The schedule of a fleet as SVG: its queues one below the other, over the same time, each kind of jobs in a colour of
+/// its own.
+///
+/// # Errors
+///
+/// A sentence, if a queue cannot be drawn: it has no job.
+pub fn fleet_gantt(document: &FleetDocument) -> Result<String, String> {
+    let span = document.pools.iter().map(span).fold(f64::MIN_POSITIVE, f64::max);
+    let (mut first, mut top, mut inner) = (0, 0, String::new());
+    for pool in &document.pools {
+        let (svg, height) = drawn(pool, Among { span, first })?;
+        inner += &svg.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
+        top += height;
+        first += pool.queue.jobs.len();
+    }
+    Ok(format!(
+        "<svg width=\"{WIDTH}\" height=\"{top}\" viewBox=\"0 0 {WIDTH} {top}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n{inner}</svg>\n"
+    ))
+}
+
+/// The schedule of a queue and its height in pixels.
+fn drawn(document: &QueueDocument, among: Among) -> Result<(String, u32), String> {
     if document.jobs.is_empty() {
         return Err("there is no job to draw".into());
     }
-    let legend = Legend::of(document);
-    let frame = Frame::of(document, HEAD + legend.lines() * LEGEND_LINE + STRIP);
+    let legend = Legend::of(document, among.first);
+    let frame = Frame::of(document, HEAD + legend.lines() * LEGEND_LINE + STRIP, among);
     let waits = document.timeline.iter().any(|state| state.waiting > 0);
     let below = if waits { WAITING_GAP + WAITING_HEIGHT } else { 0 };
     let size = (WIDTH as u32, (frame.bottom() + below + FOOT) as u32);
@@ -116,7 +165,7 @@ pub fn gantt(document: &QueueDocument) -> Result<String, String> {
         };
         draw().map_err(|error| error.to_string())?;
     }
-    Ok(svg)
+    Ok((svg, size.1))
 }
 
 /// A number of things as the plotting library counts pixels.
@@ -155,11 +204,11 @@ enum Swatch {
 }
 
 impl Legend {
-    fn of(document: &QueueDocument) -> Self {
+    fn of(document: &QueueDocument, first: usize) -> Self {
         let kinds = &document.queue.jobs;
         let name = |(index, kind): (usize, &QueuedJobSpec)| {
             let times = if kind.count > 1 { format!(" × {}", human_count(kind.count.into())) } else { String::new() };
-            (Swatch::Kind(index), format!("{}{times}", kind.name))
+            (Swatch::Kind((first + index) % KINDS.len()), format!("{}{times}", kind.name))
         };
         let mut named: Vec<(Swatch, String)> = kinds.iter().enumerate().take(KINDS.len()).map(name).collect();
         if kinds.len() > KINDS.len() {
@@ -290,7 +339,7 @@ fn jobs(area: &Area<'_>, frame: &Frame, document: &QueueDocument) -> Drawn {
     let kinds = &document.queue.jobs;
     for run in &document.jobs {
         let kind = kinds.iter().position(|kind| kind.name == run.name).unwrap_or(0);
-        let colour = KINDS[kind % KINDS.len()];
+        let colour = frame.colour(kind);
         if run.ready_s > run.start_s {
             for block in frame.blocks(&run.instances, run.start_s, run.ready_s) {
                 area.draw(&Rectangle::new(block, tint(colour).filled()))?;
@@ -380,7 +429,7 @@ mod tests {
     #[test]
     fn every_bar_lies_inside_the_picture() {
         let document = document(30);
-        let frame = Frame::of(&document, 100);
+        let frame = Frame::of(&document, 100, Among { span: span(&document), first: 0 });
         for run in &document.jobs {
             for [(left, top), (right, bottom)] in frame.blocks(&run.instances, run.start_s, run.end_s) {
                 assert!(LEFT <= left && left < right && right <= WIDTH - RIGHT, "{run:?}");

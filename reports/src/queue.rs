@@ -109,7 +109,7 @@ fn kinds(document: &QueueDocument, width: Width) -> String {
     table(width, ["job", ">count", ">instances", ">mean training", ">mean waiting", ">warm", ">last end"], rows)
 }
 
-fn runs(document: &QueueDocument, width: Width) -> String {
+pub(crate) fn runs(document: &QueueDocument, width: Width) -> String {
     let rows = document.jobs.iter().map(|run| {
         [
             format!("{} {}", run.name, run.number),

@@ -7,6 +7,8 @@ use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::fleet::FleetSpec;
+use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, WhatIfDocument};
@@ -66,4 +68,10 @@ fn job() {
 fn queue() {
     agrees::<QueueSpec>("queue-file");
     agrees::<QueueDocument>("queue");
+}
+
+#[test]
+fn fleet() {
+    agrees::<FleetSpec>("fleet-file");
+    agrees::<FleetDocument>("fleet");
 }

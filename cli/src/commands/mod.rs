@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod compare;
 mod execution;
 pub(crate) mod explain;
+pub(crate) mod fleet;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;

@@ -1,6 +1,7 @@
-//! `trainyard plan`: a job in, a recommended plan out.
+//! `trainyard plan`: a job in, a recommended plan out; or a fleet of jobs in, plans and a schedule out.
 
 use crate::arguments::PlanArguments;
+use crate::commands::fleet;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, json};
 use crate::{files, job};
@@ -8,11 +9,27 @@ use std::path::Path;
 use trainyard_planner::missed_goal;
 use trainyard_reports as reports;
 
-/// Recommends a plan. One that misses the goal is shown all the same.
+/// Runners-up and the recommended cluster, unless the user says how many.
+const TOP: u16 = 5;
+
+/// Recommends a plan for a job, or plans for a fleet of jobs that share a pool.
 pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
+    if let Some(path) = arguments.job.job.as_deref().filter(|path| fleet::is_fleet(path)) {
+        return fleet::plan(path, arguments, output);
+    }
+    let flags = [("--plot", arguments.plot.is_some()), ("--plans", arguments.plans.is_some())];
+    if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::input(format!("`{flag}` is for fleets, but this is a job"))
+            .hint("a fleet has a [pool] and a [[job]] for each kind of jobs"));
+    }
+    plan_job(arguments, output)
+}
+
+/// Recommends a plan. One that misses the goal is shown all the same.
+fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
     let mut job = job::read(&arguments.job)?;
     job.aim(&arguments.goal);
-    let limits = job::limits(&arguments.search, usize::from(arguments.top))?;
+    let limits = job::limits(&arguments.search, usize::from(arguments.top.unwrap_or(TOP)))?;
     let folder = arguments.out.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let problem = job.problem(folder)?;
     let document = job::solve(&problem, &limits, &job)?;

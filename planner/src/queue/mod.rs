@@ -1,7 +1,7 @@
 //! From a queue of jobs to what becomes of it.
 
 mod error;
-mod valid;
+pub(crate) mod valid;
 
 pub use error::QueueError;
 
@@ -15,7 +15,7 @@ use trainyard_plan::queue::document::{
 };
 use trainyard_plan::queue::{QueueOrder, QueueSpec, QueuedJobSpec};
 use trainyard_sim::queue::{Bound, Ended, Kept, QueueOutcome, State, makespan_bound, simulate_queue};
-use trainyard_units::{Instant, Seconds, Span};
+use trainyard_units::{Instant, Seconds, Span, human_duration};
 use valid::{ValidQueue, valid};
 
 /// Simulates a queue. `plans` are the documents that its jobs name, by the path in the file; `seed` is for durations
@@ -87,7 +87,7 @@ fn bound(bound: Bound) -> MakespanBound {
 }
 
 /// Mean, quantile by the nearest rank, and maximum; a queue has at least one job.
-fn waiting(mut spans: Vec<Span>) -> Waiting {
+pub(crate) fn waiting(mut spans: Vec<Span>) -> Waiting {
     spans.sort_unstable();
     let at = |index: usize| spans[index].seconds().0;
     Waiting {
@@ -132,7 +132,7 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
     if pool.start.cold.is_none() || (pool.warm_pool && pool.start.warm.is_none()) {
         warnings.push(format!(
             "start-up is a stated default, {} cold and {} warm: no figures are published; `pool.start` sets your own",
-            valid::cold_start(),
+            human_duration(valid::cold_start()),
             valid::warm_start()
         ));
     }

@@ -22,17 +22,17 @@ const MOST_JOBS: u64 = 10_000;
 /// The shortest job: what is shorter is not billed to its length.
 const SHORTEST_JOB: Seconds = Seconds(1.0);
 /// All jobs one after another, the longest that fits the clock when every draw is as long as it may be.
-pub(super) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
+pub(crate) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
 /// The widest spread: a log-normal of a standard deviation above its mean is no longer a duration that anybody expects.
 const MOST_SPREAD: f64 = 1.0;
 
 /// A queue whose parts fit together, and the names that its jobs have in the file.
 #[derive(Clone, Debug)]
-pub(super) struct ValidQueue {
-    pub(super) queue: Queue,
+pub(crate) struct ValidQueue {
+    pub(crate) queue: Queue,
     /// Name of each job, and which of that name it is, from 1.
-    pub(super) names: Vec<(String, u32)>,
-    pub(super) price: Option<Price>,
+    pub(crate) names: Vec<(String, u32)>,
+    pub(crate) price: Option<Price>,
 }
 
 /// From new instances to the first step, where the queue does not say.
@@ -56,7 +56,7 @@ struct Work {
 type Environment<'a> = (Option<&'a str>, Option<u64>, Option<&'a str>, bool);
 
 /// Checks a queue and draws its durations. `plans` are the documents that its jobs name, by the path in the file.
-pub(super) fn valid(
+pub(crate) fn valid(
     spec: &QueueSpec,
     plans: &BTreeMap<String, PlanDocument>,
     seed: u64,

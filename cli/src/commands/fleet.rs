@@ -1,0 +1,178 @@
+//! `trainyard plan` for fleets: jobs that share a pool, a deadline and a budget.
+
+use crate::arguments::{GoalArguments, JobArguments, PlanArguments};
+use crate::diagnose;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::job::{self, Job};
+use crate::output::{Output, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use trainyard_plan::JobSpec;
+use trainyard_plan::fleet::{FleetJobSpec, FleetSpec};
+use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
+use trainyard_reports as reports;
+
+/// Whether a file is a fleet by its content: it has a pool or a list of jobs.
+pub(crate) fn is_fleet(file: &Path) -> bool {
+    let text = files::read_text("job", file).unwrap_or_default();
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    table.contains_key("pool") || table.contains_key("job")
+}
+
+/// Plans a fleet. One that misses its goal is shown all the same.
+pub(crate) fn plan(file: &Path, arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
+    only_for_jobs(arguments)?;
+    let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
+    aim(&mut spec, &arguments.goal);
+    let limits = job::limits(&arguments.search, 1)?;
+    let constants = arguments.job.constants.as_deref();
+    let jobs = spec.jobs.iter().enumerate().map(|(index, entry)| {
+        let place = |failure| inside(file, &format!("in `job[{index}]`"), &failure);
+        let job = read(entry, file, constants).map_err(place)?;
+        let resources = job.resources(arguments.plans.as_deref().unwrap_or(Path::new(""))).map_err(place)?;
+        Ok(FleetJob { spec: job.spec, resources })
+    });
+    let jobs: Vec<FleetJob> = jobs.collect::<Result<_, Failure>>()?;
+    let bar = output.bar(jobs.len() as u64, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("planning");
+    let planned = plan_fleet(&spec, jobs, &limits, &|| bar.inc(1));
+    bar.finish_and_clear();
+    let planned = planned.map_err(|error| explain(&error, &spec, file))?;
+    let notes = write(&planned, &spec, file, arguments)?;
+    let document = &planned.document;
+    output.result(document, || reports::fleet(document, output.width(), output.verbose()));
+    for note in notes {
+        output.note(note);
+    }
+    match missed_fleet_goal(document) {
+        None => Ok(Exit::Done),
+        Some(why) => Err(Failure::new(Exit::MissedGoal, why).hint("the schedule above comes nearest")),
+    }
+}
+
+/// Overrides pool and goal by flags.
+fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
+    let (pool, goal) = (&mut spec.pool, &mut spec.goal);
+    goal.objective = flags.objective.or(goal.objective);
+    goal.deadline = flags.deadline.clone().or(goal.deadline.take());
+    goal.budget = flags.budget.or(goal.budget);
+    pool.instances = flags.instances.clone().unwrap_or_else(|| std::mem::take(&mut pool.instances));
+    pool.max_instances = flags.max_instances.unwrap_or(pool.max_instances);
+    pool.region = flags.region.clone().or(pool.region.take());
+    pool.pricing = flags.pricing.or(pool.pricing);
+    pool.service = flags.service.clone().or(pool.service.take());
+}
+
+/// The job of an entry, in place or in its file.
+fn read(entry: &FleetJobSpec, fleet: &Path, constants: Option<&Path>) -> Result<Job, Failure> {
+    let Some(path) = &entry.file else { return Ok(Job::of(entry.in_place(), fleet.into(), constants)) };
+    let path = files::beside(fleet, Path::new(path));
+    let spec: JobSpec = diagnose::from_toml("job", &files::read_text("job", &path)?, &path)?;
+    Ok(Job::of(spec, path, constants))
+}
+
+fn refused(file: &Path) -> Failure {
+    Failure::input(format!("cannot plan fleet `{}`", file.display()))
+}
+
+/// A failure in a part of a fleet, told as one of the fleet.
+fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
+    let told = refused(file).because(format!("{place}: {}", failure.message()));
+    let told = failure.causes().iter().fold(told, Failure::because);
+    told.maybe_hint(failure.hint_text().map(Into::into))
+}
+
+/// Why a fleet cannot be planned.
+fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
+    let hint = error.hint();
+    if let FleetError::NoPlan { .. } = error {
+        return Failure::of(Exit::NoPlan, error).maybe_hint(hint);
+    }
+    let of_file = |index: usize| spec.jobs.get(index).and_then(|entry| entry.file.as_ref());
+    let told = match error {
+        FleetError::Job { index, error } => match of_file(*index) {
+            Some(path) => {
+                let path = files::beside(file, Path::new(path));
+                let place = format!("in `job[{index}].file`: cannot plan the job `{}`", path.display());
+                refused(file).because(place).because(error.to_string())
+            }
+            None => refused(file).because(FleetError::Job { index: *index, error: error.clone() }.to_string()),
+        },
+        other => refused(file).because(other.to_string()),
+    };
+    told.maybe_hint(hint)
+}
+
+/// Writes what the user asks for, all of it or nothing. Returns what was written.
+fn write(
+    planned: &PlannedFleet,
+    spec: &FleetSpec,
+    file: &Path,
+    arguments: &PlanArguments,
+) -> Result<Vec<String>, Failure> {
+    let (mut texts, mut notes): (Vec<(PathBuf, String)>, Vec<String>) = Default::default();
+    if let Some(path) = &arguments.out {
+        texts.push((path.clone(), json(&planned.document)));
+        notes.push(format!("fleet written to {}", path.display()));
+    }
+    if let Some(path) = &arguments.plot {
+        let svg = reports::fleet_gantt(&planned.document).map_err(|why| refused(file).because(why))?;
+        texts.push((path.clone(), svg));
+        notes.push(format!("Gantt chart written to {}", path.display()));
+    }
+    if let Some(folder) = &arguments.plans {
+        let documents = planned.plan_documents().map_err(|error| explain(&error, spec, file))?;
+        let mut names = BTreeSet::new();
+        for (name, document) in &documents {
+            texts.push((folder.join(file_name(name, &mut names)), json(document)));
+        }
+        notes.push(format!("{} plans written to {}", documents.len(), folder.display()));
+    }
+    let all: Vec<(&Path, &str)> = texts.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect();
+    files::write_all(&all)?;
+    Ok(notes)
+}
+
+/// The name of a kind's plan document: its own as far as files may be called so, and not like another's.
+fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let mut own = format!("{plain}.json");
+    for number in 2.. {
+        if taken.insert(own.to_lowercase()) {
+            break;
+        }
+        own = format!("{plain}-{number}.json");
+    }
+    own
+}
+
+/// Flags that mean nothing for a fleet.
+fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
+    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps } = &arguments.job;
+    let flags = [
+        ("--model", model.is_some(), "each [[job]] has its own `model`"),
+        ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
+        ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
+        ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
+        ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
+        ("--steps", steps.is_some(), "each [[job]] has its own `training`"),
+        ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
+    ];
+    match flags.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, hint)) => Err(Failure::input(format!("`{flag}` is for jobs, but this is a fleet")).hint(hint)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_have_plans_in_one_file() {
+        let mut taken = BTreeSet::new();
+        let names = ["a b", "a-b", "A-b", "ä/b"].map(|name| file_name(name, &mut taken));
+        assert_eq!(names, ["a-b.json", "a-b-2.json", "A-b-3.json", "--b.json"]);
+    }
+}

@@ -1,0 +1,247 @@
+//! Which option each kind of jobs gets (`docs/design/004-fleets.md`): descent from a few starts, then branch and bound.
+
+use super::schedule::{Effort, Figures, Placed, Pools, Schedule, excess};
+use super::valid::Goal;
+use std::cmp::Ordering;
+use trainyard_plan::Objective;
+
+/// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second's work.
+const MOST_PLACED: u64 = 1_000_000;
+/// Jobs in all schedules that are simulated before the search stops: about a second's work.
+const MOST_RUNS: u64 = 1_500_000;
+
+/// What a schedule is worth: less is better, the first field first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Worth {
+    /// By how much deadlines and budgets are missed, as fractions of them, added up.
+    pub(super) excess: f64,
+    /// What is sought.
+    pub(super) value: f64,
+    /// What decides between equals.
+    pub(super) other: f64,
+}
+
+impl Worth {
+    fn order(&self, other: &Self) -> Ordering {
+        let first = self.excess.total_cmp(&other.excess).then(self.value.total_cmp(&other.value));
+        first.then(self.other.total_cmp(&other.other))
+    }
+
+    pub(super) fn beats(&self, other: &Self) -> bool {
+        self.order(other) == Ordering::Less
+    }
+}
+
+/// What is sought, with the instant from which the makespan counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judge {
+    pub(super) goal: Goal,
+    pub(super) first: f64,
+}
+
+impl Judge {
+    pub(super) fn worth(&self, figures: &Figures) -> Worth {
+        let makespan = figures.end - self.first;
+        let late = self.goal.deadline.map_or(0.0, |deadline| excess(makespan, deadline.0));
+        let dear = self.goal.budget.map_or(0.0, |budget| excess(figures.cost, budget));
+        let (value, other) = match self.goal.objective {
+            Objective::Cost => (figures.cost, makespan),
+            Objective::Time => (makespan, figures.cost),
+        };
+        Worth { excess: late + dear + figures.late, value, other }
+    }
+}
+
+/// A choice with its best schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    /// The option of each kind.
+    pub(super) choice: Vec<Placed>,
+    pub(super) schedule: Schedule,
+    pub(super) worth: Worth,
+}
+
+/// What was found, and what is proved.
+#[derive(Clone, Debug)]
+pub(super) struct Solution {
+    pub(super) best: Chosen,
+    /// No choice and no schedule within the goal is worth less.
+    pub(super) bound: f64,
+    pub(super) complete: bool,
+    /// Whether nothing meets the goal, which is proved.
+    pub(super) impossible: bool,
+}
+
+/// The best choice and schedule; nothing if none ends before the clock of a simulation does.
+pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
+    let mut search = Search { pools, judge, best: None, bound: f64::INFINITY, placed: 0, complete: true };
+    for start in search.starts() {
+        search.descend(&start);
+    }
+    let least: Vec<Figures> = (0..search.pools.kinds.len()).map(|kind| search.least(kind)).collect();
+    search.branch(&mut Vec::new(), &least);
+    let root = judge.worth(&rest(&least)).value;
+    let complete = search.complete;
+    let impossible = complete && search.bound == f64::INFINITY && search.best.as_ref()?.worth.excess > 0.0;
+    let found = if complete { search.bound } else { root };
+    let best = search.best.take()?;
+    let polished = search.schedule(&best.choice, Effort::Thorough)?;
+    let best = if polished.worth.beats(&best.worth) { polished } else { best };
+    Some(Solution { bound: found.min(best.worth.value), best, complete, impossible })
+}
+
+/// The least of several kinds together, if they do not stand in each other's way.
+fn rest(least: &[Figures]) -> Figures {
+    least.iter().fold(Figures::default(), |sum, own| Figures {
+        end: sum.end.max(own.end),
+        cost: sum.cost + own.cost,
+        late: sum.late.max(own.late),
+    })
+}
+
+struct Search<'s, 'a> {
+    pools: &'s mut Pools<'a>,
+    judge: Judge,
+    best: Option<Chosen>,
+    bound: f64,
+    placed: u64,
+    complete: bool,
+}
+
+impl Search<'_, '_> {
+    /// The cheapest option of every kind, and the fastest.
+    fn starts(&self) -> [Vec<Placed>; 2] {
+        let least = |value: fn(&Figures) -> f64| {
+            let kinds = self.pools.kinds.iter().enumerate();
+            kinds
+                .map(|(kind, own)| {
+                    let options = (0..own.options.len()).map(|option| Placed { kind, option });
+                    let worth = |placed: &Placed| value(&self.pools.alone(*placed));
+                    options.min_by(|a, b| worth(a).total_cmp(&worth(b))).expect("every kind has an option")
+                })
+                .collect()
+        };
+        [least(|own| own.cost), least(|own| own.end)]
+    }
+
+    /// What a kind comes to at least, each figure on the option where it is least.
+    fn least(&self, kind: usize) -> Figures {
+        let options = (0..self.pools.kinds[kind].options.len()).map(|option| self.pools.alone(Placed { kind, option }));
+        options
+            .reduce(|a, b| Figures { end: a.end.min(b.end), cost: a.cost.min(b.cost), late: a.late.min(b.late) })
+            .expect("every kind has an option")
+    }
+
+    fn schedule(&mut self, choice: &[Placed], effort: Effort) -> Option<Chosen> {
+        let all = self.pools.schedules_of(choice, effort);
+        let judged = all.into_iter().map(|schedule| (self.judge.worth(&schedule.figures), schedule));
+        let (worth, schedule) = judged.min_by(|a, b| a.0.order(&b.0))?;
+        Some(Chosen { choice: choice.to_vec(), schedule, worth })
+    }
+
+    fn keep(&mut self, chosen: &Chosen) {
+        if self.best.as_ref().is_none_or(|best| chosen.worth.beats(&best.worth)) {
+            self.best = Some(chosen.clone());
+        }
+    }
+
+    fn spent(&self) -> bool {
+        self.placed >= MOST_PLACED || self.pools.runs >= MOST_RUNS
+    }
+
+    /// Changes one kind at a time: while the goal is missed, to what saves most for its price; then to what is best.
+    fn descend(&mut self, start: &[Placed]) {
+        let Some(mut now) = self.schedule(start, Effort::Quick) else { return };
+        // A first result stands however little may be spent.
+        self.keep(&now);
+        while !self.spent() {
+            let mut next: Option<(f64, Chosen)> = None;
+            for change in self.changes(&now) {
+                if self.spent() {
+                    break;
+                }
+                let Some(other) = self.schedule(&change, Effort::Quick) else { continue };
+                let Some(score) = score(&now.worth, &other.worth) else { continue };
+                if next.as_ref().is_none_or(|(best, _)| score < *best) {
+                    next = Some((score, other));
+                }
+            }
+            let Some((_, better)) = next else { return };
+            self.keep(&better);
+            now = better;
+        }
+    }
+
+    /// Choices that differ in one kind and that could be better.
+    fn changes(&self, now: &Chosen) -> Vec<Vec<Placed>> {
+        let mut all = Vec::new();
+        for kind in 0..now.choice.len() {
+            for option in 0..self.pools.kinds[kind].options.len() {
+                let mut choice = now.choice.clone();
+                choice[kind] = Placed { kind, option };
+                let least = self.judge.worth(&self.pools.bound(&choice));
+                if choice != now.choice && least.beats(&now.worth) {
+                    all.push(choice);
+                }
+            }
+        }
+        all
+    }
+
+    /// Every choice that begins with this one, but for those that cannot beat the best. `least` is what the kinds that
+    /// are left come to at least.
+    fn branch(&mut self, choice: &mut Vec<Placed>, least: &[Figures]) {
+        let Some((_, others)) = least.split_first() else { return self.leaf(choice) };
+        let kind = choice.len();
+        let mut options: Vec<Placed> =
+            (0..self.pools.kinds[kind].options.len()).map(|option| Placed { kind, option }).collect();
+        let alone = |placed: &Placed| self.judge.worth(&self.pools.alone(*placed));
+        options.sort_by(|a, b| alone(a).order(&alone(b)));
+        for placed in options {
+            if self.spent() {
+                self.complete = false;
+                return;
+            }
+            choice.push(placed);
+            self.placed += choice.len() as u64;
+            let own = self.pools.bound(choice);
+            let others_too = rest(&[&[own], others].concat());
+            if self.could_be_best(&others_too) {
+                self.branch(choice, others);
+            }
+            choice.pop();
+        }
+    }
+
+    fn could_be_best(&self, least: &Figures) -> bool {
+        let worth = self.judge.worth(least);
+        self.best.as_ref().is_none_or(|best| worth.beats(&best.worth))
+    }
+
+    fn leaf(&mut self, choice: &[Placed]) {
+        let least = self.judge.worth(&self.pools.bound(choice));
+        if least.excess <= 0.0 {
+            self.bound = self.bound.min(least.value);
+        }
+        for effort in [Effort::Quick, Effort::Thorough] {
+            let Some(found) = self.schedule(choice, effort) else { return };
+            self.keep(&found);
+            // Other orders could only decide between equals.
+            if found.worth.excess <= least.excess && found.worth.value <= least.value {
+                return;
+            }
+        }
+    }
+}
+
+/// How good a change is, less being better; nothing if it is none for the better.
+fn score(now: &Worth, other: &Worth) -> Option<f64> {
+    if !other.beats(now) {
+        return None;
+    }
+    if now.excess > 0.0 {
+        let saved = now.excess - other.excess;
+        return Some(if saved > 0.0 { (other.value - now.value).max(0.0) / saved } else { f64::INFINITY });
+    }
+    Some(other.value)
+}

@@ -1,0 +1,93 @@
+//! Why a fleet cannot be planned.
+
+use crate::job::JobError;
+use crate::problem::unpriced_hint;
+use crate::queue::QueueError;
+use crate::recommendation::NoPlan;
+use trainyard_hardware_profiles::CatalogError;
+use trainyard_plan::Pricing;
+
+/// What is wrong with a fleet, or why there is no plan for it. `field` is a path in its file, jobs counted from 0:
+/// `job[0].count`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FleetError {
+    /// A field that queues have too, or that is read as theirs are.
+    #[error(transparent)]
+    Field(#[from] QueueError),
+    /// No instance of the catalog has this name.
+    #[error("in `pool.instances`: {0}")]
+    Instances(CatalogError),
+    /// No instance has a price on these terms.
+    #[error("no instance of `pool.instances` has a price of {service}, {pricing}, in `pool.region` {region}")]
+    Unpriced {
+        /// The terms.
+        pricing: Pricing,
+        /// Who rents out.
+        service: String,
+        /// Where.
+        region: String,
+        /// Where there are prices on these terms.
+        regions: Vec<String>,
+    },
+    /// A job wants other instances than the pool has, or other terms.
+    #[error("`{field}` is {value}, but `{pool_field}` is {pool_value}: jobs of a fleet run in its pool")]
+    Elsewhere {
+        /// The field.
+        field: String,
+        /// What was written.
+        value: String,
+        /// The field of the pool.
+        pool_field: &'static str,
+        /// What is written there, or stands for nothing.
+        pool_value: String,
+    },
+    /// A job is wrong by itself.
+    #[error("{}", placed(error, &format!("job[{index}]")))]
+    Job {
+        /// Which.
+        index: usize,
+        /// What is wrong with it.
+        error: Box<JobError>,
+    },
+    /// A job has no plan on any instances of the pool.
+    #[error("`job[{index}]`, {name}, cannot run in this pool: {error}")]
+    NoPlan {
+        /// Which.
+        index: usize,
+        /// What it is called.
+        name: String,
+        /// Why.
+        error: NoPlan,
+    },
+}
+
+impl FleetError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Field(error) => error.hint(),
+            Self::Instances(error) => Some(error.hint()),
+            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
+            Self::Elsewhere { field, .. } => Some(format!("leave `{field}` out, or plan the job by itself")),
+            Self::Job { error, .. } => error.hint(),
+            Self::NoPlan { error, .. } => error.hint(),
+        }
+    }
+}
+
+/// What is wrong with a job, its fields told as those of a part of another file.
+fn placed(error: &JobError, part: &str) -> String {
+    match error {
+        JobError::Model(inner) => format!("in `{part}.model`: {inner}"),
+        JobError::Target(inner) => format!("in `{part}.training.target`: {inner}"),
+        JobError::Catalog { field, error } => format!("in `{part}.{field}`: {error}"),
+        JobError::Missing { field, why } => format!("`{part}.{field}` is missing: {why}"),
+        JobError::Conflict { first, second, rule } => {
+            format!("`{part}.{first}` and `{part}.{second}` exclude each other: {rule}")
+        }
+        JobError::Invalid { field, value, allowed } => format!("`{part}.{field}` is {value}, but it must be {allowed}"),
+        JobError::ClusterFile { .. } | JobError::NoSpotBand { .. } | JobError::Input(_) | JobError::Unpriced { .. } => {
+            format!("in `{part}`: {error}")
+        }
+    }
+}

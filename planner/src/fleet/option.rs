@@ -1,0 +1,62 @@
+//! What each kind of jobs could run on: its best plan on every type and number of instances.
+
+use super::FleetError;
+use super::valid::ValidKind;
+use crate::problem::Problem;
+use crate::recommendation::{Limits, OnEach, on_each};
+use crate::search::Evaluated;
+use trainyard_sim::{Intake, Supply};
+use trainyard_units::Seconds;
+
+/// The shortest job: queues bill by the second.
+const SHORTEST_JOB: Seconds = Seconds(1.0);
+
+/// A kind of jobs with what it may run on.
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    pub(super) name: String,
+    pub(super) count: u32,
+    pub(super) submit: Seconds,
+    pub(super) priority: i32,
+    pub(super) deadline: Option<Seconds>,
+    pub(super) budget: Option<f64>,
+    pub(super) options: Vec<JobOption>,
+}
+
+/// Instances that a job could run on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JobOption {
+    pub(super) instance: String,
+    pub(super) instances: u32,
+    /// How long it trains on them, its download included.
+    pub(super) time: Seconds,
+    /// Which of the kind's plans it is.
+    pub(super) plan: usize,
+}
+
+/// Searches for the plans of a kind.
+pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(Kind, OnEach), FleetError> {
+    let found =
+        on_each(&kind.problem, limits).map_err(|error| FleetError::NoPlan { index, name: kind.name.clone(), error })?;
+    let option = |(plan, evaluated): (usize, &Evaluated)| JobOption {
+        instance: evaluated.plan.cluster().instance.clone(),
+        instances: evaluated.plan.cluster().instances,
+        time: (Seconds(evaluated.time_s) + download(&kind.problem, evaluated)).max(SHORTEST_JOB),
+        plan,
+    };
+    let options = found.best.iter().enumerate().map(option).collect();
+    let ValidKind { name, count, submit, priority, deadline, budget, .. } = kind.clone();
+    Ok((Kind { name, count, submit, priority, deadline, budget, options }, found))
+}
+
+/// What is downloaded or listed before the first step, which is not in the time of a training.
+fn download(problem: &Problem, evaluated: &Evaluated) -> Seconds {
+    let (plan, data) = (&evaluated.plan, problem.data.as_ref());
+    let (Some(data), Some(input)) = (data, plan.input()) else { return Seconds::ZERO };
+    let cluster = plan.cluster();
+    let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
+    let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
+    let steps = problem.training.steps(plan.batch().global);
+    Supply::new(intake, &machine, &data.set, input)
+        .map_or(Seconds::ZERO, |supply| supply.feed(Seconds(evaluated.step_time_s), steps).download)
+}
