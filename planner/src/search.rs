@@ -60,6 +60,8 @@ pub(crate) struct Found {
     pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
+    /// By type of machine, seconds and price that no plan beats which may fit.
+    pub least: BTreeMap<usize, (f64, Option<f64>)>,
 }
 
 /// What to look for.
@@ -91,7 +93,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     all.retain(|candidate| dropped.has_room(&room, candidate));
     let bounds = Bounds::new(problem, fixed, &all);
     searcher.feeding = Feeding::new(&space, &bounds, &all);
-    let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
+    let mut order = searcher.bounded(&bounds, all, &mut found).into_iter().peekable();
     let mut batch = *BATCHES.start();
     while let Some((next, _)) = order.peek() {
         let capped = aim.max_simulations.is_some_and(|most| found.simulated >= most);
@@ -148,6 +150,11 @@ impl Found {
         }
     }
 
+    fn note_least(&mut self, choice: usize, (time_s, cost_usd): (f64, Option<f64>)) {
+        let least = self.least.entry(choice).or_insert((time_s, cost_usd));
+        *least = (least.0.min(time_s), least.1.zip(cost_usd).map(|(least, cost)| least.min(cost)));
+    }
+
     fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
         *entry = (entry.0 + plans, entry.1.min(needed), available);
@@ -176,13 +183,14 @@ impl Searcher<'_> {
     }
 
     /// The candidates that could meet the goal, each with the best value it could reach, best first.
-    fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
+    fn bounded(&self, bounds: &Bounds, candidates: Vec<Candidate>, found: &mut Found) -> Vec<(f64, Candidate)> {
         let mut order: Vec<(f64, Candidate)> = candidates
             .into_iter()
             .filter(|candidate| self.feeding.reaches(candidate))
             .filter_map(|candidate| {
-                let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
-                Some((value, candidate))
+                let step_time_s = bounds.step_time(&candidate)?;
+                found.note_least(candidate.choice, self.totals(&candidate, step_time_s));
+                Some((self.assess(&candidate, step_time_s)?, candidate))
             })
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -335,7 +343,7 @@ mod tests {
             Some((value, *variant))
         };
         searcher
-            .bounded(&bounds, all)
+            .bounded(&bounds, all, &mut Found::default())
             .par_iter()
             .flat_map_iter(|(coarse, candidate)| {
                 let variants = space.variants(candidate.parallel, candidate.batch);

@@ -6,6 +6,7 @@
 mod campaign;
 mod chart;
 mod comparison;
+mod decision;
 mod format;
 mod gantt;
 mod palette;
@@ -23,6 +24,7 @@ mod what_if;
 
 pub use campaign::campaign;
 pub use comparison::comparison;
+pub use decision::tuning;
 pub use format::Width;
 pub use gantt::gantt;
 pub use plan::{front, plan};

@@ -22,6 +22,7 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<Exit, F
     output.result(&document, || {
         let mut page = reports::plan(&document, output.width());
         if output.verbose() {
+            page += &reports::tuning(&document, output.width());
             page += &reports::front(&document, output.width());
         }
         page
