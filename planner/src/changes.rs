@@ -26,7 +26,7 @@ const HALVINGS: u32 = 6;
 const BATCH_FACTOR_MAX: u64 = 4;
 
 /// Plans whose simulation is longer than that are not simulated again: together they would take as long as a search.
-const TASKS_MAX: u64 = 16_384;
+const TASKS_MAX: u64 = 8192;
 const RANKS_MAX: u32 = 4096;
 
 /// The recommended plan and those that it is compared with.

@@ -205,7 +205,7 @@ fn solve_with_offload<'a>(problem: &Problem, limits: &'a Limits, aim: Aim) -> (F
 }
 
 fn nearest(problem: &Problem, aim: Aim) -> Aim {
-    Aim { objective: nearest_objective(problem), within_goal: false, ..aim }
+    Aim { objective: nearest_objective(problem.deadline), within_goal: false, ..aim }
 }
 
 /// Why the recommended plan is not within deadline or budget; nothing if it is.

@@ -46,8 +46,8 @@ impl Totals {
 
 /// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
 /// cheapest.
-pub(crate) fn nearest_objective(problem: &Problem) -> Objective {
-    if problem.deadline.is_some() { Objective::Time } else { Objective::Cost }
+pub(crate) fn nearest_objective(deadline: Option<Seconds>) -> Objective {
+    if deadline.is_some() { Objective::Time } else { Objective::Cost }
 }
 
 /// What a user would rather have: a plan that meets the goal before one that does not, then less of what is sought.
@@ -66,7 +66,7 @@ impl Ranking {
         if ranking.meets_goal(Totals::found(chosen)) {
             return ranking;
         }
-        Self { objective: nearest_objective(problem), deadline: None, budget: None }
+        Self { objective: nearest_objective(deadline), deadline: None, budget: None }
     }
 
     pub(crate) fn meets_goal(&self, totals: Totals) -> bool {
@@ -77,19 +77,27 @@ impl Ranking {
 
     /// What is sought: seconds, or USD where there is a price.
     pub(crate) fn worth(&self, totals: Totals) -> f64 {
-        match self.objective {
-            Objective::Time => totals.time_s,
-            Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
-        }
+        amount(self.objective, totals)
     }
 
-    /// Whether the first is to be had rather than the second.
+    /// Whether the first is to be had rather than the second: if both miss the goal, because it comes nearer.
     pub(crate) fn prefers(&self, first: Totals, second: Totals) -> bool {
         match (self.meets_goal(first), self.meets_goal(second)) {
             (true, false) => true,
             (false, true) => false,
-            _ => self.worth(first) < self.worth(second),
+            (true, true) => self.worth(first) < self.worth(second),
+            (false, false) => {
+                let nearest = nearest_objective(self.deadline);
+                amount(nearest, first) < amount(nearest, second)
+            }
         }
+    }
+}
+
+fn amount(objective: Objective, totals: Totals) -> f64 {
+    match objective {
+        Objective::Time => totals.time_s,
+        Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
     }
 }
 
@@ -105,6 +113,8 @@ mod tests {
         assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
         assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
         assert!(!ranking.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
+        // Both late: the faster one, whatever it costs.
+        assert!(ranking.prefers(totals(110.0, 60.0), totals(120.0, 10.0)));
         let by_time = Ranking { objective: Objective::Time, deadline: None, budget: None };
         assert!(by_time.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
     }
