@@ -248,7 +248,7 @@ mod tests {
         assert!(!of("gpt2") && !of("vit-b-16") && !of("mnist-mlp"));
         let written = |operators: &str| {
             let text = format!(
-                "name = \"m\"\nfamily = \"layers\"\ninput = {{ channels = 4, height = 8, width = 8 }}\n[[layer]]\nname = \"l\"\noperators = [{operators}, \"global_pool\", \"flatten\", {{ cross_entropy = 4 }}]"
+                "name = \"m\"\nfamily = \"layers\"\ninput = {{ channels = 4, height = 8, width = 8 }}\n[[layer]]\nname = \"body\"\noperators = [{operators}]\n[[layer]]\nname = \"head\"\noperators = [\"global_pool\", \"flatten\", {{ cross_entropy = 4 }}]"
             );
             let spec: ModelSpec = toml::from_str(&text).expect("a model as written");
             Model::try_from(spec).expect("a model").normalises_over_batches()

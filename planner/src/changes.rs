@@ -12,7 +12,7 @@ use crate::what_if::{MachineChange, Part, Setting, set_batch};
 use rayon::prelude::*;
 use trainyard_hardware_profiles::Fabric;
 use trainyard_plan::document::{Change, ChangedQuantity, PlanSummary};
-use trainyard_plan::{Objective, Plan, StepSize};
+use trainyard_plan::{GradientReduction, Objective, Plan, StateSharding, StepSize};
 use trainyard_sim::{Machine, footprint};
 use trainyard_units::human_count;
 
@@ -144,7 +144,7 @@ impl<'a> Changes<'a> {
         let (mut loses, mut wins) = (1.0, (end, winners));
         for _ in 0..HALVINGS {
             let middle = f64::sqrt(loses * wins.0);
-            match self.winners(middle, &wins.1) {
+            match self.winners(middle, &self.others) {
                 Some(winners) => wins = (middle, winners),
                 None => loses = middle,
             }
@@ -195,9 +195,15 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// Global batches to look at, the nearest first: those that the job allows or, if it allows only one, doubles and
-    /// halves of it.
+    /// Global batches to look at, the nearest first: those at which the recommended plan can be held.
     fn batches(&self) -> Vec<u64> {
+        let mut batches = self.near_batches();
+        batches.retain(|batch| self.held_at(self.chosen, *batch).is_some());
+        batches
+    }
+
+    /// Those that the job allows or, if it allows only one, doubles and halves of it.
+    fn near_batches(&self) -> Vec<u64> {
         let present = self.chosen.plan.batch().global;
         let near = |other: &u64| {
             *other != present
@@ -229,14 +235,24 @@ impl<'a> Changes<'a> {
     }
 
     fn with_batch(&self, held: &Evaluated, global: u64) -> Option<(Plan, Totals)> {
+        let plan = self.held_at(held, global)?;
+        let totals = Totals::simulated(self.problem, &plan, held.choice, &held.machine(self.problem))?;
+        Some((plan, totals))
+    }
+
+    /// A plan at another global batch, if it is one that fits.
+    fn held_at(&self, held: &Evaluated, global: u64) -> Option<Plan> {
         let old = held.plan.spec();
         let mut spec = old.clone();
         set_batch(&mut spec, &old, &Fixed { global: Some(global), ..Fixed::default() }).ok()?;
+        // Gradients that are shared out and summed once a step after several micro-batches would be whole until then.
+        if spec.state_sharding == StateSharding::Gradients {
+            let several = spec.batch.accumulation > 1;
+            spec.gradient_reduction = if several { GradientReduction::MicroBatch } else { GradientReduction::Step };
+        }
         let plan = Plan::try_from(spec).ok().filter(is_quick)?;
-        let machine = held.machine(self.problem);
-        footprint(&plan, &machine).fits().ok()?;
-        let totals = Totals::simulated(self.problem, &plan, held.choice, &machine)?;
-        Some((plan, totals))
+        footprint(&plan, &held.machine(self.problem)).fits().ok()?;
+        Some(plan)
     }
 }
 
@@ -352,7 +368,7 @@ mod tests {
     #[test]
     fn the_nearest_batches_are_looked_at_first() {
         let (mut problem, found) = decided();
-        let batches = |problem: &Problem| Changes::new(problem, &found.best[0], &found, None).batches();
+        let batches = |problem: &Problem| Changes::new(problem, &found.best[0], &found, None).near_batches();
         assert_eq!(batches(&problem), [128, 32, 256, 16]);
         problem.global_batches = vec![8, 16, 32, 64, 128];
         assert_eq!(batches(&problem), [128, 32, 16]);
@@ -362,9 +378,9 @@ mod tests {
     fn a_plan_held_at_another_batch_keeps_its_replicas() {
         let (problem, found) = decided();
         let changes = Changes::new(&problem, &found.best[0], &found, None);
-        let (plan, _) = changes.with_batch(&found.best[0], 128).expect("a plan");
+        let (plan, _) = changes.with_batch(&found.best[0], 32).expect("a plan");
         let own = &found.best[0].plan;
-        assert_eq!((plan.batch().global, plan.mesh()), (128, own.mesh()));
+        assert_eq!((plan.batch().global, plan.mesh()), (32, own.mesh()));
         assert!(plan.batch().micro <= own.batch().micro);
     }
 

@@ -72,13 +72,10 @@ impl Rejections<'_> {
         if self.fixed.instance.as_ref().is_some_and(|held| held != name) {
             return None;
         }
-        Some(match Space::new(self.problem, self.fixed).refusal(choice) {
-            Some(why) => rejected(RejectedBy::Machine, name, why, None),
-            None => {
-                let why = "no degrees use its devices and divide the global batch evenly".into();
-                rejected(RejectedBy::Division, name, why, None)
-            }
-        })
+        let refusal = Space::new(self.problem, self.fixed).refusal(choice);
+        let undivided = || "no degrees use its devices and divide the global batch evenly".into();
+        let limit = if refusal.is_some() { RejectedBy::Machine } else { RejectedBy::Division };
+        Some(rejected(limit, name, refusal.unwrap_or_else(undivided), None))
     }
 
     /// What no plan of a type of machine that may fit beats is beyond the deadline or the budget.

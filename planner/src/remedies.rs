@@ -207,7 +207,7 @@ impl<'a> Remedies<'a> {
             self.narrower_format(plain),
             self.recomputation(plain),
             self.sharing_out(plain),
-            self.keeping_elsewhere(plain),
+            Some(self.keeping_elsewhere(plain)),
             self.splitting(plain),
         ]
         .into_iter()
@@ -286,17 +286,17 @@ impl<'a> Remedies<'a> {
         };
         let draft = Draft { sharding: StateSharding::Parameters, ..plain.clone() };
         let name = format!("everything shared out among {replicas} (ZeRO-3)");
-        (replicas > 1).then(|| Step { name, changes_training: false, draft, taken })
+        (replicas > 1).then_some(Step { name, changes_training: false, draft, taken })
     }
 
-    fn keeping_elsewhere(&self, plain: &Draft) -> Option<Step> {
+    fn keeping_elsewhere(&self, plain: &Draft) -> Step {
         let own = self.chosen.offload();
-        Some(Step {
+        Step {
             name: "offload to main memory".into(),
             changes_training: false,
             draft: Draft { offload: OFFLOAD, ..plain.clone() },
             taken: (own != Offload::NONE).then(|| format!("{own} offloaded")),
-        })
+        }
     }
 
     /// As the recommended plan splits the model, or over the devices of a machine.
