@@ -36,6 +36,9 @@ pub struct Instance {
     /// What it reaches of storage outside; nothing where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<RemoteStorage>,
+    /// Whether SageMaker's library for data parallelism (SMDDP) runs on it; nothing where nobody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smddp: Option<Sourced<bool>>,
     /// What it costs; nothing if it cannot be rented or its price is not known.
     #[serde(default, rename = "price")]
     pub prices: Vec<Price>,

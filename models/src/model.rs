@@ -149,6 +149,16 @@ impl Model {
         }
     }
 
+    /// Whether it normalises by the mean and variance of all samples that a device computes at once (Ioffe and Szegedy,
+    /// arXiv:1502.03167): what it learns then depends on how many they are.
+    pub fn normalises_over_batches(&self) -> bool {
+        match self {
+            Self::ResNet(_) => true,
+            Self::Layers(layers) => layers.normalises_over_batches(),
+            _ => false,
+        }
+    }
+
     /// The operators, layer by layer.
     pub fn graph(&self) -> OperatorGraph {
         match self {
@@ -229,6 +239,23 @@ mod tests {
             let again = Model::try_from(entry.model.spec()).expect("a model's specification is valid");
             assert_eq!(again, entry.model);
         }
+    }
+
+    #[test]
+    fn batch_normalisation_is_found_wherever_it_is_written() {
+        let of = |name: &str| crate::find(name).expect("in the catalog").model.normalises_over_batches();
+        assert!(of("resnet50") && of("efficientnet-b0") && of("densenet121"));
+        assert!(!of("gpt2") && !of("vit-b-16") && !of("mnist-mlp"));
+        let written = |operators: &str| {
+            let text = format!(
+                "name = \"m\"\nfamily = \"layers\"\ninput = {{ channels = 4, height = 8, width = 8 }}\n[[layer]]\nname = \"body\"\noperators = [{operators}]\n[[layer]]\nname = \"head\"\noperators = [\"global_pool\", \"flatten\", {{ cross_entropy = 4 }}]"
+            );
+            let spec: ModelSpec = toml::from_str(&text).expect("a model as written");
+            Model::try_from(spec).expect("a model").normalises_over_batches()
+        };
+        assert!(written("{ add = [[{ conv = 4, kernel = 3, norm = \"batch\" }], []] }"));
+        assert!(!written("{ add = [[{ conv = 4, kernel = 3, norm = \"instance\" }], []] }"));
+        assert!(!written("{ conv = 4, norm = \"frozen\" }, { group_norm = 2 }"));
     }
 
     #[test]

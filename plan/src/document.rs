@@ -1,6 +1,8 @@
 //! Documents that are written to files and to standard output. Durations are seconds, sizes bytes, money USD; the
 //! suffix of a field says so.
 
+pub use crate::decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
+
 use crate::input::Bottleneck;
 use crate::job::JobSpec;
 use crate::spec::PlanSpec;
@@ -39,6 +41,18 @@ pub struct PlanDocument {
     /// What was not possible, and how often.
     #[serde(default)]
     pub rejected: Vec<Rejected>,
+    /// What would change the decision: the nearest price, network and global batch at which another plan wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Where the plain plan does not fit: what makes room, in the order in which it is worth trying.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<Remedy>,
+    /// How the number formats that were allowed compare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub precisions: Vec<PrecisionChoice>,
+    /// How batches compare: global batches if the job allows several, else micro-batches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<BatchChoice>,
     /// How the search went.
     pub search: Search,
 }
@@ -218,6 +232,12 @@ pub struct Rejected {
     pub why: String,
     /// How many plans.
     pub count: u64,
+    /// The limit that they do not keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<RejectedBy>,
+    /// How many times the limit they take at least, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<f64>,
 }
 
 /// How a search went.

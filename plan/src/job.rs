@@ -95,6 +95,9 @@ pub struct DataSpec {
     /// A text file, or a folder of them, for a run; relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The AWS Region that keeps it; that of the machines if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// Bytes of one sample as stored; without it samples are taken to be there when a step wants them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_sample: Option<f64>,

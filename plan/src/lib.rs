@@ -6,6 +6,7 @@
 
 mod campaign;
 mod check;
+mod decision;
 pub mod document;
 mod executable;
 mod explanation;

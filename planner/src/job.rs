@@ -13,8 +13,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
-    ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, TrainingSpec,
-    Volume,
+    ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, StorageMode,
+    TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
@@ -180,6 +180,7 @@ pub(crate) fn problem_on(
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let training = training(&job.training, &job.data, &model)?;
     let data = data_on(job, &model, &place)?;
+    region(&job.data, &place)?;
     settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
     Ok(Problem {
         training,
@@ -223,6 +224,28 @@ pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobErro
         None => None,
     };
     Ok(samples(&job.data, model)?.or(of_target))
+}
+
+/// Where the data is kept: a Region, by the shape of its name, for which machines are rented. What stands in the zone of
+/// its machines cannot be in another Region.
+fn region(data: &DataSpec, place: &Place) -> Result<(), JobError> {
+    let Some(region) = &data.region else { return Ok(()) };
+    let parts: Vec<&str> = region.split('-').collect();
+    let number = parts.last().is_some_and(|last| last.parse::<u8>().is_ok());
+    let words = parts.iter().rev().skip(1).all(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase()));
+    if parts.len() < 3 || !number || !words {
+        return Err(invalid("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
+    }
+    let Some(price) = place.price(0) else {
+        let rule = "machines that are not rented are in no Region";
+        return Err(JobError::Conflict { first: "data.region", second: "cluster", rule });
+    };
+    let zonal = matches!(data.storage, Some(StorageMode::FsxLustre | StorageMode::Ebs));
+    if zonal && price.region != *region {
+        let rule = "fsx-lustre and ebs are reached from their own Availability Zone only; write cluster.region";
+        return Err(JobError::Conflict { first: "data.region", second: "data.storage", rule });
+    }
+    Ok(())
 }
 
 fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {

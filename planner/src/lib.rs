@@ -5,8 +5,10 @@
 //! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
 
 mod advice;
+mod bound_by;
 mod bounds;
 mod campaign;
+mod changes;
 mod evaluate;
 mod explain;
 mod feeding;
@@ -20,9 +22,14 @@ mod problem;
 mod queue;
 mod reasons;
 mod recommendation;
+mod rejected;
+mod remedies;
 mod room;
 mod search;
 mod space;
+mod totals;
+mod tuning;
+mod warnings;
 pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};

@@ -4,6 +4,8 @@
 use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
 use crate::search::{Aim, Evaluated, Found, Prepared, search};
+use crate::totals::{Ranking, Totals};
+use crate::tuning::Tried;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Objective, Offload, Recompute, ScheduleName, StateSharding};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
@@ -13,8 +15,34 @@ pub(crate) struct Reasons<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) fixed: &'a Fixed,
     pub(crate) chosen: &'a Evaluated,
-    pub(crate) prepared: &'a Prepared<'a>,
     pub(crate) found: &'a Found,
+    /// The best plan on machines with another GPU.
+    pub(crate) other_gpu: Option<&'a Evaluated>,
+    /// The number formats that are not held, the recommended one first.
+    pub(crate) tried: &'a [Tried],
+}
+
+/// The best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
+/// recommended plan meets it; nothing where the machine is held.
+pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixed, found: &Found) -> Option<Evaluated> {
+    if fixed.instance.is_some() {
+        return None;
+    }
+    let own = catalog().instance(&found.best.first()?.plan.cluster().instance).ok()?;
+    let has_other_gpu = |kept: &&Evaluated| {
+        catalog().instance(&kept.plan.cluster().instance).is_ok_and(|instance| instance.gpu != own.gpu)
+    };
+    // The list of the best is exact: where it has another GPU, that is the best with one.
+    let listed = found.best.iter().find(has_other_gpu).cloned();
+    if listed.is_some() {
+        return listed;
+    }
+    let objective = problem.objective;
+    let aim = |within_goal| Aim { objective, top: 1, max_simulations: None, within_goal, without_gpu: Some(&own.gpu) };
+    let best = |within_goal| prepared.search(aim(within_goal)).best.into_iter().next();
+    let meets_goal = Ranking::of(problem, &found.best[0]).meets_goal(Totals::found(&found.best[0]));
+    let limited = problem.deadline.is_some() || problem.budget.is_some();
+    if limited && meets_goal { best(true).or_else(|| best(false)) } else { best(false) }
 }
 
 impl Reasons<'_> {
@@ -82,20 +110,10 @@ impl Reasons<'_> {
 
     /// The best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
-        if self.fixed.instance.is_some() {
-            return None;
-        }
-        let own = catalog().instance(&self.chosen.plan.cluster().instance).ok()?;
-        let has_other_gpu = |kept: &&Evaluated| {
-            catalog().instance(&kept.plan.cluster().instance).is_ok_and(|instance| instance.gpu != own.gpu)
-        };
-        // The list of the best is exact: where it has another GPU, that is the best with one.
-        let listed = self.found.best.iter().find(has_other_gpu).cloned();
-        let aim = Aim { without_gpu: Some(&own.gpu), ..self.aim() };
-        let searched = || self.prepared.search(aim).best.into_iter().next();
-        let other = listed.or_else(searched)?;
+        let own = &self.chosen.plan.cluster().instance;
+        let other = self.other_gpu?;
         let cluster = other.plan.cluster();
-        Some(format!("{} rather than {} × {}: {}", own.name, cluster.instances, cluster.instance, self.against(&other)))
+        Some(format!("{own} rather than {} × {}: {}", cluster.instances, cluster.instance, self.against(other)))
     }
 
     /// One machine fewer or more.
@@ -201,19 +219,16 @@ impl Reasons<'_> {
     }
 
     fn precision(&self) -> Option<String> {
-        if self.fixed.precision.is_some() {
-            return None;
-        }
         let own = self.chosen.plan.precision();
-        let other = self.problem.precisions.iter().copied().find(|other| *other != own)?;
-        let (best, too_large) = self.best(&Fixed { precision: Some(other), ..self.same_cluster() });
-        let why = match (best, too_large) {
-            (Some(best), _) => self.other_side(&best),
+        let other = self.tried.iter().find(|tried| tried.precision != own)?;
+        let why = match (&other.best, other.too_large) {
+            (Some(best), _) => self.other_side(best),
             (None, Some((_, needed, available))) => {
                 format!("needs at least {} of {} on a device", human_bytes(needed), human_bytes(available))
             }
             (None, None) => return None,
         };
+        let other = other.precision;
         let units = if own.element_bytes() == 2 { " (tensor cores, half the activation bytes)" } else { "" };
         Some(format!("{own}{units}: {other} {why}"))
     }

@@ -1,19 +1,27 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
-use crate::advice::{Advice, is_paid_for};
-use crate::campaign::extrapolated;
+use crate::advice::Advice;
+use crate::bound_by::bound_by;
+use crate::changes::Changes;
 use crate::fix::Fixed;
 use crate::guidance::Guidance;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, Training, price_used};
-use crate::reasons::Reasons;
-use crate::search::{Aim, Evaluated, Found, Prepared, pareto};
+use crate::problem::{Place, Problem, price_used};
+use crate::reasons::{Reasons, other_gpu};
+use crate::rejected::Rejections;
+use crate::remedies::{Remedies, remedy_reason};
+use crate::search::{Aim, Evaluated, Found, Prepared, pareto, search};
 use crate::space::Space;
+use crate::totals::nearest_objective;
+use crate::tuning::{Tuning, batch_reason};
+use crate::warnings::Warnings;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use trainyard_hardware_profiles::Device;
-use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
-use trainyard_plan::{JobSpec, Objective, Offload, Pricing, Store};
+use trainyard_plan::document::{
+    Alternative, BatchChoice, Change, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
+};
+use trainyard_plan::{JobSpec, Objective, Offload, Store};
+use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How a search is limited and which plans it may consider.
@@ -85,14 +93,18 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let Solved { prepared, mut found, limits } = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
-    let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
-    let mut reasons =
-        Reasons { problem, fixed: &limits.fixed, chosen: &chosen, prepared: &prepared, found: &found }.all();
-    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
+    let (prediction, outcome) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
+    let told = Told::new(&prepared, problem, limits, &found, (&prediction, &outcome));
+    let (changes, mut reasons) = (told.changes, told.reasons);
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
-    let warnings: Vec<String> =
-        advice.and_then(|advice| advice.warning()).into_iter().chain(warnings(problem, &prediction, &chosen)).collect();
+    reasons.extend(told.bounds);
+    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
+    let warnings = Warnings { problem, job, chosen: &chosen, prediction: &prediction };
+    let warnings: Vec<String> = advice.and_then(|advice| advice.warning()).into_iter().chain(warnings.all()).collect();
+    let rejections =
+        Rejections { problem, fixed: &limits.fixed, found: &found, chosen: &chosen, top: limits.top.max(1) };
+    let rejected = rejections.all(job);
     let front = front(problem, limits, &prepared, &mut found);
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
@@ -103,9 +115,52 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         reasons,
         alternatives: found.best.iter().skip(1).map(alternative).collect(),
         pareto: front.iter().map(alternative).collect(),
-        rejected: rejected(problem, &limits.fixed, &found),
+        rejected,
+        changes,
+        remedies: told.remedies,
+        precisions: told.precisions,
+        batches: told.batches,
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
+}
+
+/// What there is to tell of a decision, besides the plan.
+struct Told {
+    /// Why this plan and not another.
+    reasons: Vec<String>,
+    /// What bounds it, what made it fit, and what would change it.
+    bounds: Vec<String>,
+    changes: Vec<Change>,
+    remedies: Vec<Remedy>,
+    precisions: Vec<PrecisionChoice>,
+    batches: Vec<BatchChoice>,
+}
+
+impl Told {
+    /// Of the first of the plans found.
+    fn new(
+        prepared: &Prepared<'_>,
+        problem: &Problem,
+        limits: &Limits,
+        found: &Found,
+        (prediction, outcome): (&Prediction, &Outcome),
+    ) -> Self {
+        let (fixed, chosen) = (&limits.fixed, &found.best[0]);
+        let tuning = Tuning { problem, fixed, chosen, prediction };
+        let (tried, batches) = (tuning.tried(), tuning.batches());
+        let other_gpu = other_gpu(prepared, problem, fixed, found);
+        let reasons = Reasons { problem, fixed, chosen, found, other_gpu: other_gpu.as_ref(), tried: &tried }.all();
+        let remedies = Remedies::new(problem, fixed, chosen).all();
+        let (changes, would_change) = Changes::new(problem, chosen, found, other_gpu.as_ref()).all();
+        let open = problem.global_batches.len() > 1;
+        let bounds = [
+            remedy_reason(&remedies),
+            batch_reason(&batches, problem.training).filter(|_| open),
+            Some(bound_by(&chosen.plan, &chosen.machine(problem), outcome, prediction)),
+        ];
+        let bounds = bounds.into_iter().flatten().chain(would_change).collect();
+        Self { reasons, bounds, changes, remedies, precisions: tuning.precisions(&tried), batches }
+    }
 }
 
 fn aim(problem: &Problem, limits: &Limits) -> Aim {
@@ -147,7 +202,7 @@ pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPl
         return Ok(plain);
     }
     let aim = Aim { within_goal: false, ..aim(problem, limits) };
-    let (found, held) = solve_with_offload(problem, limits, aim);
+    let Solved { found, limits: held, .. } = solve_with_offload(problem, limits, aim);
     let with_offload = on_each_within(problem, held.as_ref());
     if with_offload.best.is_empty() {
         return Err(no_plan(problem, held.as_ref(), &found));
@@ -233,11 +288,8 @@ fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim
     Solved { prepared, found, limits: Cow::Borrowed(limits) }
 }
 
-/// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
-/// cheapest.
 fn nearest(problem: &Problem, aim: Aim) -> Aim {
-    let objective = if problem.deadline.is_some() { Objective::Time } else { Objective::Cost };
-    Aim { objective, within_goal: false, ..aim }
+    Aim { objective: nearest_objective(problem.deadline), within_goal: false, ..aim }
 }
 
 /// Why the recommended plan is not within deadline or budget; nothing if it is.
@@ -261,7 +313,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
     })
 }
 
-fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
+fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
     let cluster = chosen.plan.cluster();
     let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
@@ -292,89 +344,6 @@ fn alternative(evaluated: &Evaluated) -> Alternative {
         cost_usd: evaluated.cost_usd,
         memory_peak_bytes: evaluated.memory_peak.0,
     }
-}
-
-fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
-    let choices = problem.place.choices();
-    let mut all = Vec::new();
-    let mut elsewhere = 0;
-    for (choice, (count, needed, available)) in &found.too_large {
-        if found.plans.get(choice).is_some_and(|plans| count < plans) {
-            elsewhere += count;
-            continue;
-        }
-        let (needed, available) = (human_bytes(*needed), human_bytes(*available));
-        let why = format!("does not fit: the smallest needs {needed} of {available} on a device");
-        all.push(Rejected { what: choices[*choice].0.clone(), why, count: *count });
-    }
-    if elsewhere > 0 {
-        let what = "plans on instances where others fit".into();
-        all.push(Rejected { what, why: "need more than a device has".into(), count: elsewhere });
-    }
-    if let Some(data) = &problem.data {
-        all.extend(choices.iter().enumerate().filter_map(|(choice, (name, _))| {
-            let error = data.refusal(fixed, &problem.place.machine(choice, 1, None))?;
-            Some(Rejected { what: name.clone(), why: format!("cannot bring in samples: {error}"), count: 0 })
-        }));
-    }
-    if let Place::Rented(rental) = &problem.place {
-        all.extend(rental.unpriced.iter().map(|name| Rejected {
-            what: name.clone(),
-            why: "has no price on these terms".into(),
-            count: 0,
-        }));
-    }
-    let proved = found.candidates - found.simulated - found.count_too_large();
-    if proved > 0 {
-        all.push(Rejected {
-            what: "other plans".into(),
-            why: "a lower bound, or that of a plainer plan that fits, is no better".into(),
-            count: proved,
-        });
-    }
-    all
-}
-
-fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Place::Rented(rental) = &problem.place {
-        let machine = problem.place.machine(chosen.choice, 1, None);
-        if let Device::Gpu(gpu) = &machine.cluster.first().device
-            && gpu.achieved.uncertainty.value >= 0.4
-        {
-            let why = &gpu.achieved.uncertainty.source;
-            warnings.push(format!("{}: {why}; the interval is wide", gpu.name));
-        }
-        let mut dates: Vec<&str> = rental.instances.iter().map(|(_, price)| price.date.as_str()).collect();
-        dates.sort_unstable();
-        dates.dedup();
-        if dates.len() > 1 {
-            warnings.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
-        }
-        if rental.pricing == Pricing::Spot {
-            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
-        }
-        if chosen.plan.input().is_some_and(|input| is_paid_for(input.storage)) {
-            warnings.push("what storage costs is not in the cost".into());
-        }
-        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
-    }
-    if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
-        warnings.push("less than 8 % of the device memory stays free".into());
-    }
-    for precision in &problem.unusable_precisions {
-        warnings.push(format!(
-            "training.precision {precision} is left out: no machine that may be chosen has units for it"
-        ));
-    }
-    if let Training::Target(curve) = problem.training {
-        warnings.extend(extrapolated(curve, &problem.model, chosen.plan.batch().global));
-    } else if problem.global_batches.len() > 1 {
-        warnings.push(
-            "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),
-        );
-    }
-    warnings
 }
 
 fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {

@@ -62,6 +62,8 @@ pub(crate) struct Found {
     pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
+    /// By type of machine, seconds and price that no plan beats which may fit.
+    pub least: BTreeMap<usize, (f64, Option<f64>)>,
 }
 
 /// What to look for.
@@ -235,6 +237,11 @@ impl Found {
         }
     }
 
+    fn note_least(&mut self, choice: usize, (time_s, cost_usd): (f64, Option<f64>)) {
+        let least = self.least.entry(choice).or_insert((time_s, cost_usd));
+        *least = (least.0.min(time_s), least.1.zip(cost_usd).map(|(least, cost)| least.min(cost)));
+    }
+
     fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
         *entry = (entry.0 + plans, entry.1.min(needed), available);
@@ -253,7 +260,7 @@ impl Searcher<'_> {
     /// Tries what could be best until nothing that is left could be.
     fn run(mut self, found: &mut Found) -> Self {
         let mut untried =
-            Untried { coarse: self.bounded().into_iter().peekable(), fitting: BinaryHeap::new(), numbered: 0 };
+            Untried { coarse: self.bounded(found).into_iter().peekable(), fitting: BinaryHeap::new(), numbered: 0 };
         let mut looks = *LOOKS.start();
         while let Some(bound) = untried.bound() {
             let left =
@@ -317,16 +324,21 @@ impl Searcher<'_> {
         &self.prepared.feeding
     }
 
-    /// The candidates that could meet the goal, each with the best value it could reach, best first.
-    fn bounded(&self) -> Vec<(f64, Candidate)> {
+    /// The candidates that could meet the goal, each with the best value it could reach, best first. What no plan of a
+    /// type of machine beats is noted.
+    fn bounded(&self, found: &mut Found) -> Vec<(f64, Candidate)> {
         let Prepared { bounds, feeding, candidates, .. } = self.prepared;
-        let mut order: Vec<(f64, Candidate)> = candidates
+        let all: Vec<(&Candidate, f64)> = candidates
             .par_iter()
             .filter(|candidate| self.uses_wanted_gpu(candidate.choice) && feeding.reaches(candidate))
-            .filter_map(|candidate| {
-                let value = self.assess(candidate, bounds.step_time(candidate)?)?;
-                Some((value, *candidate))
-            })
+            .filter_map(|candidate| Some((candidate, bounds.step_time(candidate)?)))
+            .collect();
+        for (candidate, step_time_s) in &all {
+            found.note_least(candidate.choice, self.totals(candidate, *step_time_s));
+        }
+        let mut order: Vec<(f64, Candidate)> = all
+            .into_par_iter()
+            .filter_map(|(candidate, step_time_s)| Some((self.assess(candidate, step_time_s)?, *candidate)))
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         order
@@ -480,7 +492,7 @@ mod tests {
             Some((value, *variant))
         };
         searcher
-            .bounded()
+            .bounded(&mut Found::default())
             .par_iter()
             .flat_map_iter(|(coarse, candidate)| {
                 let variants = space.variants(candidate.parallel, candidate.batch);

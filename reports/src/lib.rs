@@ -6,6 +6,7 @@
 mod campaign;
 mod chart;
 mod comparison;
+mod decision;
 mod explanation;
 mod fleet;
 mod format;
@@ -25,6 +26,7 @@ mod what_if;
 
 pub use campaign::campaign;
 pub use comparison::comparison;
+pub use decision::tuning;
 pub use explanation::explanation;
 pub use fleet::fleet;
 pub use format::Width;

@@ -1,9 +1,10 @@
 //! A recommendation as a page.
 
+use crate::decision::{lacks_room, rejected, remedies};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
 use trainyard_plan::{
-    Cache, GradientCompression, GradientReduction, Offload, Placement, PlanSpec, Recompute, StateSharding,
+    Cache, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
 use trainyard_units::human_count;
 
@@ -13,6 +14,9 @@ pub fn plan(document: &PlanDocument, width: Width) -> String {
     text += &facts(&headline(document));
     text.push('\n');
     text += &memory(&document.prediction, width);
+    if lacks_room(document) {
+        text += &remedies(document, width);
+    }
     text += &bullets(width, "Why", &document.reasons);
     text += &alternatives(document, width);
     text += &bullets(width, "Mind", &document.warnings);
@@ -65,6 +69,18 @@ fn states(plan: &PlanSpec) -> Option<String> {
     let placement = (plan.placement != Placement::Cluster).then(|| format!("ranks placed {}", plan.placement));
     let parts: Vec<String> = [sharding, reduction, compression, offload, placement].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// `data 4 × tensor 8`.
+pub(crate) fn split(parallel: ParallelSpec) -> String {
+    let ParallelSpec { data, tensor, context, pipeline, .. } = parallel;
+    let degrees = [("data", data), ("tensor", tensor), ("context", context), ("pipeline", pipeline)];
+    let parts: Vec<String> = degrees
+        .into_iter()
+        .filter(|(_, degree)| *degree > 1)
+        .map(|(name, degree)| format!("{name} {degree}"))
+        .collect();
+    if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
 }
 
 fn batch(plan: &PlanSpec) -> String {
@@ -225,10 +241,6 @@ fn search(document: &PlanDocument, width: Width) -> String {
         human_count(search.candidates),
         human_count(search.simulated)
     )];
-    items.extend(document.rejected.iter().filter(|rejected| rejected.what != "other plans").map(|rejected| {
-        let count =
-            if rejected.count > 0 { format!(" ({} plans tried)", human_count(rejected.count)) } else { String::new() };
-        format!("{} {}{count}", rejected.what, rejected.why)
-    }));
+    items.extend(rejected(document));
     bullets(width, "Search", &items)
 }

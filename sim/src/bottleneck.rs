@@ -10,24 +10,54 @@ use trainyard_units::Seconds;
 /// So much faster that it limits nothing.
 const WITHOUT_LIMIT: f64 = 1e6;
 
+/// By how much a step would be shorter if one thing at a time took no time. They need not add up to the step: what
+/// another thing hides is in none, and what two hide together in neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepLimits {
+    /// Without arithmetic.
+    pub compute: Seconds,
+    /// Without traffic to the devices' memory.
+    pub memory: Seconds,
+    /// Without the host thread that launches kernels.
+    pub launch: Seconds,
+    /// Without communication.
+    pub network: Seconds,
+}
+
+impl StepLimits {
+    /// All of them, the largest first; of equals arithmetic, which nothing else explains.
+    pub fn sorted(&self) -> [(Bottleneck, Seconds); 4] {
+        let mut all = [
+            (Bottleneck::Compute, self.compute),
+            (Bottleneck::Memory, self.memory),
+            (Bottleneck::Launch, self.launch),
+            (Bottleneck::Network, self.network),
+        ];
+        all.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+        all
+    }
+}
+
 /// What limits the step: that of arithmetic, memory bandwidth, launches and network which would shorten it most if it
 /// took no time. On a measured machine, whose kernels are known as a whole, arithmetic or network.
 pub fn bottleneck(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Bottleneck {
+    step_limits(plan, machine, outcome).sorted()[0].0
+}
+
+/// What limits the step, and by how much. On a measured machine the passes count as arithmetic.
+pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLimits {
     let passes = plan.batch().accumulation as f64 / f64::from(plan.mesh().pipeline());
     let Some((kernels, inside)) = layers(plan, machine) else {
-        let computing = outcome.phases.forward_s + outcome.phases.backward_s;
-        let network = outcome.exposed_communication.0 > computing;
-        return if network { Bottleneck::Network } else { Bottleneck::Compute };
+        let compute = Seconds(outcome.phases.forward_s + outcome.phases.backward_s);
+        return StepLimits { compute, network: outcome.exposed_communication, ..StepLimits::default() };
     };
-    let gain = |faster: &Machine| layers(plan, faster).map_or(0.0, |(faster, _)| (kernels - faster).0 * passes);
-    let gains = [
-        (Bottleneck::Compute, gain(&without_arithmetic(machine))),
-        (Bottleneck::Memory, gain(&without_traffic(machine))),
-        (Bottleneck::Launch, gain(&without_launches(machine))),
-        (Bottleneck::Network, outcome.exposed_communication.0 + inside.0 * passes),
-    ];
-    // The first of equals: arithmetic, which nothing else explains.
-    gains.into_iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(Bottleneck::Compute, |(limit, _)| limit)
+    let gain = |faster: &Machine| layers(plan, faster).map_or(Seconds::ZERO, |(faster, _)| (kernels - faster) * passes);
+    StepLimits {
+        compute: gain(&without_arithmetic(machine)),
+        memory: gain(&without_traffic(machine)),
+        launch: gain(&without_launches(machine)),
+        network: outcome.exposed_communication + inside * passes,
+    }
 }
 
 /// Seconds of all layers for one micro-batch, forward and backward: kernels, and what happens between them. Nothing for

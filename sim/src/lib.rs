@@ -24,7 +24,7 @@ mod simulate;
 mod variation;
 mod wiring;
 
-pub use bottleneck::bottleneck;
+pub use bottleneck::{StepLimits, bottleneck, step_limits};
 pub use bound::{Communications, step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_runs};
 pub use cost::{
@@ -40,4 +40,4 @@ pub use simulate::{
     Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
 };
 pub use variation::Variation;
-pub use wiring::{Path, Wiring};
+pub use wiring::{ENCRYPTED_SHARE, Path, Wiring};

@@ -29,7 +29,7 @@ const CONNECTIONS_PER_PEER: f64 = 16.0;
 /// What is left of a network between machines that encrypt their traffic. A stated default: nobody has published a
 /// measurement of training with IPsec between instances. Headers of ESP (RFC 4303) take 1 % of jumbo frames; the rest
 /// stands for the processor cores that encrypt 25 to 100 Gbit/s.
-const ENCRYPTED_SHARE: f64 = 0.7;
+pub const ENCRYPTED_SHARE: f64 = 0.7;
 
 /// What a network sustains of its nominal rate when this many devices of a machine share it.
 pub(crate) fn sustained(network: &Network, devices_per_instance: u32) -> f64 {

@@ -39,6 +39,7 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
     output.result(&document, || {
         let mut page = reports::plan(&document, output.width());
         if output.verbose() {
+            page += &reports::tuning(&document, output.width());
             page += &reports::front(&document, output.width());
         }
         page

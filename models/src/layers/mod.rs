@@ -2,6 +2,7 @@
 //!
 //! Shapes follow from the input, operator by operator. `docs/models.md` describes the language.
 
+mod batch_norm;
 mod build;
 mod error;
 mod operators;
@@ -79,6 +80,12 @@ impl Layers {
 
     pub(crate) fn graph(&self) -> OperatorGraph {
         self.graph.clone()
+    }
+
+    /// Whether a layer that is trained has a batch normalisation.
+    pub(crate) fn normalises_over_batches(&self) -> bool {
+        let mut trained = self.layers.iter().filter(|layer| !layer.frozen);
+        trained.any(|layer| batch_norm::normalises_over_batches(&layer.operators))
     }
 }
 

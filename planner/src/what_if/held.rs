@@ -309,7 +309,7 @@ fn words(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), String> {
 }
 
 /// Sets the batch sizes, with what follows from them and from the number of replicas.
-fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
+pub(crate) fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
     let data = u64::from(spec.parallel.data);
     if let (Some(micro), Some(accumulation)) = (fixed.micro, fixed.accumulation) {
         let product = micro.checked_mul(accumulation).and_then(|replica| replica.checked_mul(data));

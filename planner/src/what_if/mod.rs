@@ -14,15 +14,16 @@ mod tornado;
 
 pub use axis::{Axis, AxisError, COMBINATIONS_MAX, KEYS_MAX, axes};
 pub use held::HeldPlan;
+pub(crate) use held::batch as set_batch;
 pub use key::keys;
-pub(crate) use machine::{MachineChange, PriceChange};
+pub(crate) use machine::{MachineChange, Part, PriceChange};
 pub use tornado::tornado;
 
 use crate::job::{JobError, Resources, model, problem_on};
 use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
 use crate::problem::price_used;
 use crate::recommendation::{Limits, NoPlan, best};
-use axis::Setting;
+pub(crate) use axis::Setting;
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;

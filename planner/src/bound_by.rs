@@ -1,0 +1,88 @@
+//! What a step of the recommended plan is bound by, with its share.
+
+use trainyard_plan::document::Prediction;
+use trainyard_plan::{Bottleneck, Plan};
+use trainyard_sim::{Machine, Outcome, step_limits};
+use trainyard_units::Seconds;
+
+/// Shares of the step below this are not worth a word.
+const NOTICEABLE: f64 = 0.005;
+
+/// What bounds the step: samples if it waits for them, else what would shorten it most if it took no time; with what
+/// the other things would. The shares need not add up: much is hidden behind something else.
+pub(crate) fn bound_by(plan: &Plan, machine: &Machine, outcome: &Outcome, prediction: &Prediction) -> String {
+    let step = outcome.step_time;
+    let limits = step_limits(plan, machine, outcome).sorted();
+    let stall = prediction.input.as_ref().map_or(0.0, |input| input.input_stall_s);
+    let idle = outcome.bubble / (1.0 + outcome.bubble);
+    if let Some(input) = prediction.input.as_ref().filter(|_| stall > limits[0].1.0) {
+        let what = match input.bottleneck {
+            Bottleneck::Decode => "decoding",
+            Bottleneck::Copy => "copying samples to the devices",
+            _ => "reading samples",
+        };
+        let share = percent(stall / prediction.step_time_s);
+        return format!("bound by input, {what}: {share} of each step waits for samples");
+    }
+    sentence(limits, step, idle)
+}
+
+fn sentence(limits: [(Bottleneck, Seconds); 4], step: Seconds, idle: f64) -> String {
+    let [(first, most), rest @ ..] = limits;
+    let others: Vec<String> = rest
+        .into_iter()
+        .filter(|(_, gain)| gain.0 / step.0 >= NOTICEABLE)
+        .map(|(what, gain)| format!("{} without {}", percent(gain.0 / step.0), free(what)))
+        .chain((idle >= NOTICEABLE).then(|| format!("{} without idle pipeline stages", percent(idle))))
+        .collect();
+    let others = if others.is_empty() { String::new() } else { format!(", {}", others.join(", ")) };
+    format!(
+        "bound by {}: a step would be {} shorter if {} took no time{others}",
+        name(first),
+        percent(most.0 / step.0),
+        free(first)
+    )
+}
+
+fn name(what: Bottleneck) -> &'static str {
+    match what {
+        Bottleneck::Compute => "compute",
+        Bottleneck::Memory => "memory traffic",
+        Bottleneck::Launch => "kernel launches",
+        Bottleneck::Network => "the network",
+        Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
+    }
+}
+
+fn free(what: Bottleneck) -> &'static str {
+    match what {
+        Bottleneck::Compute => "arithmetic",
+        Bottleneck::Memory => "memory traffic",
+        Bottleneck::Launch => "launching kernels",
+        Bottleneck::Network => "communication",
+        Bottleneck::Storage | Bottleneck::Decode | Bottleneck::Copy => "input",
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_gain_bounds_and_small_ones_are_not_told() {
+        let limits = [
+            (Bottleneck::Network, Seconds(0.5)),
+            (Bottleneck::Compute, Seconds(0.25)),
+            (Bottleneck::Memory, Seconds(0.001)),
+            (Bottleneck::Launch, Seconds(0.0)),
+        ];
+        assert_eq!(
+            sentence(limits, Seconds(1.0), 0.1),
+            "bound by the network: a step would be 50 % shorter if communication took no time, 25 % without arithmetic, 10 % without idle pipeline stages"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What a plan that is already laid out takes on some machines, and which of two plans a user would rather have.
+
+use crate::problem::Problem;
+use crate::search::Evaluated;
+use trainyard_plan::{Objective, Plan};
+use trainyard_sim::{Intake, Machine, Supply, step_time};
+use trainyard_units::Seconds;
+
+/// What a training takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Totals {
+    /// Seconds of a step, with what it waits for its samples.
+    pub(crate) step_time_s: f64,
+    /// Seconds of the training.
+    pub(crate) time_s: f64,
+    /// Price of the training.
+    pub(crate) cost_usd: Option<f64>,
+}
+
+impl Totals {
+    /// What a search found.
+    pub(crate) fn found(evaluated: &Evaluated) -> Self {
+        let Evaluated { step_time_s, time_s, cost_usd, .. } = *evaluated;
+        Self { step_time_s, time_s, cost_usd }
+    }
+
+    /// The same figures for any plan on any machines of a type of the problem, simulated; nothing where the machine does
+    /// not admit the plan, or cannot bring in its samples.
+    pub(crate) fn simulated(problem: &Problem, plan: &Plan, choice: usize, machine: &Machine) -> Option<Self> {
+        let step = step_time(plan, machine).ok()?;
+        let steps = problem.training.steps(plan.batch().global);
+        let (step_time_s, time_s) = match (plan.input(), &problem.data) {
+            (Some(input), Some(data)) => {
+                let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
+                let supply = Supply::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
+                let feed = supply.feed(step, steps);
+                (feed.step_time.0, feed.time.0)
+            }
+            _ => (step.0, step.0 * steps as f64),
+        };
+        let price = problem.place.price(choice).map(|price| price.middle().0);
+        let hours = time_s / 3600.0 * f64::from(plan.cluster().instances);
+        Some(Self { step_time_s, time_s, cost_usd: price.map(|price| price * hours) })
+    }
+}
+
+/// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
+/// cheapest.
+pub(crate) fn nearest_objective(deadline: Option<Seconds>) -> Objective {
+    if deadline.is_some() { Objective::Time } else { Objective::Cost }
+}
+
+/// What a user would rather have: a plan that meets the goal before one that does not, then less of what is sought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ranking {
+    pub(crate) objective: Objective,
+    deadline: Option<Seconds>,
+    budget: Option<f64>,
+}
+
+impl Ranking {
+    /// By which `chosen` was recommended: where it misses the goal, it is the one that comes nearest.
+    pub(crate) fn of(problem: &Problem, chosen: &Evaluated) -> Self {
+        let Problem { objective, deadline, budget, .. } = *problem;
+        let ranking = Self { objective, deadline, budget };
+        if ranking.meets_goal(Totals::found(chosen)) {
+            return ranking;
+        }
+        Self { objective: nearest_objective(deadline), deadline: None, budget: None }
+    }
+
+    pub(crate) fn meets_goal(&self, totals: Totals) -> bool {
+        let late = self.deadline.is_some_and(|deadline| totals.time_s > deadline.0);
+        let dear = self.budget.zip(totals.cost_usd).is_some_and(|(budget, cost)| cost > budget);
+        !late && !dear
+    }
+
+    /// What is sought: seconds, or USD where there is a price.
+    pub(crate) fn worth(&self, totals: Totals) -> f64 {
+        amount(self.objective, totals)
+    }
+
+    /// Whether the first is to be had rather than the second: if both miss the goal, because it comes nearer.
+    pub(crate) fn prefers(&self, first: Totals, second: Totals) -> bool {
+        match (self.meets_goal(first), self.meets_goal(second)) {
+            (true, false) => true,
+            (false, true) => false,
+            (true, true) => self.worth(first) < self.worth(second),
+            (false, false) => {
+                let nearest = nearest_objective(self.deadline);
+                amount(nearest, first) < amount(nearest, second)
+            }
+        }
+    }
+}
+
+fn amount(objective: Objective, totals: Totals) -> f64 {
+    match objective {
+        Objective::Time => totals.time_s,
+        Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
+        let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
+        let totals = |time_s, cost| Totals { step_time_s: 1.0, time_s, cost_usd: Some(cost) };
+        assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
+        assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
+        assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
+        assert!(!ranking.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
+        // Both late: the faster one, whatever it costs.
+        assert!(ranking.prefers(totals(110.0, 60.0), totals(120.0, 10.0)));
+        let by_time = Ranking { objective: Objective::Time, deadline: None, budget: None };
+        assert!(by_time.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
+    }
+}

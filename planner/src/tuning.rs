@@ -1,0 +1,211 @@
+//! How number formats and batches compare on the recommended machines.
+
+use crate::changes::is_quick;
+use crate::fix::Fixed;
+use crate::problem::{Problem, Training};
+use crate::search::{Aim, Evaluated, search};
+use crate::totals::Totals;
+use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
+use trainyard_plan::{BatchSpec, Plan, PlanSpec, Precision};
+use trainyard_sim::footprint;
+use trainyard_units::{Bytes, human_count};
+
+/// Global batches that are compared with the recommended one, at most, to either side.
+const NEIGHBOURS: usize = 4;
+
+/// Micro-batches that are compared with the recommended one: so many times as large, and smaller, at most.
+const MICRO_FACTOR_MAX: u64 = 4;
+
+/// A number format with its best plan, or, where none fits, how many do not, what the least of them needs and what there
+/// is.
+pub(crate) struct Tried {
+    pub(crate) precision: Precision,
+    pub(crate) best: Option<Evaluated>,
+    pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
+}
+
+/// The recommended plan with the problem that it solves and what the user holds.
+pub(crate) struct Tuning<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) fixed: &'a Fixed,
+    pub(crate) chosen: &'a Evaluated,
+    pub(crate) prediction: &'a Prediction,
+}
+
+impl Tuning<'_> {
+    /// The number formats that the job allows and that are not held, the recommended one first: the same work with each.
+    pub(crate) fn tried(&self) -> Vec<Tried> {
+        let own = self.chosen.plan.precision();
+        let mut all = vec![Tried { precision: own, best: Some(self.chosen.clone()), too_large: None }];
+        if self.fixed.precision.is_some() {
+            return all;
+        }
+        let machine = self.chosen.machine(self.problem);
+        let usable = |other: &Precision| *other != own && machine.has_units(*other).is_ok();
+        let others = self.problem.precisions.iter().copied().filter(usable);
+        all.extend(others.map(|precision| {
+            let fixed = Fixed { precision: Some(precision), ..self.same_work() };
+            let (best, too_large) = self.best(&fixed);
+            Tried { precision, best, too_large }
+        }));
+        all
+    }
+
+    /// As a document has them; nothing where there is only one.
+    pub(crate) fn precisions(&self, tried: &[Tried]) -> Vec<PrecisionChoice> {
+        if tried.len() < 2 {
+            return Vec::new();
+        }
+        let choice = |tried: &Tried| {
+            let Evaluated { plan, step_time_s, time_s, cost_usd, memory_peak, .. } = tried.best.as_ref()?;
+            Some(PrecisionChoice {
+                precision: tried.precision,
+                parallel: plan.mesh().parallel(),
+                batch: plan.batch(),
+                recompute: plan.recompute(),
+                step_time_s: *step_time_s,
+                time_s: *time_s,
+                cost_usd: *cost_usd,
+                memory_peak_bytes: memory_peak.0,
+                recommended: tried.precision == self.chosen.plan.precision(),
+            })
+        };
+        tried.iter().filter_map(choice).collect()
+    }
+
+    /// Global batches if the job allows several, else micro-batches; ascending.
+    pub(crate) fn batches(&self) -> Vec<BatchChoice> {
+        if !is_quick(&self.chosen.plan) {
+            return Vec::new();
+        }
+        let open = self.problem.global_batches.len() > 1 && self.fixed.global.is_none();
+        let all: Vec<BatchChoice> = if open { self.global_batches() } else { self.micro_batches() };
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
+    fn global_batches(&self) -> Vec<BatchChoice> {
+        let (own, all) = (self.chosen.plan.batch().global, &self.problem.global_batches);
+        let at = all.iter().position(|batch| *batch == own).unwrap_or(0);
+        let near =
+            all.iter().enumerate().filter(|(index, _)| index.abs_diff(at) <= NEIGHBOURS).map(|(_, batch)| *batch);
+        near.filter_map(|global| {
+            if global == own {
+                return Some(self.choice(
+                    self.chosen.plan.batch(),
+                    Some(Totals::found(self.chosen)),
+                    self.chosen.memory_peak,
+                ));
+            }
+            let mesh = self.chosen.plan.mesh();
+            let fixed = Fixed {
+                global: Some(global),
+                tensor: Some(mesh.tensor()),
+                pipeline: Some(mesh.pipeline()),
+                context: Some(mesh.context()),
+                precision: Some(self.chosen.plan.precision()),
+                ..self.same_work()
+            };
+            let best = self.best(&fixed).0?;
+            Some(self.choice(best.plan.batch(), Some(Totals::found(&best)), best.memory_peak))
+        })
+        .collect()
+    }
+
+    fn micro_batches(&self) -> Vec<BatchChoice> {
+        let BatchSpec { micro: own, global, .. } = self.chosen.plan.batch();
+        let replica = self.chosen.plan.samples_per_replica();
+        let near = |micro: &u64| {
+            *micro <= own.saturating_mul(MICRO_FACTOR_MAX) && micro.saturating_mul(MICRO_FACTOR_MAX) >= own
+        };
+        let doubled =
+            std::iter::successors(Some(1_u64), |micro| micro.checked_mul(2)).take_while(|micro| *micro <= replica);
+        let mut all: Vec<u64> =
+            doubled.chain([own]).filter(|micro| near(micro) && replica.is_multiple_of(*micro)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let machine = self.chosen.machine(self.problem);
+        all.into_iter()
+            .filter_map(|micro| {
+                let batch = BatchSpec { global, micro, accumulation: replica / micro };
+                if micro == own {
+                    return Some(self.choice(batch, Some(Totals::found(self.chosen)), self.chosen.memory_peak));
+                }
+                let plan = Plan::try_from(PlanSpec { batch, ..self.chosen.plan.spec() }).ok().filter(is_quick)?;
+                let needed = footprint(&plan, &machine);
+                let fits = needed.fits().is_ok();
+                let totals = || Totals::simulated(self.problem, &plan, self.chosen.choice, &machine);
+                let totals = if fits { Some(totals()?) } else { None };
+                Some(self.choice(batch, totals, needed.peak()))
+            })
+            .collect()
+    }
+
+    fn choice(&self, batch: BatchSpec, totals: Option<Totals>, memory_peak: Bytes) -> BatchChoice {
+        let training = self.problem.training;
+        let steps = training.steps(batch.global);
+        let samples = match training {
+            Training::Target(curve) => curve.samples(batch.global),
+            Training::Passes(volume) => volume.samples as f64 * volume.epochs,
+            Training::Steps(steps) => steps as f64 * batch.global as f64,
+        };
+        let samples_per_s = totals.map(|totals| batch.global as f64 / totals.step_time_s);
+        // On the same devices in the same number format a sample takes the same share of the peak.
+        let of_peak = self.prediction.mfu.map(|mfu| mfu / self.prediction.samples_per_s);
+        BatchChoice {
+            batch,
+            steps,
+            samples,
+            step_time_s: totals.map(|totals| totals.step_time_s),
+            samples_per_s,
+            mfu: of_peak.zip(samples_per_s).map(|(share, samples)| share * samples),
+            time_s: totals.map(|totals| totals.time_s),
+            cost_usd: totals.and_then(|totals| totals.cost_usd),
+            memory_peak_bytes: memory_peak.0,
+            recommended: batch == self.chosen.plan.batch(),
+        }
+    }
+
+    /// What the user holds, on the machines and at the global batch of the recommended plan.
+    fn same_work(&self) -> Fixed {
+        let cluster = self.chosen.plan.cluster();
+        Fixed {
+            instance: Some(cluster.instance.clone()),
+            instances: Some(cluster.instances),
+            global: Some(self.chosen.plan.batch().global),
+            ..self.fixed.clone()
+        }
+    }
+
+    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+        let objective = self.problem.objective;
+        let aim = Aim { objective, top: 1, max_simulations: None, within_goal: false, without_gpu: None };
+        let found = search(self.problem, fixed, aim);
+        let too_large = found.too_large.into_values().next();
+        (found.best.into_iter().next(), too_large)
+    }
+}
+
+/// Why this global batch, where the job allows several: the one with most samples a second need not end first.
+pub(crate) fn batch_reason(batches: &[BatchChoice], training: Training) -> Option<String> {
+    let own = batches.iter().find(|choice| choice.recommended)?;
+    let rate = |choice: &BatchChoice| choice.samples_per_s.unwrap_or(0.0);
+    let others = batches.iter().filter(|choice| choice.batch.global != own.batch.global);
+    let fastest = others.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+    let global = |choice: &BatchChoice| human_count(choice.batch.global);
+    let rates = times(rate(fastest) / rate(own));
+    let needs = match training {
+        Training::Target(_) => format!("needs {} the samples to the target", times(fastest.samples / own.samples)),
+        Training::Passes(_) => "reads the same data".into(),
+        Training::Steps(_) => format!("reads {} the samples in as many steps", times(fastest.samples / own.samples)),
+    };
+    let joined = if rate(fastest) > rate(own) { "but" } else { "and" };
+    Some(format!(
+        "global batch {} rather than {}, which has {rates} the samples a second {joined} {needs}",
+        global(own),
+        global(fastest)
+    ))
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2} times")
+}

@@ -1,0 +1,321 @@
+//! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
+//! which they say it, a number, and where it comes from.
+
+use crate::advice::is_paid_for;
+use crate::campaign::extrapolated;
+use crate::problem::{Place, Problem, Rental, Training, service_name};
+use crate::search::Evaluated;
+use crate::totals::Totals;
+use trainyard_hardware_profiles::{Device, Instance, Service};
+use trainyard_models::Sample;
+use trainyard_plan::document::Prediction;
+use trainyard_plan::{Collectives, JobSpec, Optimizer, Precision, Pricing, StorageMode};
+use trainyard_sim::ENCRYPTED_SHARE;
+use trainyard_units::human_count;
+
+/// Samples that batch normalisation should see at once on a device. ResNet-50 on ImageNet errs as often at 16 as at 32
+/// (23.7 and 23.6 %), at 8 more often (24.8 %), at 4 and 2 much more (27.3 and 34.7 %): Wu and He, arXiv:1803.08494,
+/// table 2.
+const NORMALISED_MIN: u64 = 16;
+
+/// The largest global batch up to which scaling the learning rate with it kept ResNet-50's accuracy: Goyal et al.,
+/// arXiv:1706.02677, section 5.2.
+const LINEAR_BATCH_MAX: u64 = 8192;
+
+/// Memory that should stay free: a stated default.
+const FREE_MIN: f64 = 0.08;
+
+/// Intervals of GPUs that are at least this uncertain are wide.
+const UNCERTAIN: f64 = 0.4;
+
+/// A recommended plan with all that is known of it.
+pub(crate) struct Warnings<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) job: &'a JobSpec,
+    pub(crate) chosen: &'a Evaluated,
+    pub(crate) prediction: &'a Prediction,
+}
+
+impl Warnings<'_> {
+    /// All that apply: what may be wrong with the training first, then what the figures leave out.
+    pub(crate) fn all(&self) -> Vec<String> {
+        let plan = &self.chosen.plan;
+        let mut all: Vec<String> = [
+            batch_normalisation(self.problem.model.normalises_over_batches(), plan.batch().micro),
+            self.learning_rate(),
+            self.loss_scaling(),
+            self.without_units(),
+            self.smddp(),
+            self.encryption(),
+            self.region(),
+            self.zone(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if let Place::Rented(rental) = &self.problem.place {
+            all.extend(self.rental(rental));
+        }
+        let memory = &self.prediction.memory_bytes;
+        all.extend(little_memory(memory.peak(), memory.limit));
+        all.extend(self.problem.unusable_precisions.iter().map(|precision| {
+            format!("training.precision {precision} is left out: no machine that may be chosen has units for it")
+        }));
+        all.extend(self.convergence());
+        all
+    }
+
+    fn rental(&self, rental: &Rental) -> Vec<String> {
+        let mut all = Vec::new();
+        let machine = self.problem.place.machine(self.chosen.choice, 1, None);
+        if let Device::Gpu(gpu) = &machine.cluster.first().device
+            && gpu.achieved.uncertainty.value >= UNCERTAIN
+        {
+            let why = &gpu.achieved.uncertainty.source;
+            all.push(format!("{}: {why}; the interval is wide", gpu.name));
+        }
+        let mut dates: Vec<&str> = rental.instances.iter().map(|(_, price)| price.date.as_str()).collect();
+        dates.sort_unstable();
+        dates.dedup();
+        if dates.len() > 1 {
+            all.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
+        }
+        if rental.pricing == Pricing::Spot {
+            all.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
+        }
+        if self.chosen.plan.input().is_some_and(|input| is_paid_for(input.storage)) {
+            all.push("what storage costs is not in the cost".into());
+        }
+        all.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
+        all
+    }
+
+    fn convergence(&self) -> Vec<String> {
+        match self.problem.training {
+            Training::Target(curve) => extrapolated(curve, &self.problem.model, self.chosen.plan.batch().global),
+            _ if self.problem.global_batches.len() > 1 => {
+                vec![
+                    "how many samples convergence needs at each global batch is not modelled: the data volume decides"
+                        .into(),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The batch to which a learning rate is taken to belong: the smallest that the job allows, or the smallest with
+    /// which its target was reached.
+    fn learning_rate(&self) -> Option<String> {
+        let (reference, whose) = match self.problem.training {
+            Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
+            _ => (*self.problem.global_batches.first()?, "that of the smallest allowed".into()),
+        };
+        let global = self.chosen.plan.batch().global;
+        let images = matches!(self.problem.model.sample(), Sample::Image(_));
+        let rule = learning_rate_rule(self.problem.optimizer, global, reference, images)?;
+        let own = self.job.training.learning_rate.map(|rate| match factor(self.problem.optimizer, global, reference) {
+            // A learning rate that the job writes beside one batch is that batch's.
+            _ if self.problem.global_batches.len() == 1 => {
+                format!("; training.learning_rate {rate} is taken to be for {}", human_count(global))
+            }
+            factor => format!("; training.learning_rate {rate} would become {}", digits(rate * factor)),
+        });
+        Some(format!(
+            "learning rate at a global batch of {}: {rule} {whose} batch, {}{}",
+            human_count(global),
+            human_count(reference),
+            own.unwrap_or_default()
+        ))
+    }
+
+    fn loss_scaling(&self) -> Option<String> {
+        (self.chosen.plan.precision() == Precision::Fp16Mixed).then(|| {
+            "fp16-mixed needs loss scaling, or small gradients become zero (Micikevicius et al., arXiv:1710.03740, section 3.2); the prediction takes it to be on".into()
+        })
+    }
+
+    /// Number formats that the job asks for by name, that other machines have and the recommended ones have not.
+    fn without_units(&self) -> Option<String> {
+        let machine = self.chosen.machine(self.problem);
+        let asked = self.job.training.precision.iter().flatten();
+        let lacking: Vec<String> = asked
+            .filter(|precision| !self.problem.unusable_precisions.contains(precision))
+            .filter_map(|precision| machine.has_units(*precision).err().map(|_| precision.to_string()))
+            .collect();
+        let instance = &self.chosen.plan.cluster().instance;
+        (!lacking.is_empty())
+            .then(|| format!("{} was asked for, but {instance} has no units for it", lacking.join(", ")))
+    }
+
+    fn smddp(&self) -> Option<String> {
+        let Place::Rented(rental) = &self.problem.place else { return None };
+        let (instance, price) = &rental.instances[self.chosen.choice];
+        (self.chosen.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
+    }
+
+    /// What encryption takes, by simulating the same plan without it.
+    fn encryption(&self) -> Option<String> {
+        let cluster = self.chosen.plan.cluster();
+        if !cluster.encrypted || cluster.instances == 1 {
+            return None;
+        }
+        let clear = self.problem.place.machine(self.chosen.choice, cluster.instances, Some(false));
+        let without = Totals::simulated(self.problem, &self.chosen.plan, self.chosen.choice, &clear)?;
+        Some(encryption(self.chosen.step_time_s / without.step_time_s))
+    }
+
+    fn region(&self) -> Option<String> {
+        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.chosen.choice)?);
+        (*data != machines.region).then(|| {
+            format!(
+                "the data is in {data} and the instances are in {}: training data belongs into the Region of the instances (Amazon SageMaker Developer Guide); what crosses Regions is slower than predicted and charged by the byte, which is not in the cost",
+                machines.region
+            )
+        })
+    }
+
+    /// Storage that stands in one Availability Zone.
+    fn zone(&self) -> Option<String> {
+        let storage = self.chosen.plan.input()?.storage;
+        let rented = matches!(self.problem.place, Place::Rented(_));
+        (rented && matches!(storage, StorageMode::FsxLustre | StorageMode::Ebs)).then(|| {
+            format!("{storage} stands in one Availability Zone: keep it and all instances in the same one, which the prediction takes for granted (Amazon EBS and FSx for Lustre User Guides)")
+        })
+    }
+}
+
+fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
+    (normalises && micro < NORMALISED_MIN).then(|| {
+        let samples = if micro == 1 { "1 sample".into() } else { format!("{micro} samples") };
+        format!(
+            "batch normalisation sees {samples} at a time on each device, and below {NORMALISED_MIN} what it measures is noise: ResNet-50 errs in 23.7 % at 16, 24.8 % at 8, 34.7 % at 2 (Wu and He, arXiv:1803.08494); normalise over devices or groups, or hold a larger batch.micro"
+        )
+    })
+}
+
+/// By how much a learning rate grows with the batch.
+fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
+    let ratio = global as f64 / reference as f64;
+    match optimizer {
+        Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars => ratio,
+        Optimizer::AdamW | Optimizer::RmsProp | Optimizer::Lamb => ratio.sqrt(),
+    }
+}
+
+/// The rule by which the learning rate follows the batch; nothing where the batch is the one that it is for.
+fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images: bool) -> Option<String> {
+    if global == reference {
+        return None;
+    }
+    let factor = factor(optimizer, global, reference);
+    let times = digits(factor);
+    let warm_up = |how: &'static str| if factor > 1.0 { how } else { "" };
+    let beyond = global > LINEAR_BATCH_MAX && images;
+    let rule = match optimizer {
+        Optimizer::Sgd | Optimizer::Momentum if beyond => {
+            format!(
+                "{times} times (linear, which cost ResNet-50 accuracy above {}: Goyal et al., arXiv:1706.02677; LARS did not, You et al., arXiv:1708.03888)",
+                human_count(LINEAR_BATCH_MAX)
+            )
+        }
+        Optimizer::Sgd | Optimizer::Momentum => {
+            let warm_up = warm_up(", after a warm-up of five epochs");
+            format!("{times} times (linear{warm_up}: Goyal et al., arXiv:1706.02677)")
+        }
+        Optimizer::Lars => {
+            format!("{times} times (linear{}: You et al., arXiv:1708.03888)", warm_up(", after a warm-up"))
+        }
+        Optimizer::Lamb => {
+            let warm_up = warm_up(", after a warm-up that grows with it");
+            format!("{times} times (square root{warm_up}: You et al., arXiv:1904.00962)")
+        }
+        Optimizer::AdamW | Optimizer::RmsProp => {
+            format!("{times} times (square root: Malladi et al., arXiv:2205.10287)")
+        }
+    };
+    Some(rule)
+}
+
+/// Three digits of a number.
+fn digits(number: f64) -> String {
+    match number {
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n if n >= 1.0 => format!("{n:.2}"),
+        n if n >= 0.001 => format!("{n:.3}"),
+        n => format!("{n:.2e}"),
+    }
+}
+
+fn smddp(instance: &Instance, service: Service) -> Option<String> {
+    if instance.smddp.as_ref().is_none_or(|runs| !runs.value) {
+        let source = "SageMaker Python SDK v2.257.6";
+        return Some(format!("collectives smddp: the library does not run on {} ({source})", instance.name));
+    }
+    (service != Service::Sagemaker)
+        .then(|| format!("collectives smddp: the library is SageMaker's, and the price is {}'s", service_name(service)))
+}
+
+fn encryption(slowdown: f64) -> String {
+    format!(
+        "encrypted traffic between instances makes a step {:.0} % longer, if it keeps {ENCRYPTED_SHARE} of the network: a stated default, for nobody published a measurement",
+        100.0 * (slowdown - 1.0).max(0.0)
+    )
+}
+
+fn little_memory(peak: u64, limit: u64) -> Option<String> {
+    (peak as f64 > (1.0 - FREE_MIN) * limit as f64).then(|| "less than 8 % of the device memory stays free".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+
+    #[test]
+    fn batch_normalisation_over_few_samples_is_warned_of() {
+        // 64 on one GPU are fine; on 32 of them each sees 2.
+        assert_eq!(batch_normalisation(true, 64), None);
+        assert!(batch_normalisation(true, 2).is_some_and(|warning| warning.contains("sees 2 samples")));
+        assert_eq!(batch_normalisation(true, NORMALISED_MIN), None);
+        assert_eq!(batch_normalisation(false, 2), None);
+    }
+
+    #[test]
+    fn the_learning_rate_follows_the_batch_by_the_rule_of_its_optimizer() {
+        let rule = |optimizer, global| learning_rate_rule(optimizer, global, 256, true);
+        assert_eq!(rule(Optimizer::Momentum, 256), None);
+        assert!(rule(Optimizer::Momentum, 1024).is_some_and(|rule| rule.starts_with("4.00 times (linear, after")));
+        assert!(rule(Optimizer::Momentum, 32_768).is_some_and(|rule| rule.contains("LARS")));
+        assert!(rule(Optimizer::AdamW, 1024).is_some_and(|rule| rule.starts_with("2.00 times (square root")));
+        assert!(rule(Optimizer::Lamb, 25_600).is_some_and(|rule| rule.starts_with("10.0 times (square root")));
+        assert!(rule(Optimizer::Momentum, 128).is_some_and(|rule| rule.starts_with("0.500 times (linear: Goyal")));
+        let tokens = learning_rate_rule(Optimizer::Momentum, 32_768, 256, false);
+        assert!(tokens.is_some_and(|rule| !rule.contains("LARS")));
+    }
+
+    #[test]
+    fn smddp_is_for_some_instances_of_one_service() {
+        let catalog = catalog();
+        let instance = |name| catalog.instance(name).expect("in the catalog");
+        assert_eq!(smddp(instance("p4d.24xlarge"), Service::Sagemaker), None);
+        assert!(smddp(instance("p4d.24xlarge"), Service::Ec2).is_some_and(|warning| warning.contains("SageMaker's")));
+        assert!(
+            smddp(instance("g5.48xlarge"), Service::Sagemaker).is_some_and(|warning| warning.contains("g5.48xlarge"))
+        );
+        let all: Vec<&str> = catalog
+            .instances()
+            .iter()
+            .filter(|instance| instance.smddp.is_some())
+            .map(|instance| instance.name.as_str())
+            .collect();
+        assert_eq!(all, ["p3.16xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge"]);
+    }
+
+    #[test]
+    fn little_memory_and_what_encryption_takes_are_told_in_numbers() {
+        assert_eq!(little_memory(91, 100), None);
+        assert!(little_memory(93, 100).is_some());
+        assert!(encryption(1.25).contains("25 % longer"));
+    }
+}
