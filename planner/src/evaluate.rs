@@ -23,33 +23,35 @@ pub(crate) struct Looked {
     pub(crate) best: Option<(f64, Box<Plan>, Bytes)>,
 }
 
-/// Looks for the variant of a candidate that beats `limit` by most. `value` tells what a step time is worth; nothing if
-/// it misses the goal.
+/// Looks for the variant of a candidate that beats `limit` by most. `value` tells what a plan is worth if its step takes
+/// so long; nothing if it misses the goal.
 pub(crate) fn look(
     space: &Space<'_>,
     bounds: &Bounds,
     candidate: &Candidate,
     limit: f64,
-    value: impl Fn(f64) -> Option<f64>,
+    value: impl Fn(&Plan, f64) -> Option<f64>,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let builder = Builder { space, candidate, weights, machine: space.machine(candidate), layers: OnceCell::new() };
     let mut looked = Looked::default();
-    let matters = |bound: f64| bound.is_finite() && value(bound).is_some_and(|value| value < limit);
+    let matters = |plan: &Plan, bound: f64| bound.is_finite() && value(plan, bound).is_some_and(|value| value < limit);
     let mut fitting = builder.fitting(&mut looked, &matters);
     fitting.sort_by(|a, b| a.bound.total_cmp(&b.bound));
-    let mut limit = limit;
+    // Worth, and seconds of a step, of the best so far.
+    let (mut limit, mut best) = (limit, (f64::INFINITY, f64::INFINITY));
     for built in fitting {
-        if value(built.bound).is_none_or(|value| value >= limit) {
+        if value(&built.plan, built.bound).is_none_or(|value| value >= limit) {
             continue;
         }
         let Some(layers) = builder.layers(&built.plan) else { continue };
         let Ok(step_time) = step_time_with(&built.plan, &builder.machine, layers) else { continue };
         looked.simulated += 1;
         let seconds = step_time.0;
-        let best = looked.best.as_ref().is_none_or(|(best, ..)| seconds < *best);
-        if best {
-            limit = value(seconds).map_or(limit, |value| value.min(limit));
+        let worth = value(&built.plan, seconds).unwrap_or(f64::INFINITY);
+        if (worth, seconds) < best {
+            best = (worth, seconds);
+            limit = worth.min(limit);
             looked.best = Some((seconds, Box::new(built.plan), built.memory_peak));
         }
     }
@@ -83,7 +85,7 @@ impl Builder<'_> {
     /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
     /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
     /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
-    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(f64) -> bool) -> Vec<Built> {
+    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
         let mut cuts: BTreeMap<u32, Vec<StageSpec>> = BTreeMap::new();
         let mut all: Vec<Built> = Vec::new();
         let mut plainer_fits: Option<(ScheduleName, u32)> = None;
@@ -95,7 +97,7 @@ impl Builder<'_> {
             let runs = self.candidate.parallel.pipeline * variant.virtual_stages;
             let stages = cuts.entry(runs).or_insert_with(|| self.balanced(runs));
             let Some(plan) = self.plan(&variant, stages.clone()) else { continue };
-            if !matters(self.bound(&plan)) {
+            if !matters(&plan, self.bound(&plan)) {
                 plainer_fits = Some(schedule);
                 continue;
             }

@@ -1,17 +1,20 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
-use crate::advice::{Advice, is_paid_for};
+use crate::advice::Advice;
 use crate::campaign::extrapolated;
 use crate::fix::Fixed;
+use crate::front::{alternative, front};
+use crate::overheads::Rent;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, Training, price_used};
 use crate::reasons::Reasons;
-use crate::search::{Aim, Evaluated, Found, pareto, search};
+use crate::search::{Aim, Evaluated, Found, search};
 use crate::space::Space;
+use crate::terms::{terms, unpriced_copies};
 use std::borrow::Cow;
 use trainyard_hardware_profiles::Device;
-use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
-use trainyard_plan::{JobSpec, Objective, Offload, Pricing, Store};
+use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Prediction, Rejected, Search};
+use trainyard_plan::{JobSpec, Objective, Offload, Plan, Store};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
 /// How a search is limited and which plans it may consider.
@@ -80,16 +83,19 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let (mut found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
+    let (found, limits) = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
-    let (prediction, _) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
+    let (prediction, _) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
     let mut reasons = Reasons { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.all();
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
-    let warnings: Vec<String> =
-        advice.and_then(|advice| advice.warning()).into_iter().chain(warnings(problem, &prediction, &chosen)).collect();
-    let front = front(problem, limits, &mut found);
+    let warnings: Vec<String> = advice
+        .and_then(|advice| advice.warning())
+        .into_iter()
+        .chain(warnings(problem, job, &prediction, &chosen.plan, chosen.choice))
+        .collect();
+    let pareto = front(problem, job, candidates_of_front(problem, limits, &found));
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
@@ -98,7 +104,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         prediction,
         reasons,
         alternatives: found.best.iter().skip(1).map(alternative).collect(),
-        pareto: front.iter().map(alternative).collect(),
+        pareto,
         rejected: rejected(problem, &limits.fixed, &found),
         search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
     })
@@ -161,38 +167,68 @@ fn nearest(problem: &Problem, aim: Aim) -> Aim {
     Aim { objective, within_goal: false, ..aim }
 }
 
-/// Why the recommended plan is not within deadline or budget; nothing if it is.
-pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+/// By how much a plan misses deadline or budget.
+enum Missed {
+    Deadline { deadline: Seconds, time: Seconds, surrounded: bool },
+    Budget { budget: f64, cost: f64 },
+}
+
+fn missed(document: &PlanDocument) -> Option<Missed> {
     let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    let time = document.prediction.time_s;
-    if let Some(deadline) = deadline.filter(|deadline| time > deadline.0) {
-        return Some(format!(
-            "no plan ends within {}: the nearest takes {}, {:.2} times as long",
-            human_duration(deadline),
-            human_duration(Seconds(time)),
-            time / deadline.0
-        ));
+    let time = Seconds(document.prediction.elapsed_s());
+    if let Some(deadline) = deadline.filter(|deadline| time > *deadline) {
+        return Some(Missed::Deadline { deadline, time, surrounded: time.0 > document.prediction.time_s });
     }
     let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
-    (cost > budget).then(|| {
-        format!(
+    (cost > budget).then_some(Missed::Budget { budget, cost })
+}
+
+/// Why the recommended plan is not within deadline or budget; nothing if it is.
+pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, surrounded } => format!(
+            "no plan ends within {}: the nearest takes {}{}, {:.2} times as long",
+            human_duration(deadline),
+            human_duration(time),
+            if surrounded { " with start-up and checkpoints" } else { "" },
+            time.0 / deadline.0
+        ),
+        Missed::Budget { budget, cost } => format!(
             "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",
             cost / budget
-        )
+        ),
     })
 }
 
-fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
+/// Why a plan that was chosen by hand is not within deadline or budget; nothing if it is.
+pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, .. } => format!(
+            "the chosen plan takes {}, {:.2} times the deadline of {}",
+            human_duration(time),
+            time.0 / deadline.0,
+            human_duration(deadline)
+        ),
+        Missed::Budget { budget, cost } => {
+            format!("the chosen plan costs {cost:.2} USD, {:.2} times the budget of {budget:.2} USD", cost / budget)
+        }
+    })
+}
+
+fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(Prediction, trainyard_sim::Outcome)> {
     let cluster = chosen.plan.cluster();
     let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
-    predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used), data).ok()
+    let price = problem.place.price(chosen.choice).map(price_used);
+    let rent = price.map(|price| Rent::new(job, &chosen.plan, &machine, price)).transpose().ok()?;
+    predict(&chosen.plan, &machine, steps, rent, data).ok()
 }
 
-/// Plans that none beats in both time and cost, from this search and from one for the other objective.
-fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated> {
-    let mut all = std::mem::take(&mut found.pareto);
+/// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
+/// the fastest and the best of each number of machines.
+fn candidates_of_front(problem: &Problem, limits: &Limits, found: &Found) -> Vec<Evaluated> {
+    let mut all: Vec<Evaluated> = found.best.iter().chain(&found.fastest).cloned().collect();
     if matches!(problem.place, Place::Rented(_)) {
         let objective = match problem.objective {
             Objective::Cost => Objective::Time,
@@ -200,19 +236,10 @@ fn front(problem: &Problem, limits: &Limits, found: &mut Found) -> Vec<Evaluated
         };
         let aim =
             Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false, without_gpu: None };
-        all.extend(search(problem, &limits.fixed, aim).pareto);
+        let other = search(problem, &limits.fixed, aim);
+        all.extend(other.best.into_iter().chain(other.fastest));
     }
-    pareto(all)
-}
-
-fn alternative(evaluated: &Evaluated) -> Alternative {
-    Alternative {
-        plan: evaluated.plan.spec(),
-        step_time_s: evaluated.step_time_s,
-        time_s: evaluated.time_s,
-        cost_usd: evaluated.cost_usd,
-        memory_peak_bytes: evaluated.memory_peak.0,
-    }
+    all
 }
 
 fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
@@ -244,6 +271,11 @@ fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
             why: "has no price on these terms".into(),
             count: 0,
         }));
+        all.extend(rental.over_quota.iter().map(|(name, why)| Rejected {
+            what: name.clone(),
+            why: why.clone(),
+            count: 0,
+        }));
     }
     let proved = found.candidates - found.simulated - found.count_too_large();
     if proved > 0 {
@@ -256,10 +288,17 @@ fn rejected(problem: &Problem, fixed: &Fixed, found: &Found) -> Vec<Rejected> {
     all
 }
 
-fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> Vec<String> {
+/// What to be careful about with a plan on machines of a type.
+pub(crate) fn warnings(
+    problem: &Problem,
+    job: &JobSpec,
+    prediction: &Prediction,
+    plan: &Plan,
+    choice: usize,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Place::Rented(rental) = &problem.place {
-        let machine = problem.place.machine(chosen.choice, 1, None);
+        let machine = problem.place.machine(choice, 1, None);
         if let Device::Gpu(gpu) = &machine.cluster.first().device
             && gpu.achieved.uncertainty.value >= 0.4
         {
@@ -272,13 +311,8 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
         if dates.len() > 1 {
             warnings.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
         }
-        if rental.pricing == Pricing::Spot {
-            warnings.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
-        }
-        if chosen.plan.input().is_some_and(|input| is_paid_for(input.storage)) {
-            warnings.push("what storage costs is not in the cost".into());
-        }
-        warnings.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
+        warnings.extend(terms(rental, prediction, plan, choice));
+        warnings.extend(unpriced_copies(job, prediction, plan, &problem.place, choice));
     }
     if prediction.memory_bytes.peak() as f64 > 0.92 * prediction.memory_bytes.limit as f64 {
         warnings.push("less than 8 % of the device memory stays free".into());
@@ -289,7 +323,7 @@ fn warnings(problem: &Problem, prediction: &Prediction, chosen: &Evaluated) -> V
         ));
     }
     if let Training::Target(curve) = problem.training {
-        warnings.extend(extrapolated(curve, &problem.model, chosen.plan.batch().global));
+        warnings.extend(extrapolated(curve, &problem.model, plan.batch().global));
     } else if problem.global_batches.len() > 1 {
         warnings.push(
             "how many samples convergence needs at each global batch is not modelled: the data volume decides".into(),

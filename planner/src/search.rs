@@ -13,6 +13,7 @@ use crate::bounds::Bounds;
 use crate::evaluate::{Looked, look};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
+use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Place, Problem};
 use crate::room::Room;
 use crate::space::{Candidate, Space};
@@ -20,7 +21,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, Plan};
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, Seconds};
 
 /// Candidates that are evaluated at the same time, at first and at most: few until something is known that others must
 /// beat. Fixed, so that the result does not depend on the thread count.
@@ -35,9 +36,13 @@ pub(crate) struct Evaluated {
     pub(crate) choice: usize,
     /// Seconds of a step, with what it waits for its samples.
     pub step_time_s: f64,
-    /// Seconds of the training.
+    /// Seconds of all steps.
     pub time_s: f64,
-    /// Price of the training.
+    /// Seconds from the request for machines to the last checkpoint.
+    pub elapsed_s: f64,
+    /// Seconds of downloading before the first step.
+    pub(crate) download_s: f64,
+    /// Price of the training, with what it takes besides its steps.
     pub cost_usd: Option<f64>,
     /// What the fullest rank needs.
     pub memory_peak: Bytes,
@@ -48,8 +53,9 @@ pub(crate) struct Evaluated {
 pub(crate) struct Found {
     /// The best plan of each type and number of machines, best first, within deadline and budget.
     pub best: Vec<Evaluated>,
-    /// Plans that were simulated and that no other simulated one beats in both time and cost.
-    pub pareto: Vec<Evaluated>,
+    /// Of each type and number of machines, the fastest plan that was simulated. It is the cheapest there too, whatever an
+    /// hour costs.
+    pub fastest: Vec<Evaluated>,
     /// Plans in the space.
     pub candidates: u64,
     /// Plans that were simulated.
@@ -77,8 +83,7 @@ pub(crate) struct Aim {
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     let space = Space::new(problem, fixed);
-    let mut searcher =
-        Searcher { problem, aim, feeding: Feeding::default(), best: BTreeMap::new(), simulated: Vec::new() };
+    let mut searcher = Searcher::new(problem, aim);
     let mut all = space.candidates();
     all.retain(|candidate| searcher.uses_wanted_gpu(candidate));
     let mut found =
@@ -91,6 +96,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     all.retain(|candidate| dropped.has_room(&room, candidate));
     let bounds = Bounds::new(problem, fixed, &all);
     searcher.feeding = Feeding::new(&space, &bounds, &all);
+    searcher.overheads = SearchOverheads::new(problem, &all);
     let mut order = searcher.bounded(&bounds, all).into_iter().peekable();
     let mut batch = *BATCHES.start();
     while let Some((next, _)) = order.peek() {
@@ -110,7 +116,8 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
         let looked: Vec<Looked> = chunk
             .par_iter()
             .map(|(candidate, limit)| {
-                look(&space, &bounds, candidate, *limit, |step_time_s| searcher.assess(candidate, step_time_s))
+                let value = |plan: &Plan, step_time_s| searcher.assess(candidate, shares_out(plan), step_time_s);
+                look(&space, &bounds, candidate, *limit, value)
             })
             .collect();
         for ((candidate, _), looked) in chunk.iter().zip(looked) {
@@ -158,12 +165,33 @@ struct Searcher<'a> {
     problem: &'a Problem,
     aim: Aim,
     feeding: Feeding,
+    overheads: SearchOverheads,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
-    simulated: Vec<Evaluated>,
+    /// The fastest of each.
+    fastest: BTreeMap<(usize, u32), Evaluated>,
 }
 
-impl Searcher<'_> {
+/// A training as a whole.
+#[derive(Clone, Copy)]
+struct Totals {
+    time_s: f64,
+    elapsed_s: f64,
+    cost_usd: Option<f64>,
+}
+
+impl<'a> Searcher<'a> {
+    fn new(problem: &'a Problem, aim: Aim) -> Self {
+        Self {
+            problem,
+            aim,
+            feeding: Feeding::default(),
+            overheads: SearchOverheads::default(),
+            best: BTreeMap::new(),
+            fastest: BTreeMap::new(),
+        }
+    }
+
     fn uses_wanted_gpu(&self, candidate: &Candidate) -> bool {
         let Some(unwanted) = self.aim.without_gpu else { return true };
         match &self.problem.place {
@@ -181,42 +209,49 @@ impl Searcher<'_> {
             .into_iter()
             .filter(|candidate| self.feeding.reaches(candidate))
             .filter_map(|candidate| {
-                let value = self.assess(&candidate, bounds.step_time(&candidate)?)?;
-                Some((value, candidate))
+                let step_time_s = bounds.step_time(&candidate)?;
+                // Which of the two is cheaper depends on the plan: what none of them beats is the less of both.
+                let values = [false, true].map(|shared_out| self.assess(&candidate, shared_out, step_time_s));
+                Some((values.into_iter().flatten().min_by(f64::total_cmp)?, candidate))
             })
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         order
     }
 
-    /// The value of a candidate that takes this long; nothing if it cannot meet the goal.
-    fn assess(&self, candidate: &Candidate, step_time_s: f64) -> Option<f64> {
-        let (time, cost) = self.totals(candidate, step_time_s);
-        self.within_goal(time, cost).then(|| self.value(candidate, step_time_s))
+    /// The value of a candidate that takes this long; nothing if it cannot meet the goal. `shared_out` says whether its
+    /// replicas share out their state.
+    fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
+        let totals = self.totals(candidate, shared_out, step_time_s);
+        self.within_goal(totals).then(|| self.value(totals))
     }
 
-    /// What the objective makes of a step time.
-    fn value(&self, candidate: &Candidate, step_time_s: f64) -> f64 {
-        let (time, cost) = self.totals(candidate, step_time_s);
+    /// What the objective makes of a training.
+    fn value(&self, totals: Totals) -> f64 {
         match self.aim.objective {
-            Objective::Time => time,
+            Objective::Time => totals.time_s,
             // What costs nothing is compared by time.
-            Objective::Cost => cost.unwrap_or(time),
+            Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
         }
     }
 
-    fn totals(&self, candidate: &Candidate, step_time_s: f64) -> (f64, Option<f64>) {
+    fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
         let feed = self.feeding.feed(candidate, step_time_s, steps);
-        let time = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
-        let price = self.problem.place.price(candidate.choice);
-        (time, price.map(|price| price.middle().0 * f64::from(candidate.instances) * time / 3600.0))
+        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
+        let rented = self.overheads.of(candidate, shared_out).zip(self.problem.place.price(candidate.choice));
+        let Some((overheads, price)) = rented else { return Totals { time_s, elapsed_s: time_s, cost_usd: None } };
+        let download = feed.map_or(Seconds(0.0), |feed| feed.download);
+        let course = overheads.course(steps, Seconds(time_s), download);
+        let input = self.feeding.input(candidate).map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
+        Totals { time_s, elapsed_s: course.elapsed().0, cost_usd }
     }
 
-    fn within_goal(&self, time: f64, cost: Option<f64>) -> bool {
+    fn within_goal(&self, totals: Totals) -> bool {
         !self.aim.within_goal
-            || (self.problem.deadline.is_none_or(|deadline| time <= deadline.0)
-                && self.problem.budget.is_none_or(|budget| cost.is_none_or(|cost| cost <= budget)))
+            || (self.problem.deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
+                && self.problem.budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget)))
     }
 
     /// What a candidate must beat to matter, the best on its own machines included.
@@ -245,16 +280,26 @@ impl Searcher<'_> {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let (time_s, cost_usd) = self.totals(candidate, step_time_s);
+        let totals = self.totals(candidate, shares_out(&plan), step_time_s);
         let steps = self.problem.training.steps(candidate.batch.global);
         let fed = self.feeding.feed(candidate, step_time_s, steps);
-        let step_time_s = fed.map_or(step_time_s, |feed| feed.step_time.0);
-        let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
-        self.simulated.push(evaluated.clone());
-        if !self.within_goal(time_s, cost_usd) {
+        let evaluated = Evaluated {
+            plan,
+            choice,
+            step_time_s: fed.map_or(step_time_s, |feed| feed.step_time.0),
+            time_s: totals.time_s,
+            elapsed_s: totals.elapsed_s,
+            download_s: fed.map_or(0.0, |feed| feed.download.0),
+            cost_usd: totals.cost_usd,
+            memory_peak,
+        };
+        let key = (choice, candidate.instances);
+        if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
+            self.fastest.insert(key, evaluated.clone());
+        }
+        if !self.within_goal(totals) {
             return;
         }
-        let key = (choice, candidate.instances);
         let worth = self.worth(&evaluated);
         if self.best.get(&key).is_none_or(|kept| worth < self.worth(kept)) {
             self.best.insert(key, evaluated);
@@ -272,7 +317,7 @@ impl Searcher<'_> {
         best.sort_by(|a, b| self.worth(a).total_cmp(&self.worth(b)));
         best.truncate(self.aim.top.max(1));
         found.best = best;
-        found.pareto = pareto(std::mem::take(&mut self.simulated));
+        found.fastest = std::mem::take(&mut self.fastest).into_values().collect();
         found
     }
 }
@@ -319,7 +364,8 @@ mod tests {
         let all = space.candidates();
         let bounds = Bounds::new(problem, fixed, &all);
         let feeding = Feeding::new(&space, &bounds, &all);
-        let searcher = Searcher { problem, aim, feeding, best: BTreeMap::new(), simulated: Vec::new() };
+        let overheads = SearchOverheads::new(problem, &all);
+        let searcher = Searcher { feeding, overheads, ..Searcher::new(problem, aim) };
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
@@ -329,7 +375,7 @@ mod tests {
             footprint(&plan, &machine).fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.value(candidate, simulated);
+            let value = searcher.value(searcher.totals(candidate, shares_out(&plan), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some((value, *variant))
