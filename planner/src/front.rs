@@ -10,6 +10,9 @@ use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
 use trainyard_units::{Seconds, UsdPerHour, human_duration};
 
+/// Differences of time and cost, as a fraction, that make no point of its own.
+const HAIR: f64 = 1e-4;
+
 /// Why a point of a front cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
@@ -44,17 +47,17 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
     let mut points = Vec::new();
     for pricing in [own].into_iter().chain(others) {
         let priced = |evaluated: &Evaluated| {
-            let price = match pricing == own {
-                true => rental.instances[evaluated.choice].1.clone(),
-                false => on_terms(problem, evaluated.choice, pricing)?,
-            };
-            let cost = if pricing == own { evaluated.cost_usd } else { Some(cost(problem, job, evaluated, &price)?) };
-            Some((Evaluated { cost_usd: cost, ..evaluated.clone() }, price))
+            if pricing == own {
+                return Some((evaluated.clone(), rental.instances[evaluated.choice].1.clone()));
+            }
+            let price = on_terms(problem, evaluated.choice, pricing)?;
+            let cost_usd = Some(cost(problem, job, evaluated, &price)?);
+            Some((Evaluated { cost_usd, ..evaluated.clone() }, price))
         };
         let all: Vec<(Evaluated, Price)> = found.iter().filter_map(priced).collect();
         let price_at =
             |choice: usize| all.iter().find(|(own, _)| own.choice == choice).map(|(_, price)| price_used(price));
-        let front = pareto(all.iter().map(|(evaluated, _)| evaluated.clone()).collect());
+        let front = distinct(pareto(all.iter().map(|(evaluated, _)| evaluated.clone()).collect()));
         points.extend(front.iter().map(|evaluated| {
             let mut point = alternative(evaluated);
             point.plan.pricing = pricing;
@@ -63,6 +66,18 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
         }));
     }
     points
+}
+
+/// The points of a front without those that the next cheaper one equals in time and cost but for a hair.
+fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
+    let equal = |a: f64, b: f64| (a / b - 1.0).abs() < HAIR;
+    let same = |a: &Evaluated, b: &Evaluated| {
+        equal(a.time_s, b.time_s) && a.cost_usd.zip(b.cost_usd).is_none_or(|(a, b)| equal(a, b))
+    };
+    front.reverse();
+    front.dedup_by(|faster, cheaper| same(faster, cheaper));
+    front.reverse();
+    front
 }
 
 /// A plan as a document lists it.
@@ -153,6 +168,8 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         plan: plan.spec(),
         prediction,
         reasons: vec![reason],
+        // The runners-up are those of the recommended plan.
+        alternatives: Vec::new(),
         ..document.clone()
     })
 }

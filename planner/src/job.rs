@@ -121,7 +121,7 @@ pub enum JobError {
     Input(#[from] InputError),
     /// No instance has a price on these terms.
     #[error("{}", .0.in_table("cluster"))]
-    Unpriced(Unpriced),
+    Unpriced(Box<Unpriced>),
     /// Quotas leave no instance.
     #[error("in `cluster.quotas`: {why}")]
     OverQuota {
@@ -132,7 +132,7 @@ pub enum JobError {
 
 impl From<Unpriced> for JobError {
     fn from(error: Unpriced) -> Self {
-        Self::Unpriced(error)
+        Self::Unpriced(Box::new(error))
     }
 }
 
@@ -540,7 +540,7 @@ fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -
         return Err(Unpriced::of(&catalog, &matching, (service, pricing), region).into());
     }
     let unpriced = unpriced.into_iter().map(|instance| instance.name.clone()).collect();
-    let (instances, over_quota) = within(&quotas, priced, query)?;
+    let Within { instances, over_quota } = within(&quotas, priced, query)?;
     let most = |(instance, _): &(Instance, Price)| {
         let allowed = quotas.most(instance).map_or(max_instances, |most| u32::try_from(most).unwrap_or(u32::MAX));
         allowed.min(max_instances)
@@ -562,13 +562,16 @@ fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -
     })
 }
 
-/// The instances of which one may be rented, with their prices, and the others with the reason.
-#[expect(clippy::type_complexity, reason = "two lists")]
-fn within(
-    quotas: &Quotas,
-    priced: Vec<&Instance>,
-    query: PriceQuery<'_>,
-) -> Result<(Vec<(Instance, Price)>, Vec<(String, String)>), JobError> {
+/// Types of instances by what quotas leave of them.
+struct Within {
+    /// Those of which one may be rented, with their prices.
+    instances: Vec<(Instance, Price)>,
+    /// The others with the reason.
+    over_quota: Vec<(String, String)>,
+}
+
+/// The instances that quotas leave; an error if they leave none.
+fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Result<Within, JobError> {
     let (mut instances, mut over_quota) = (Vec::new(), Vec::new());
     for instance in priced {
         match (quotas.refusal(instance), price_of(instance, query)) {
@@ -580,7 +583,7 @@ fn within(
         let why: Vec<String> = over_quota.iter().map(|(name, why)| format!("{name} {why}")).collect();
         return Err(JobError::OverQuota { why: why.join("; ") });
     }
-    Ok((instances, over_quota))
+    Ok(Within { instances, over_quota })
 }
 
 fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {

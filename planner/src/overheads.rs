@@ -109,12 +109,14 @@ impl Overheads {
     }
 }
 
+/// Overheads by the ranks that hold a state and the number format: whole on each replica, and shared out.
+type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
+
 /// The overheads of all candidates of a search on rented machines.
 #[derive(Default)]
 pub(crate) struct SearchOverheads {
-    /// By type and number of machines; then by the ranks that hold a state and the number format, whole on each replica
-    /// and shared out.
-    sites: Vec<Vec<BTreeMap<(u32, Precision), [Overheads; 2]>>>,
+    /// By type and number of machines.
+    sites: Vec<Vec<Site>>,
 }
 
 impl SearchOverheads {
@@ -151,14 +153,14 @@ impl SearchOverheads {
         all
     }
 
-    fn site(&mut self, choice: usize, instances: u32) -> &mut BTreeMap<(u32, Precision), [Overheads; 2]> {
+    fn site(&mut self, choice: usize, instances: u32) -> &mut Site {
         let index = instances as usize;
         if self.sites.len() <= choice {
             self.sites.resize_with(choice + 1, Vec::new);
         }
         let counts = &mut self.sites[choice];
         if counts.len() <= index {
-            counts.resize_with(index + 1, BTreeMap::new);
+            counts.resize_with(index + 1, Site::new);
         }
         &mut counts[index]
     }

@@ -224,7 +224,7 @@ fn prices_that_are_not_there_are_told_with_those_that_are() {
         refused(&job)
     };
     let reserved = on("sagemaker", Pricing::Reserved, "us-east-1");
-    assert!(matches!(reserved, JobError::Unpriced(Unpriced::OtherTerms { .. })), "{reserved}");
+    assert!(matches!(&reserved, JobError::Unpriced(why) if matches!(**why, Unpriced::OtherTerms { .. })), "{reserved}");
     let region = on("ec2", Pricing::OnDemand, "us-esat-1");
     assert_eq!(region.hint().as_deref(), Some("did you mean `us-east-1`?"));
     assert!(region.to_string().starts_with("in `cluster.region`"), "{region}");

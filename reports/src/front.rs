@@ -36,6 +36,9 @@ pub(crate) fn front(document: &PlanDocument, points: Points, width: Width) -> St
     if shown.len() < all.len() {
         notes.push(format!("Of {} points, {} are shown; all with -v.", all.len(), shown.len()));
     }
+    if all.iter().any(|point| point.plan.pricing != all[0].plan.pricing) {
+        notes.push("On other terms than the job's, plans that were found for it are priced.".into());
+    }
     notes.extend(dates(all));
     let notes = wrap(&notes.join(" "), usize::from(width.0).saturating_sub(2));
     let notes = lines(notes.into_iter().map(|line| format!("  {line}")));

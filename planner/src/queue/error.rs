@@ -39,7 +39,7 @@ pub enum QueueError {
     Instance(CatalogError),
     /// The instance has no price on these terms.
     #[error("{}", .0.in_table("pool"))]
-    Unpriced(Unpriced),
+    Unpriced(Box<Unpriced>),
     /// A job never fits into the pool.
     #[error("`{field}` asks for {instances} instances, but `pool.max_instances` is {quota}: the job could never start")]
     TooWide {
@@ -72,7 +72,7 @@ pub enum QueueError {
 
 impl From<Unpriced> for QueueError {
     fn from(error: Unpriced) -> Self {
-        Self::Unpriced(error)
+        Self::Unpriced(Box::new(error))
     }
 }
 
