@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn terms_without_a_price_are_told_with_those_that_have_one() {
-        let reserved = of(&["p4d.24xlarge"], Service::Sagemaker, Pricing::Reserved, "us-east-1");
+        let reserved = of(&["p4de.24xlarge"], Service::Sagemaker, Pricing::Reserved, "us-east-1");
         assert_eq!(reserved.field(), "pricing");
         let hint = reserved.hint();
         assert!(hint.contains("ec2 reserved") && hint.contains("sagemaker on-demand"), "{hint}");
