@@ -140,6 +140,9 @@ pub(crate) struct JobArguments {
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml", help_heading = "Machines and goal")]
     pub(crate) constants: Option<PathBuf>,
+    /// Prices that stand before those of the catalog; `trainyard show prices` writes such a table
+    #[arg(long, value_name = "PRICES.csv", help_heading = "Machines and goal")]
+    pub(crate) prices: Option<PathBuf>,
 }
 
 /// Which machines and to what end.
@@ -218,6 +221,9 @@ pub(crate) struct PlanArguments {
     /// How many clusters to show: the recommended one and the runners-up [default: 5]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) top: Option<u16>,
+    /// Take this point of the front of time against cost instead of the recommended plan
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) point: Option<u16>,
     /// Write the document to this file: a plan, or the plans and the schedule of a fleet
     #[arg(long, value_name = "PLAN.json")]
     pub(crate) out: Option<PathBuf>,
@@ -455,6 +461,8 @@ pub(crate) enum Kind {
     Stacks,
     /// Orders of micro-batches in a pipeline
     Schedules,
+    /// What instances cost, as a table (CSV) to be changed and given back with --prices
+    Prices,
 }
 
 /// Arguments of `trainyard show`.
@@ -463,7 +471,7 @@ pub(crate) struct ShowArguments {
     /// Which catalog
     #[arg(value_enum, value_name = "CATALOG")]
     pub(crate) kind: Kind,
-    /// One entry, with the source of every number
+    /// One entry, with the source of every number; of prices, a pattern of instance types
     pub(crate) name: Option<String>,
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]

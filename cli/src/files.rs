@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
 use trainyard_hardware_profiles::{
-    Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, catalog,
+    Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles};
@@ -83,6 +83,13 @@ pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
     })
 }
 
+/// A table of prices that stand before those of the catalog.
+pub(crate) fn read_prices(path: &Path) -> Result<PriceTable, Failure> {
+    let text = read_text("prices", path)?;
+    PriceTable::from_csv(&text, &path.display().to_string())
+        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+}
+
 /// The program's catalog, with the constants of a file before it if there is one.
 pub(crate) fn catalog_of(constants: Option<&Path>) -> Result<Cow<'static, Catalog>, Failure> {
     let Some(path) = constants else { return Ok(Cow::Borrowed(catalog())) };
@@ -107,6 +114,7 @@ pub(crate) fn machine_files_of(
     Ok(MachineFiles {
         machine: machine_file_of(document, plan)?,
         constants: constants.as_deref().map(read_constants).transpose()?,
+        prices: None,
     })
 }
 

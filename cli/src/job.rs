@@ -5,7 +5,7 @@ use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::{ClusterFile, Constants, MeasuredMachine};
+use trainyard_hardware_profiles::{ClusterFile, Constants, MeasuredMachine, PriceTable};
 use trainyard_models::{ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
@@ -24,6 +24,8 @@ pub(crate) struct Job {
     file: Option<PathBuf>,
     /// The constants file of a flag, relative to where the user is.
     constants: Option<PathBuf>,
+    /// The table of prices of a flag, relative to where the user is.
+    prices: Option<PathBuf>,
 }
 
 /// Where the profile of this machine is, or would be.
@@ -56,7 +58,10 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if let Some(path) = &arguments.constants {
         spec.cluster.constants = Some(path.display().to_string());
     }
-    Ok(Job { spec, file, constants: arguments.constants.clone() })
+    if let Some(path) = &arguments.prices {
+        spec.cluster.prices = Some(path.display().to_string());
+    }
+    Ok(Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() })
 }
 
 impl Job {
@@ -65,7 +70,7 @@ impl Job {
         if let Some(path) = constants {
             spec.cluster.constants = Some(path.display().to_string());
         }
-        Self { spec, file: Some(file), constants: constants.map(Into::into) }
+        Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None }
     }
 
     /// Overrides machines and goal by flags.
@@ -112,6 +117,12 @@ impl Job {
         Ok(Some((files::read_constants(&path)?, path)))
     }
 
+    /// The prices that a flag or the job names, read.
+    fn prices(&self) -> Result<Option<PriceTable>, Failure> {
+        let named = self.spec.cluster.prices.as_ref().map(|name| self.path(name));
+        self.prices.clone().or(named).as_deref().map(files::read_prices).transpose()
+    }
+
     /// The model in the file that the job names, if it names one.
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
         let choice = &self.spec.model;
@@ -149,6 +160,7 @@ impl Job {
             cluster_path: cluster_path.map(seen_from),
             constants,
             constants_path: constants_path.map(seen_from),
+            prices: self.prices()?,
         })
     }
 
@@ -181,11 +193,13 @@ impl Job {
 
     /// Why the job cannot be planned.
     pub(crate) fn explain(&self, error: &JobError) -> Failure {
+        // Nothing is wrong with a quota: it is a limit that leaves no plan.
+        let exit = if matches!(error, JobError::OverQuota { .. }) { Exit::NoPlan } else { Exit::Input };
         let failure = match &self.file {
             Some(file) => {
-                Failure::input(format!("cannot plan the job `{}`", file.display())).because(error.to_string())
+                Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(error.to_string())
             }
-            None => Failure::input(error.to_string()),
+            None => Failure::new(exit, error.to_string()),
         };
         failure.maybe_hint(flag_for(error).or_else(|| error.hint()))
     }

@@ -159,7 +159,7 @@ fn look_up<'a, T: 'a>(
 }
 
 /// The most similar of some names, if it is close enough to have been meant.
-pub(crate) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     known
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
         .filter(|(score, _)| *score > 0.8)
@@ -321,7 +321,7 @@ impl Catalog {
 }
 
 /// Whether a name fits a pattern in which `*` stands for any text.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {

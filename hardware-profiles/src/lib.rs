@@ -13,12 +13,13 @@ mod measured;
 mod messaging;
 mod operations;
 mod price;
+mod price_table;
 mod processor;
 mod sourced;
 mod stack;
 mod storage;
 
-pub use catalog::{Catalog, CatalogError, catalog};
+pub use catalog::{Catalog, CatalogError, catalog, matches, similar};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };
@@ -38,6 +39,7 @@ pub use measured::{
 pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
+pub use price_table::{PriceTable, PriceTableError};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};

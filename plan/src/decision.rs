@@ -69,6 +69,8 @@ named! {
         Objective = "objective",
         /// There is no price on these terms.
         Price = "price",
+        /// A quota of the account.
+        Quota = "quota",
         /// Nothing divides evenly.
         Division = "division",
         /// A number format, or something else that the machines do not have.

@@ -5,7 +5,7 @@ pub use crate::decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, Pre
 
 use crate::input::Bottleneck;
 use crate::job::JobSpec;
-use crate::spec::PlanSpec;
+use crate::spec::{PlanSpec, Pricing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,8 @@ pub struct PlanDocument {
     /// The runners-up, best first.
     #[serde(default)]
     pub alternatives: Vec<Alternative>,
-    /// Plans that no other beats in both time and cost, fastest first.
+    /// Plans that no other on the same terms beats in both time and cost: those on the job's terms, then those on other
+    /// terms on which the same machines can be rented, the fastest of each first.
     #[serde(default)]
     pub pareto: Vec<Alternative>,
     /// What was not possible, and how often.
@@ -88,17 +89,56 @@ pub struct Prediction {
     pub memory_bytes: Memory,
     /// Optimizer steps of the whole training.
     pub steps: u64,
-    /// Seconds of the whole training.
+    /// Seconds of all steps.
     pub time_s: f64,
-    /// Price of the whole training; absent for machines that are not rented.
+    /// Seconds from the request for machines to the first step: finding and booting them, image, framework, and what is
+    /// downloaded (medians). Absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_up_s: Option<f64>,
+    /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints_s: Option<f64>,
+    /// Price of the whole training: instances, start-up, checkpoints and storage. Absent for machines that are not rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// What the price is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_parts: Option<CostParts>,
     /// The interval of the price that follows from that of the step time and from the range of the price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_interval_usd: Option<[f64; 2]>,
     /// The price that was used, with its date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceUsed>,
+}
+
+/// What a training costs, in USD; together, its price.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostParts {
+    /// Instances while steps are done.
+    pub instances_usd: f64,
+    /// Instances from when they are there to the first step.
+    pub start_up_usd: f64,
+    /// What keeps checkpoints, and the data set near the machines.
+    pub storage_usd: f64,
+    /// Instances while checkpoints are written.
+    pub checkpoints_usd: f64,
+}
+
+impl CostParts {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd
+    }
+}
+
+impl Prediction {
+    /// Seconds from the request for machines to the last checkpoint, if nothing interrupts the training: what a deadline
+    /// is held against.
+    pub fn elapsed_s(&self) -> f64 {
+        self.time_s + self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0)
+    }
 }
 
 /// What becomes of samples on their way to the step.
@@ -121,7 +161,7 @@ pub struct InputPrediction {
     pub step_samples_per_s: f64,
     /// Seconds of a step during the first pass over the data set.
     pub first_pass_step_time_s: f64,
-    /// Seconds of downloading or listing before the first step, which are not part of the training's time.
+    /// Seconds of downloading or listing before the first step, which are part of its start-up.
     pub download_s: f64,
 }
 
@@ -139,6 +179,9 @@ pub struct PriceUsed {
     pub region: String,
     /// ec2 or sagemaker.
     pub service: String,
+    /// The terms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
     /// When it was seen.
     pub date: String,
     /// Where it was read.
@@ -218,6 +261,9 @@ pub struct Alternative {
     /// Price of the whole training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The price that was used, with its date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceUsed>,
     /// What the fullest rank needs, in bytes.
     pub memory_peak_bytes: u64,
 }

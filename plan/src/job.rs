@@ -6,6 +6,7 @@ use crate::spec::{Optimizer, Precision, Pricing};
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use trainyard_models::{AttentionKernel, Family};
 use trainyard_units::{Bytes, BytesPerSecond};
@@ -207,6 +208,13 @@ pub struct ClusterChoice {
     /// Training framework of the catalog of stacks; pytorch if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
+    /// A table of prices (CSV) that stand before those of the catalog, relative to the job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<String>,
+    /// What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types (`g4dn.*`):
+    /// virtual processors, as EC2 counts them, or instances, as SageMaker does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quotas: Option<BTreeMap<String, u64>>,
     /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,

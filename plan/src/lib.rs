@@ -40,7 +40,7 @@ pub use explanation::{
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
 pub use lower::{Lowering, lower};
-pub use memory::{Resident, checkpoint_bytes, kept_elsewhere, resident, resident_with};
+pub use memory::{Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with};
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use offload::{Offload, Store};
 pub use parameters::{Chain, Held};

@@ -5,10 +5,12 @@ use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::spec::{GradientCompression, GradientReduction, Precision, Recompute, ScheduleName, StateSharding};
+use crate::spec::{
+    GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
+};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{Layer, LayerRole};
+use trainyard_models::{Layer, LayerRole, OperatorGraph};
 use trainyard_units::Bytes;
 
 /// Layers whose gathered weights, and unreduced gradients, are there at once: the one that computes and the next.
@@ -91,10 +93,14 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
 /// What a checkpoint holds: weights, moments and master weights of the whole model, each once. Tables are their own
 /// master weights.
 pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
-    let (graph, precision) = (plan.graph(), plan.precision());
+    checkpoint_bytes_of(plan.graph(), plan.precision(), plan.optimizer())
+}
+
+/// The same of any plan of a model with this number format and optimizer.
+pub fn checkpoint_bytes_of(graph: &OperatorGraph, precision: Precision, optimizer: Optimizer) -> Bytes {
     let (all, dense) = (graph.parameters(), graph.updated_parameters());
     let weights = dense * (precision.element_bytes() + precision.master_bytes());
-    Bytes(weights + (all - dense) * Precision::Fp32.element_bytes() + all * plan.optimizer().state_bytes())
+    Bytes(weights + (all - dense) * Precision::Fp32.element_bytes() + all * optimizer.state_bytes())
 }
 
 fn parameters(plan: &Plan, held: Held) -> Bytes {

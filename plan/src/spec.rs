@@ -321,6 +321,10 @@ named! {
         OnDemand = "on-demand",
         /// Spare capacity at a discount; it can be reclaimed.
         Spot = "spot",
+        /// By the hour for a year, used or not, with nothing paid in advance.
+        Reserved = "reserved",
+        /// The same for three years.
+        ReservedThreeYears = "reserved-3y",
     }
 }
 

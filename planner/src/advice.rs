@@ -5,7 +5,7 @@ use crate::input::{Data, InputChoice};
 use crate::problem::Problem;
 use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
-use trainyard_plan::{Bottleneck, Cache, DecodePlace, InputSpec, StorageMode};
+use trainyard_plan::{Bottleneck, Cache, DecodePlace, InputSpec};
 use trainyard_sim::Supply;
 use trainyard_units::Seconds;
 
@@ -115,9 +115,4 @@ fn differences(own: InputSpec, other: InputSpec) -> String {
     ];
     let differing: Vec<String> = fields.into_iter().filter(|(differs, _)| *differs).map(|(_, field)| field).collect();
     differing.join(" and ")
-}
-
-/// Whether what keeps the samples is paid for besides the machines.
-pub(crate) fn is_paid_for(storage: StorageMode) -> bool {
-    !matches!(storage, StorageMode::Nvme | StorageMode::Memory)
 }

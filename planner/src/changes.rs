@@ -102,7 +102,7 @@ impl<'a> Changes<'a> {
         };
         let others = self.others.iter().filter_map(|other| Some((share(&other)?, *other)));
         let (share, winner) = others.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let present = self.problem.place.price(winner.choice)?.middle().0;
+        let present = self.problem.place.price(winner.choice)?.hourly().0;
         Some(Change {
             what: ChangedQuantity::Price,
             instance: Some(instance(winner)),

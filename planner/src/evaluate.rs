@@ -23,13 +23,13 @@ pub(crate) struct Looked {
     pub(crate) fitting: Vec<Built>,
 }
 
-/// Builds the variants of a candidate that fit and may matter, which `matters` tells of a step time that they do not
-/// beat.
+/// Builds the variants of a candidate that fit and may matter, which `matters` tells of a plan and a step time
+/// that it does not beat.
 pub(crate) fn look(
     space: &Space<'_>,
     (bounds, room): (&Bounds, &Room),
     candidate: &Candidate,
-    matters: impl Fn(f64) -> bool,
+    matters: impl Fn(&Plan, f64) -> bool,
 ) -> Looked {
     let weights = bounds.weights(candidate).expect("candidates without prices were dropped");
     let machine = space.machine(candidate);
@@ -44,7 +44,7 @@ pub(crate) fn look(
         communications: RefCell::default(),
     };
     let mut looked = Looked::default();
-    looked.fitting = builder.fitting(&mut looked, &|bound: f64| bound.is_finite() && matters(bound));
+    looked.fitting = builder.fitting(&mut looked, &|plan: &Plan, bound: f64| bound.is_finite() && matters(plan, bound));
     looked
 }
 
@@ -95,7 +95,7 @@ impl Builder<'_> {
     /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
     /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
     /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
-    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(f64) -> bool) -> Vec<Built> {
+    fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
         let mut all: Vec<Built> = Vec::new();
         let mut plainer_fits: Option<(ScheduleName, u32)> = None;
         for variant in self.space.variants(self.candidate.parallel, self.candidate.batch) {
@@ -112,14 +112,14 @@ impl Builder<'_> {
             }
             let Some(plan) = self.plan(&variant, stages.to_vec()) else { continue };
             let bound = self.bound(&plan);
-            if !matters(bound) {
+            if !matters(&plan, bound) {
                 plainer_fits = Some(schedule);
                 continue;
             }
             match self.build(&variant, plan, bound) {
                 Ok(built) => {
                     plainer_fits = Some(schedule);
-                    if matters(built.bound) {
+                    if matters(&built.plan, built.bound) {
                         all.push(built);
                     }
                 }

@@ -90,8 +90,8 @@ impl Guidance<'_> {
             price(&own.instance).zip(price(&cluster.instance)).map_or_else(String::new, |((_, own), (_, other))| {
                 format!(
                     ": {:.2} against {:.2} USD/h each at prices of {}",
-                    own.middle().0,
-                    other.middle().0,
+                    own.hourly().0,
+                    other.hourly().0,
                     if own.date == other.date { own.date.clone() } else { format!("{} and {}", own.date, other.date) }
                 )
             });
@@ -133,7 +133,7 @@ fn family_name(family: &str) -> String {
 fn representatives<'a>(guided: &[&'a (Instance, Price)]) -> Vec<&'a Instance> {
     let mut all: Vec<&(Instance, Price)> = guided.to_vec();
     let kind = |entry: &(Instance, Price)| (family(&entry.0.name).to_owned(), entry.0.gpus);
-    all.sort_by(|a, b| kind(a).cmp(&kind(b)).then(a.1.middle().0.total_cmp(&b.1.middle().0)));
+    all.sort_by(|a, b| kind(a).cmp(&kind(b)).then(a.1.hourly().0.total_cmp(&b.1.hourly().0)));
     all.dedup_by_key(|entry| kind(entry));
     all.into_iter().map(|(instance, _)| instance).collect()
 }

@@ -3,13 +3,13 @@
 use crate::campaign::settings;
 use crate::fix::Fixed;
 use crate::input::{Data, data, field_of_input};
-use crate::problem::{
-    Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase, regions_of,
-    service_of, unpriced_hint,
-};
+use crate::problem::{Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase};
+use crate::quota::Quotas;
+use crate::unpriced::Unpriced;
+use std::borrow::Cow;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, Service,
-    Stack,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, Instance, MeasuredMachine, Price,
+    PriceQuery, PriceTable, Service, Stack,
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
@@ -49,6 +49,8 @@ pub struct Resources {
     pub constants: Option<Constants>,
     /// The path of that file, as the plan shall name it.
     pub constants_path: Option<String>,
+    /// The content of `cluster.prices`.
+    pub prices: Option<PriceTable>,
 }
 
 /// Why a job cannot be solved as it is written.
@@ -118,17 +120,20 @@ pub enum JobError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// No instance has a price on these terms.
-    #[error("no instance of `cluster.instances` has a {pricing} price of {service} in `cluster.region` {region}")]
-    Unpriced {
-        /// The terms.
-        pricing: Pricing,
-        /// Who rents out.
-        service: String,
-        /// Where.
-        region: String,
-        /// Where there are prices on these terms.
-        regions: Vec<String>,
+    #[error("{}", .0.in_table("cluster"))]
+    Unpriced(Box<Unpriced>),
+    /// Quotas leave no instance.
+    #[error("in `cluster.quotas`: {why}")]
+    OverQuota {
+        /// Which instances need more, and how much more.
+        why: String,
     },
+}
+
+impl From<Unpriced> for JobError {
+    fn from(error: Unpriced) -> Self {
+        Self::Unpriced(Box::new(error))
+    }
 }
 
 impl JobError {
@@ -144,7 +149,10 @@ impl JobError {
                 Some(format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")))
             }
             Self::Input(error) => error.hint(),
-            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
+            Self::Unpriced(error) => Some(error.hint()),
+            Self::OverQuota { .. } => {
+                Some("ask AWS for more (Service Quotas), or allow other types in cluster.instances".into())
+            }
             Self::Conflict { first, second, .. } => {
                 Some(format!("leave `{first}` or `{second}` out, or change one of them"))
             }
@@ -181,8 +189,9 @@ pub(crate) fn problem_on(
     let training = training(&job.training, &job.data, &model)?;
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;
-    settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
+    let settings = settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
     Ok(Problem {
+        settings,
         training,
         data,
         global_batches: global_batches(job.training.global_batch)?,
@@ -257,7 +266,10 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
         constants: resources.constants,
     };
     match (&choice.profile, &choice.file) {
-        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before)?))),
+        (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
+            Err(JobError::Missing { field: "cluster.prices", why: "the table of prices was not read" })
+        }
+        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref())?))),
         (Some(_), Some(_)) => Err(JobError::Conflict {
             first: "cluster.profile",
             second: "cluster.file",
@@ -466,6 +478,8 @@ fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
         ("cluster.region", choice.region.is_some()),
         ("cluster.pricing", choice.pricing.is_some()),
         ("cluster.service", choice.service.is_some()),
+        ("cluster.prices", choice.prices.is_some()),
+        ("cluster.quotas", choice.quotas.is_some()),
     ];
     fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
 }
@@ -522,13 +536,14 @@ fn stack(choice: &ClusterChoice, catalog: &Catalog) -> Result<Stack, JobError> {
     catalog.stack(name).cloned().map_err(|error| JobError::Catalog { field: "cluster.stack", error })
 }
 
-fn rental(choice: &ClusterChoice, before: Before) -> Result<Rental, JobError> {
+fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -> Result<Rental, JobError> {
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
     if patterns.is_empty() {
         return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
     }
     let catalog = catalog_with(before.constants.as_ref());
+    let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
     let matching =
         catalog.matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
     let stack = stack(choice, &catalog)?;
@@ -540,37 +555,64 @@ fn rental(choice: &ClusterChoice, before: Before) -> Result<Rental, JobError> {
     let named = service(choice.service.as_deref())?;
     let service = named.unwrap_or(Service::Ec2);
     let region = choice.region.as_deref().unwrap_or(DEFAULT_REGION);
+    let quotas = Quotas::new(choice.quotas.as_ref(), service, &catalog)?;
     let query = PriceQuery { region, service, purchase: purchase(pricing) };
-    let (mut instances, mut unpriced) = (Vec::new(), Vec::new());
-    for instance in &matching {
-        match price_of(instance, query) {
-            Some(price) => instances.push(((*instance).clone(), price.clone())),
-            None => unpriced.push(instance.name.clone()),
-        }
+    let (priced, unpriced): (Vec<&Instance>, Vec<&Instance>) =
+        matching.iter().partition(|instance| price_of(instance, query).is_some());
+    if priced.is_empty() {
+        return Err(Unpriced::of(&catalog, &matching, (service, pricing), region).into());
     }
-    if instances.is_empty() {
-        let regions = regions_of(matching, query);
-        let service = crate::problem::service_name(service).into();
-        return Err(JobError::Unpriced { pricing, service, region: region.into(), regions });
-    }
-    let changes = Vec::new();
+    let unpriced = unpriced.into_iter().map(|instance| instance.name.clone()).collect();
+    let Within { instances, over_quota } = within(&quotas, priced, query)?;
+    let most = |(instance, _): &(Instance, Price)| {
+        let allowed = quotas.most(instance).map_or(max_instances, |most| u32::try_from(most).unwrap_or(u32::MAX));
+        allowed.min(max_instances)
+    };
     Ok(Rental {
+        most: instances.iter().map(most).collect(),
+        limited: instances.iter().map(|(instance, _)| quotas.most(instance).is_some()).collect(),
         instances,
         unpriced,
+        over_quota,
         max_instances,
         pricing,
         service: named,
         stack,
         catalog,
         constants: before.path,
-        changes,
+        changes: Vec::new(),
+        repriced: None,
     })
+}
+
+/// Types of instances by what quotas leave of them.
+struct Within {
+    /// Those of which one may be rented, with their prices.
+    instances: Vec<(Instance, Price)>,
+    /// The others with the reason.
+    over_quota: Vec<(String, String)>,
+}
+
+/// The instances that quotas leave; an error if they leave none.
+fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Result<Within, JobError> {
+    let (mut instances, mut over_quota) = (Vec::new(), Vec::new());
+    for instance in priced {
+        match (quotas.refusal(instance), price_of(instance, query)) {
+            (Some(why), _) => over_quota.push((instance.name.clone(), why)),
+            (None, price) => instances.extend(price.map(|price| (instance.clone(), price.clone()))),
+        }
+    }
+    if instances.is_empty() {
+        let why: Vec<String> = over_quota.iter().map(|(name, why)| format!("{name} {why}")).collect();
+        return Err(JobError::OverQuota { why: why.join("; ") });
+    }
+    Ok(Within { instances, over_quota })
 }
 
 fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {
     let Some(name) = name else { return Ok(None) };
     let unknown = || invalid("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
-    service_of(name).map(Some).ok_or_else(unknown)
+    Service::named(name).map(Some).ok_or_else(unknown)
 }
 
 fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), JobError> {

@@ -1,10 +1,12 @@
 //! Predictions: a simulated step carried over to a whole training.
 
 use crate::job::{JobError, data_set};
-use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase, service_of};
+use crate::overheads::Rent;
+use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase};
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, catalog,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, PriceTable,
+    Service, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, Store};
@@ -133,14 +135,14 @@ impl PredictionError {
 /// # Errors
 ///
 /// When the machine does not admit the plan, was not measured for it, or cannot bring in its samples.
-pub fn predict(
+pub(crate) fn predict(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
-    price: Option<PriceUsed>,
+    rent: Option<Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), PredictionError> {
-    predict_with(plan, machine, steps, price, data, Options::default())
+    predict_with(plan, machine, steps, rent, data, Options::default())
 }
 
 /// The same, with a say in how the step is simulated.
@@ -148,7 +150,7 @@ fn predict_with(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
-    price: Option<PriceUsed>,
+    rent: Option<Rent>,
     data: Option<&DataSet>,
     options: Options,
 ) -> Result<(Prediction, Outcome), PredictionError> {
@@ -159,9 +161,9 @@ fn predict_with(
     let time_s = fed.map_or(step * steps as f64, |feed| feed.time.0);
     // Of a training whose steps take so long, what is not the same for all of them stays what it is.
     let uneven_s = time_s - step * steps as f64;
-    let hours = |step: f64| (step * steps as f64 + uneven_s) / 3600.0 * f64::from(plan.cluster().instances);
+    let time_of = |step: f64| step * steps as f64 + uneven_s;
     let samples_per_s = plan.batch().global as f64 / step;
-    let prediction = Prediction {
+    let mut prediction = Prediction {
         step_time_s: step,
         interval_s,
         samples_per_s,
@@ -175,12 +177,16 @@ fn predict_with(
         memory_bytes: memory(&outcome.footprint),
         steps,
         time_s,
-        cost_usd: price.as_ref().map(|price| hours(step) * price.usd_per_hour),
-        cost_interval_usd: price.as_ref().map(|price| {
-            [hours(interval_s[0]) * price.low_usd_per_hour, hours(interval_s[1]) * price.high_usd_per_hour]
-        }),
-        price,
+        start_up_s: None,
+        checkpoints_s: None,
+        cost_usd: None,
+        cost_parts: None,
+        cost_interval_usd: None,
+        price: None,
     };
+    if let Some(rent) = rent {
+        rent.add_to(&mut prediction, plan.input().map(|input| input.storage), time_of);
+    }
     Ok((prediction, outcome))
 }
 
@@ -261,12 +267,14 @@ pub struct MachineFiles {
     pub machine: Option<MachineFile>,
     /// Of `plan.cluster.constants`, or of the file that shall stand before the catalog instead.
     pub constants: Option<Constants>,
+    /// Prices that stand before those of the catalog and of the document.
+    pub prices: Option<PriceTable>,
 }
 
 /// The machine that a plan document was made for.
 pub(crate) fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, DocumentError> {
     let named = &document.plan.cluster;
-    let MachineFiles { machine: file, constants } = files;
+    let MachineFiles { machine: file, constants, prices: _ } = files;
     if let (Some(path), None) = (&named.constants, &constants) {
         return Err(DocumentError::NoConstants { path: path.clone() });
     }
@@ -314,29 +322,47 @@ pub fn resimulate(
     options: Options,
 ) -> Result<(PlanDocument, Outcome), DocumentError> {
     let plan = Plan::try_from(document.plan.clone())?;
+    let prices = files.prices.clone();
     let machine = machine(document, files)?;
-    let price = price(document)?;
+    let rent = rent(document, &plan, &machine, prices.as_ref())?;
     let data = data_set(&document.job, plan.model())?;
     if plan.input().is_some() && data.is_none() {
         return Err(DocumentError::NoData);
     }
     let data = data.as_ref().map(|data| &data.set);
-    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, price, data, options)?;
+    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, rent, data, options)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 
-/// The price of today's catalog for the plan's terms, or, where the catalog has none, the one in the document, if that is
-/// of the plan's service; nothing for machines that are not rented.
-pub(crate) fn price(document: &PlanDocument) -> Result<Option<PriceUsed>, DocumentError> {
+/// How the machines of a document's plan are rented; nothing for machines that are not.
+pub(crate) fn rent(
+    document: &PlanDocument,
+    plan: &Plan,
+    machine: &Machine,
+    prices: Option<&PriceTable>,
+) -> Result<Option<Rent>, DocumentError> {
+    let price = price(document, prices)?;
+    Ok(price.map(|price| Rent::new(&document.job, plan, machine, price)).transpose()?)
+}
+
+/// The price of a plan's machines on its terms; nothing for machines that are not rented. What is asked first: the table
+/// of prices that is given; the document, where its job had such a table; today's catalog; the document, where that is of
+/// the plan's service.
+pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, DocumentError> {
     let Some(used) = &document.prediction.price else { return Ok(None) };
     let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
     let wanted = plan.service.as_ref().unwrap_or(&used.service);
-    let today = service_of(wanted).and_then(|service| {
-        let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
-        catalog().instance(instance).ok().and_then(|instance| price_of(instance, query)).map(price_used)
-    });
+    let service = Service::named(wanted);
+    let query = service.map(|service| PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) });
+    let given = query.zip(prices).and_then(|(query, prices)| prices.price(instance, query)).map(price_used);
     let kept = (*wanted == used.service).then(|| used.clone());
-    today.or(kept).map(Some).ok_or_else(|| DocumentError::NoPrice {
+    let of_table =
+        kept.clone().filter(|used| document.job.cluster.prices.is_some() && used.pricing == Some(plan.pricing));
+    let today = || {
+        let instance = catalog().instance(instance).ok()?;
+        price_of(instance, query?).map(price_used)
+    };
+    given.or(of_table).or_else(today).or(kept).map(Some).ok_or_else(|| DocumentError::NoPrice {
         service: wanted.clone(),
         instance: instance.clone(),
         region: used.region.clone(),

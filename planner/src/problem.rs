@@ -1,9 +1,9 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
+use crate::campaign::Settings;
 use crate::input::Data;
 use crate::what_if::{MachineChange, PriceChange};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Constants, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog,
 };
@@ -38,6 +38,8 @@ pub struct Problem {
     pub deadline: Option<Seconds>,
     /// The most money accepted, in USD.
     pub budget: Option<f64>,
+    /// What happens around the steps.
+    pub(crate) settings: Settings,
 }
 
 /// How much is trained.
@@ -94,8 +96,14 @@ pub struct Rental {
     pub instances: Vec<(Instance, Price)>,
     /// Types left out for want of a price.
     pub unpriced: Vec<String>,
-    /// The most instances.
+    /// Types left out because of a quota, with the reason.
+    pub over_quota: Vec<(String, String)>,
+    /// The most instances of any type.
     pub max_instances: u32,
+    /// The most instances of each type, where a quota allows fewer.
+    pub(crate) most: Vec<u32>,
+    /// Whether a quota is about each type.
+    pub(crate) limited: Vec<bool>,
     /// The terms.
     pub pricing: Pricing,
     /// The service, where the job names it.
@@ -108,6 +116,8 @@ pub struct Rental {
     pub constants: Option<String>,
     /// What is other about the machines than the catalog says.
     pub(crate) changes: Vec<MachineChange>,
+    /// What is other about prices.
+    pub(crate) repriced: Option<PriceChange>,
 }
 
 /// The purchase that a pricing stands for.
@@ -115,20 +125,19 @@ pub(crate) fn purchase(pricing: Pricing) -> Purchase {
     match pricing {
         Pricing::OnDemand => Purchase::OnDemand,
         Pricing::Spot => Purchase::Spot,
+        Pricing::Reserved => Purchase::Reserved,
+        Pricing::ReservedThreeYears => Purchase::ReservedThreeYears,
     }
 }
 
-/// The service's name as it is written.
-pub(crate) fn service_name(service: Service) -> &'static str {
-    match service {
-        Service::Ec2 => "ec2",
-        Service::Sagemaker => "sagemaker",
+/// The pricing that a purchase stands for.
+fn pricing(purchase: Purchase) -> Pricing {
+    match purchase {
+        Purchase::OnDemand => Pricing::OnDemand,
+        Purchase::Spot => Pricing::Spot,
+        Purchase::Reserved => Pricing::Reserved,
+        Purchase::ReservedThreeYears => Pricing::ReservedThreeYears,
     }
-}
-
-/// The service of a name.
-pub(crate) fn service_of(name: &str) -> Option<Service> {
-    [Service::Ec2, Service::Sagemaker].into_iter().find(|service| service_name(*service) == name)
 }
 
 /// Why no instances are kept from one training to the next.
@@ -145,8 +154,8 @@ pub(crate) enum NoWarmPool {
 pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmPool> {
     match (service, pricing) {
         (_, Pricing::Spot) => Some(NoWarmPool::Spot),
-        (Service::Ec2, Pricing::OnDemand) => Some(NoWarmPool::Service),
-        (Service::Sagemaker, Pricing::OnDemand) => None,
+        (Service::Ec2, _) => Some(NoWarmPool::Service),
+        (Service::Sagemaker, _) => None,
     }
 }
 
@@ -155,30 +164,15 @@ pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Opt
     instance.prices.iter().find(|price| price.answers(query))
 }
 
-/// Where there are prices of these instances on the terms of a query, whatever its region.
-pub(crate) fn regions_of<'a>(instances: impl IntoIterator<Item = &'a Instance>, query: PriceQuery<'_>) -> Vec<String> {
-    let prices = instances.into_iter().flat_map(|instance| &instance.prices);
-    let regions = prices.filter(|price| price.answers(PriceQuery { region: &price.region, ..query }));
-    let regions: BTreeSet<&str> = regions.map(|price| price.region.as_str()).collect();
-    regions.into_iter().map(Into::into).collect()
-}
-
-/// What the user may do if there are prices on these terms in these regions only.
-pub(crate) fn unpriced_hint(regions: &[String]) -> String {
-    if regions.is_empty() {
-        return "use another service or pricing".into();
-    }
-    format!("there are such prices in {}", regions.join(", "))
-}
-
 /// A price as a document carries it.
 pub(crate) fn price_used(price: &Price) -> PriceUsed {
     PriceUsed {
-        usd_per_hour: price.middle().0,
+        usd_per_hour: price.hourly().0,
         low_usd_per_hour: price.low.0,
         high_usd_per_hour: price.high.0,
         region: price.region.clone(),
-        service: service_name(price.service).into(),
+        service: price.service.name().into(),
+        pricing: Some(pricing(price.purchase)),
         date: price.date.clone(),
         source: price.source.clone(),
     }
@@ -198,8 +192,9 @@ impl Place {
     pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
         if let (Self::Rented(rental), Some(change)) = (&mut self, price) {
             for (_, price) in &mut rental.instances {
-                (price.low.0, price.high.0) = (change.of(price.low.0), change.of(price.high.0));
+                *price = price.clone().map(|usd| change.of(usd));
             }
+            rental.repriced = Some(change);
         }
         self
     }
@@ -256,7 +251,8 @@ impl Place {
         match self {
             Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
             Self::Rented(rental) => {
-                rental.instances.iter().map(|(instance, _)| (instance.name.clone(), rental.max_instances)).collect()
+                let names = rental.instances.iter().map(|(instance, _)| instance.name.clone());
+                names.zip(rental.most.iter().copied()).collect()
             }
         }
     }

@@ -86,7 +86,7 @@ impl Reasons<'_> {
     }
 
     fn objective(&self) -> String {
-        let late = self.problem.deadline.is_some_and(|deadline| self.chosen.time_s > deadline.0);
+        let late = self.problem.deadline.is_some_and(|deadline| self.chosen.elapsed_s > deadline.0);
         let dear = self.problem.budget.zip(self.chosen.cost_usd).is_some_and(|(budget, cost)| cost > budget);
         let goal = match (self.problem.objective, self.problem.deadline, self.chosen.cost_usd) {
             _ if late => "nearest to the deadline, the fastest plan".into(),
@@ -128,11 +128,11 @@ impl Reasons<'_> {
             let (fewer, too_large) = other(own - 1);
             return Some(match (fewer, too_large) {
                 (Some(fewer), _) => {
-                    let late = self.problem.deadline.filter(|deadline| fewer.time_s > deadline.0);
+                    let late = self.problem.deadline.filter(|deadline| fewer.elapsed_s > deadline.0);
                     let why = late.map_or_else(
                         || self.against(&fewer),
                         |deadline| {
-                            let time = human_duration(Seconds(fewer.time_s));
+                            let time = human_duration(Seconds(fewer.elapsed_s));
                             format!("those would need {time}, more than {}", human_duration(deadline))
                         },
                     );

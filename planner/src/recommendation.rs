@@ -4,13 +4,15 @@ use crate::advice::Advice;
 use crate::bound_by::bound_by;
 use crate::changes::Changes;
 use crate::fix::Fixed;
+use crate::front::{alternative, front};
 use crate::guidance::Guidance;
+use crate::overheads::Rent;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, price_used};
 use crate::reasons::{Reasons, other_gpu};
 use crate::rejected::Rejections;
 use crate::remedies::{Remedies, remedy_reason};
-use crate::search::{Aim, Evaluated, Found, Prepared, pareto, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, search};
 use crate::space::Space;
 use crate::totals::nearest_objective;
 use crate::tuning::{Tuning, batch_reason};
@@ -18,7 +20,7 @@ use crate::warnings::Warnings;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use trainyard_plan::document::{
-    Alternative, BatchChoice, Change, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
+    BatchChoice, Change, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
 };
 use trainyard_plan::{JobSpec, Objective, Offload, Store};
 use trainyard_sim::Outcome;
@@ -90,22 +92,22 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let Solved { prepared, mut found, limits } = solve_with_offload(problem, limits, aim(problem, limits));
+    let Solved { prepared, found, limits } = solve_with_offload(problem, limits, aim(problem, limits));
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
-    let (prediction, outcome) = prediction(problem, &chosen).ok_or(NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
     let told = Told::new(&prepared, problem, limits, &found, (&prediction, &outcome));
     let (changes, mut reasons) = (told.changes, told.reasons);
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     reasons.extend(told.bounds);
     reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
-    let warnings = Warnings { problem, job, chosen: &chosen, prediction: &prediction };
+    let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let warnings: Vec<String> = advice.and_then(|advice| advice.warning()).into_iter().chain(warnings.all()).collect();
     let rejections =
         Rejections { problem, fixed: &limits.fixed, found: &found, chosen: &chosen, top: limits.top.max(1) };
     let rejected = rejections.all(job);
-    let front = front(problem, limits, &prepared, &mut found);
+    let pareto = front(problem, job, candidates_of_front(problem, limits, &prepared, &found));
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
@@ -114,7 +116,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         prediction,
         reasons,
         alternatives: found.best.iter().skip(1).map(alternative).collect(),
-        pareto: front.iter().map(alternative).collect(),
+        pareto,
         rejected,
         changes,
         remedies: told.remedies,
@@ -292,38 +294,68 @@ fn nearest(problem: &Problem, aim: Aim) -> Aim {
     Aim { objective: nearest_objective(problem.deadline), within_goal: false, ..aim }
 }
 
-/// Why the recommended plan is not within deadline or budget; nothing if it is.
-pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+/// By how much a plan misses deadline or budget.
+enum Missed {
+    Deadline { deadline: Seconds, time: Seconds, surrounded: bool },
+    Budget { budget: f64, cost: f64 },
+}
+
+fn missed(document: &PlanDocument) -> Option<Missed> {
     let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    let time = document.prediction.time_s;
-    if let Some(deadline) = deadline.filter(|deadline| time > deadline.0) {
-        return Some(format!(
-            "no plan ends within {}: the nearest takes {}, {:.2} times as long",
-            human_duration(deadline),
-            human_duration(Seconds(time)),
-            time / deadline.0
-        ));
+    let time = Seconds(document.prediction.elapsed_s());
+    if let Some(deadline) = deadline.filter(|deadline| time > *deadline) {
+        return Some(Missed::Deadline { deadline, time, surrounded: time.0 > document.prediction.time_s });
     }
     let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
-    (cost > budget).then(|| {
-        format!(
+    (cost > budget).then_some(Missed::Budget { budget, cost })
+}
+
+/// Why the recommended plan is not within deadline or budget; nothing if it is.
+pub fn missed_goal(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, surrounded } => format!(
+            "no plan ends within {}: the nearest takes {}{}, {:.2} times as long",
+            human_duration(deadline),
+            human_duration(time),
+            if surrounded { " with start-up and checkpoints" } else { "" },
+            time.0 / deadline.0
+        ),
+        Missed::Budget { budget, cost } => format!(
             "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",
             cost / budget
-        )
+        ),
     })
 }
 
-fn prediction(problem: &Problem, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
+/// Why a plan that was chosen by hand is not within deadline or budget; nothing if it is.
+pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
+    Some(match missed(document)? {
+        Missed::Deadline { deadline, time, .. } => format!(
+            "the chosen plan takes {}, {:.2} times the deadline of {}",
+            human_duration(time),
+            time.0 / deadline.0,
+            human_duration(deadline)
+        ),
+        Missed::Budget { budget, cost } => {
+            format!("the chosen plan costs {cost:.2} USD, {:.2} times the budget of {budget:.2} USD", cost / budget)
+        }
+    })
+}
+
+fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
     let cluster = chosen.plan.cluster();
     let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
-    predict(&chosen.plan, &machine, steps, problem.place.price(chosen.choice).map(price_used), data).ok()
+    let price = problem.place.price(chosen.choice).map(price_used);
+    let rent = price.map(|price| Rent::new(job, &chosen.plan, &machine, price)).transpose().ok()?;
+    predict(&chosen.plan, &machine, steps, rent, data).ok()
 }
 
-/// Plans that none beats in both time and cost, from this search and from one for the other objective.
-fn front(problem: &Problem, limits: &Limits, prepared: &Prepared<'_>, found: &mut Found) -> Vec<Evaluated> {
-    let mut all = std::mem::take(&mut found.pareto);
+/// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
+/// the fastest and the best of each number of machines.
+fn candidates_of_front(problem: &Problem, limits: &Limits, prepared: &Prepared<'_>, found: &Found) -> Vec<Evaluated> {
+    let mut all: Vec<Evaluated> = found.best.iter().chain(&found.fastest).cloned().collect();
     if matches!(problem.place, Place::Rented(_)) {
         let objective = match problem.objective {
             Objective::Cost => Objective::Time,
@@ -331,19 +363,10 @@ fn front(problem: &Problem, limits: &Limits, prepared: &Prepared<'_>, found: &mu
         };
         let aim =
             Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false, without_gpu: None };
-        all.extend(prepared.search(aim).pareto);
+        let other = prepared.search(aim);
+        all.extend(other.best.into_iter().chain(other.fastest));
     }
-    pareto(all)
-}
-
-fn alternative(evaluated: &Evaluated) -> Alternative {
-    Alternative {
-        plan: evaluated.plan.spec(),
-        step_time_s: evaluated.step_time_s,
-        time_s: evaluated.time_s,
-        cost_usd: evaluated.cost_usd,
-        memory_peak_bytes: evaluated.memory_peak.0,
-    }
+    all
 }
 
 fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {

@@ -34,6 +34,10 @@ impl Rejections<'_> {
                     .map(|name| rejected(RejectedBy::Price, name, "has no price on these terms".into(), None)),
             );
         }
+        if let Place::Rented(rental) = &self.problem.place {
+            let over = rental.over_quota.iter();
+            all.extend(over.map(|(name, why)| rejected(RejectedBy::Quota, name, why.clone(), None)));
+        }
         all.extend(Remedies::new(self.problem, self.fixed, self.chosen).too_large());
         all.extend(self.formats(job));
         all.extend(self.too_large_elsewhere());
@@ -80,7 +84,8 @@ impl Rejections<'_> {
 
     /// What no plan of a type of machine that may fit beats is beyond the deadline or the budget.
     fn late_or_dear(&self, choice: usize, name: &str) -> Option<Rejected> {
-        let (time, cost) = *self.found.least.get(&choice)?;
+        let least = *self.found.least.get(&choice)?;
+        let (time, cost) = (least.elapsed_s, least.cost_usd);
         if let Some(deadline) = self.problem.deadline.filter(|deadline| time > deadline.0) {
             let times = time / deadline.0;
             let time = human_duration(Seconds(time));
@@ -100,8 +105,8 @@ impl Rejections<'_> {
             return None;
         }
         let ranking = Ranking::of(self.problem, self.chosen);
-        let (time_s, cost_usd) = *self.found.least.get(&choice)?;
-        let bound = ranking.worth(Totals { step_time_s: 0.0, time_s, cost_usd });
+        let least = *self.found.least.get(&choice)?;
+        let bound = ranking.worth(least);
         let full = self.found.best.len() >= self.top;
         let ranked = self.found.best.last().filter(|_| full).map(|last| ranking.worth(Totals::found(last)));
         let times = ranked.map_or(bound, |last| last.max(bound)) / ranking.worth(Totals::found(self.chosen));
@@ -109,7 +114,7 @@ impl Rejections<'_> {
             let why = "has no plan that fits and meets deadline and budget".into();
             return Some(rejected(RejectedBy::Objective, name, why, None));
         }
-        let dear = ranking.objective == Objective::Cost && cost_usd.is_some();
+        let dear = ranking.objective == Objective::Cost && least.cost_usd.is_some();
         let what = if dear { "dearer" } else { "slower" };
         let why = format!("is no better: any plan is at least {} {what}", more(times));
         Some(rejected(RejectedBy::Objective, name, why, Some(times)))

@@ -13,15 +13,17 @@ use crate::bounds::Bounds;
 use crate::evaluate::{Built, Looked, look, simulated};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
+use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Place, Problem};
 use crate::room::Room;
 use crate::space::{Candidate, Space};
+use crate::totals::Totals;
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, Plan};
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, Seconds};
 
 /// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
 /// is learnt from one spares the next. Fixed, so that the result does not depend on the thread count.
@@ -37,9 +39,13 @@ pub(crate) struct Evaluated {
     pub(crate) choice: usize,
     /// Seconds of a step, with what it waits for its samples.
     pub step_time_s: f64,
-    /// Seconds of the training.
+    /// Seconds of all steps.
     pub time_s: f64,
-    /// Price of the training.
+    /// Seconds from the request for machines to the last checkpoint.
+    pub elapsed_s: f64,
+    /// Seconds of downloading before the first step.
+    pub(crate) download_s: f64,
+    /// Price of the training, with what it takes besides its steps.
     pub cost_usd: Option<f64>,
     /// What the fullest rank needs.
     pub memory_peak: Bytes,
@@ -50,8 +56,9 @@ pub(crate) struct Evaluated {
 pub(crate) struct Found {
     /// The best plan of each type and number of machines, best first, within deadline and budget.
     pub best: Vec<Evaluated>,
-    /// Plans that were simulated and that no other simulated one beats in both time and cost.
-    pub pareto: Vec<Evaluated>,
+    /// Of each type and number of machines, the fastest plan that was simulated. It is the cheapest there too, whatever an
+    /// hour costs.
+    pub fastest: Vec<Evaluated>,
     /// Plans in the space.
     pub candidates: u64,
     /// Plans that were simulated.
@@ -62,8 +69,8 @@ pub(crate) struct Found {
     pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
-    /// By type of machine, seconds and price that no plan beats which may fit.
-    pub least: BTreeMap<usize, (f64, Option<f64>)>,
+    /// By type of machine, what no plan beats which may fit.
+    pub(crate) least: BTreeMap<usize, Totals>,
 }
 
 /// What to look for.
@@ -92,6 +99,7 @@ pub(crate) struct Prepared<'a> {
     room: Room,
     bounds: Bounds,
     feeding: Feeding,
+    overheads: SearchOverheads,
 }
 
 impl<'a> Prepared<'a> {
@@ -114,11 +122,12 @@ impl<'a> Prepared<'a> {
         candidates.retain(|_| lacks.next().is_some_and(Option::is_none));
         let bounds = Bounds::new(problem, fixed, &candidates);
         let feeding = Feeding::new(&space, &bounds, &candidates);
-        Self { problem, space, plans, candidates, dropped, room, bounds, feeding }
+        let overheads = SearchOverheads::new(problem, &candidates);
+        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads }
     }
 
     pub(crate) fn search(&self, aim: Aim) -> Found {
-        let searcher = Searcher { prepared: self, aim, best: BTreeMap::new(), simulated: Vec::new() };
+        let searcher = Searcher::new(self, aim);
         let wanted = |choice: usize| searcher.uses_wanted_gpu(choice);
         let plans: BTreeMap<usize, u64> =
             self.plans.iter().map(|(choice, plans)| (*choice, *plans)).filter(|(choice, _)| wanted(*choice)).collect();
@@ -237,14 +246,13 @@ impl Found {
         }
     }
 
-    fn note_least(&mut self, choice: usize, (time_s, cost_usd): (f64, Option<f64>)) {
-        let least = self.least.entry(choice).or_insert((time_s, cost_usd));
-        *least = (least.0.min(time_s), least.1.zip(cost_usd).map(|(least, cost)| least.min(cost)));
-    }
-
     fn note_too_large(&mut self, choice: usize, plans: u64, needed: Bytes, available: Bytes) {
         let entry = self.too_large.entry(choice).or_insert((0, needed, available));
         *entry = (entry.0 + plans, entry.1.min(needed), available);
+    }
+
+    fn note_least(&mut self, choice: usize, totals: Totals) {
+        self.least.entry(choice).and_modify(|least| *least = least.least(totals)).or_insert(totals);
     }
 }
 
@@ -253,10 +261,15 @@ struct Searcher<'a> {
     aim: Aim,
     /// The best of each (type, number) of machines.
     best: BTreeMap<(usize, u32), Evaluated>,
-    simulated: Vec<Evaluated>,
+    /// The fastest of each.
+    fastest: BTreeMap<(usize, u32), Evaluated>,
 }
 
-impl Searcher<'_> {
+impl<'a> Searcher<'a> {
+    fn new(prepared: &'a Prepared<'a>, aim: Aim) -> Self {
+        Self { prepared, aim, best: BTreeMap::new(), fastest: BTreeMap::new() }
+    }
+
     /// Tries what could be best until nothing that is left could be.
     fn run(mut self, found: &mut Found) -> Self {
         let mut untried =
@@ -280,7 +293,8 @@ impl Searcher<'_> {
     fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) {
         let Prepared { space, bounds, room, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
-            let matters = |seconds| self.assess(candidate, seconds).is_some_and(|value| value < *limit);
+            let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
+            let matters = |plan: &Plan, seconds| worth(plan, seconds).is_some_and(|value| value < *limit);
             look(space, (bounds, room), candidate, matters)
         };
         let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
@@ -293,7 +307,7 @@ impl Searcher<'_> {
                 found.note_too_large(candidate.choice, looked.too_large, needed, available);
             }
             for built in looked.fitting {
-                if let Some(bound) = self.assess(&candidate, built.bound) {
+                if let Some(bound) = self.assess(&candidate, shares_out(&built.plan), built.bound) {
                     untried.push(bound, candidate, built);
                 }
             }
@@ -328,50 +342,64 @@ impl Searcher<'_> {
     /// type of machine beats is noted.
     fn bounded(&self, found: &mut Found) -> Vec<(f64, Candidate)> {
         let Prepared { bounds, feeding, candidates, .. } = self.prepared;
-        let all: Vec<(&Candidate, f64)> = candidates
+        // Which of the two is cheaper depends on the plan: what none of them beats is the less of both.
+        let least = |candidate: &Candidate, step_time_s: f64| {
+            let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
+            whole.least(shared)
+        };
+        let all: Vec<(&Candidate, Totals)> = candidates
             .par_iter()
             .filter(|candidate| self.uses_wanted_gpu(candidate.choice) && feeding.reaches(candidate))
-            .filter_map(|candidate| Some((candidate, bounds.step_time(candidate)?)))
+            .filter_map(|candidate| Some((candidate, least(candidate, bounds.step_time(candidate)?))))
             .collect();
-        for (candidate, step_time_s) in &all {
-            found.note_least(candidate.choice, self.totals(candidate, *step_time_s));
+        for (candidate, totals) in &all {
+            found.note_least(candidate.choice, *totals);
         }
         let mut order: Vec<(f64, Candidate)> = all
-            .into_par_iter()
-            .filter_map(|(candidate, step_time_s)| Some((self.assess(candidate, step_time_s)?, *candidate)))
+            .into_iter()
+            .filter(|(_, totals)| self.within_goal(*totals))
+            .map(|(candidate, totals)| (self.value(totals), *candidate))
             .collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         order
     }
 
-    /// The value of a candidate that takes this long; nothing if it cannot meet the goal.
-    fn assess(&self, candidate: &Candidate, step_time_s: f64) -> Option<f64> {
-        let (time, cost) = self.totals(candidate, step_time_s);
-        self.within_goal(time, cost).then(|| self.value(candidate, step_time_s))
+    /// The value of a candidate that takes this long; nothing if it cannot meet the goal. `shared_out` says whether its
+    /// replicas share out their state.
+    fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
+        let totals = self.totals(candidate, shared_out, step_time_s);
+        self.within_goal(totals).then(|| self.value(totals))
     }
 
-    /// What the objective makes of a step time.
-    fn value(&self, candidate: &Candidate, step_time_s: f64) -> f64 {
-        let (time, cost) = self.totals(candidate, step_time_s);
+    /// What the objective makes of a training.
+    fn value(&self, totals: Totals) -> f64 {
         match self.aim.objective {
-            Objective::Time => time,
+            Objective::Time => totals.time_s,
             // What costs nothing is compared by time.
-            Objective::Cost => cost.unwrap_or(time),
+            Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
         }
     }
 
-    fn totals(&self, candidate: &Candidate, step_time_s: f64) -> (f64, Option<f64>) {
+    fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
         let steps = self.problem().training.steps(candidate.batch.global);
         let feed = self.feeding().feed(candidate, step_time_s, steps);
-        let time = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
-        let price = self.problem().place.price(candidate.choice);
-        (time, price.map(|price| price.middle().0 * f64::from(candidate.instances) * time / 3600.0))
+        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
+        let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
+        let overheads = self.prepared.overheads.of(candidate, shared_out);
+        let Some((overheads, price)) = overheads.zip(self.problem().place.price(candidate.choice)) else {
+            return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
+        };
+        let download = feed.map_or(Seconds(0.0), |feed| feed.download);
+        let course = overheads.course(steps, Seconds(time_s), download);
+        let input = self.feeding().input(candidate).map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
+        Totals { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd }
     }
 
-    fn within_goal(&self, time: f64, cost: Option<f64>) -> bool {
+    fn within_goal(&self, totals: Totals) -> bool {
         !self.aim.within_goal
-            || (self.problem().deadline.is_none_or(|deadline| time <= deadline.0)
-                && self.problem().budget.is_none_or(|budget| cost.is_none_or(|cost| cost <= budget)))
+            || (self.problem().deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
+                && self.problem().budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget)))
     }
 
     /// What a candidate must beat to matter, the best on its own machines included.
@@ -400,16 +428,19 @@ impl Searcher<'_> {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let (time_s, cost_usd) = self.totals(candidate, step_time_s);
+        let totals = self.totals(candidate, shares_out(&plan), step_time_s);
         let steps = self.problem().training.steps(candidate.batch.global);
         let fed = self.feeding().feed(candidate, step_time_s, steps);
-        let step_time_s = fed.map_or(step_time_s, |feed| feed.step_time.0);
-        let evaluated = Evaluated { plan, choice, step_time_s, time_s, cost_usd, memory_peak };
-        self.simulated.push(evaluated.clone());
-        if !self.within_goal(time_s, cost_usd) {
+        let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
+        let download_s = fed.map_or(0.0, |feed| feed.download.0);
+        let evaluated = Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak };
+        let key = (choice, candidate.instances);
+        if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
+            self.fastest.insert(key, evaluated.clone());
+        }
+        if !self.within_goal(totals) {
             return;
         }
-        let key = (choice, candidate.instances);
         let worth = self.worth(&evaluated);
         if self.best.get(&key).is_none_or(|kept| worth < self.worth(kept)) {
             self.best.insert(key, evaluated);
@@ -427,7 +458,7 @@ impl Searcher<'_> {
         best.sort_by(|a, b| self.worth(a).total_cmp(&self.worth(b)));
         best.truncate(self.aim.top.max(1));
         found.best = best;
-        found.pareto = pareto(std::mem::take(&mut self.simulated));
+        found.fastest = std::mem::take(&mut self.fastest).into_values().collect();
         found
     }
 }
@@ -472,7 +503,7 @@ mod tests {
     fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
         let prepared = Prepared::new(problem, fixed);
         let Prepared { space, bounds, .. } = &prepared;
-        let searcher = Searcher { prepared: &prepared, aim, best: BTreeMap::new(), simulated: Vec::new() };
+        let searcher = Searcher::new(&prepared, aim);
         let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
@@ -486,7 +517,7 @@ mod tests {
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.value(candidate, simulated);
+            let value = searcher.value(searcher.totals(candidate, shares_out(&plan), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some((value, *variant))

@@ -13,7 +13,7 @@
 //! - Offloading, which is tried when nothing fits without it.
 
 use crate::fix::Fixed;
-use crate::problem::{Place, Problem, service_name};
+use crate::problem::{Place, Problem};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -201,7 +201,7 @@ impl<'a> Space<'a> {
             optimizer: self.problem.optimizer,
             input: None,
             pricing: self.problem.place.pricing(),
-            service: self.problem.place.service().map(|service| service_name(service).into()),
+            service: self.problem.place.service().map(|service| service.name().into()),
         }
     }
 

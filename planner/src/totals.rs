@@ -1,5 +1,6 @@
 //! What a plan that is already laid out takes on some machines, and which of two plans a user would rather have.
 
+use crate::overheads::Overheads;
 use crate::problem::Problem;
 use crate::search::Evaluated;
 use trainyard_plan::{Objective, Plan};
@@ -11,17 +12,19 @@ use trainyard_units::Seconds;
 pub(crate) struct Totals {
     /// Seconds of a step, with what it waits for its samples.
     pub(crate) step_time_s: f64,
-    /// Seconds of the training.
+    /// Seconds of all steps.
     pub(crate) time_s: f64,
-    /// Price of the training.
+    /// Seconds from the request for machines to the last checkpoint.
+    pub(crate) elapsed_s: f64,
+    /// Price of the training, with what it takes besides its steps.
     pub(crate) cost_usd: Option<f64>,
 }
 
 impl Totals {
     /// What a search found.
     pub(crate) fn found(evaluated: &Evaluated) -> Self {
-        let Evaluated { step_time_s, time_s, cost_usd, .. } = *evaluated;
-        Self { step_time_s, time_s, cost_usd }
+        let Evaluated { step_time_s, time_s, elapsed_s, cost_usd, .. } = *evaluated;
+        Self { step_time_s, time_s, elapsed_s, cost_usd }
     }
 
     /// The same figures for any plan on any machines of a type of the problem, simulated; nothing where the machine does
@@ -29,18 +32,34 @@ impl Totals {
     pub(crate) fn simulated(problem: &Problem, plan: &Plan, choice: usize, machine: &Machine) -> Option<Self> {
         let step = step_time(plan, machine).ok()?;
         let steps = problem.training.steps(plan.batch().global);
-        let (step_time_s, time_s) = match (plan.input(), &problem.data) {
+        let (step_time_s, time_s, download) = match (plan.input(), &problem.data) {
             (Some(input), Some(data)) => {
                 let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
                 let supply = Supply::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
                 let feed = supply.feed(step, steps);
-                (feed.step_time.0, feed.time.0)
+                (feed.step_time.0, feed.time.0, feed.download)
             }
-            _ => (step.0, step.0 * steps as f64),
+            _ => (step.0, step.0 * steps as f64, Seconds(0.0)),
         };
-        let price = problem.place.price(choice).map(|price| price.middle().0);
-        let hours = time_s / 3600.0 * f64::from(plan.cluster().instances);
-        Some(Self { step_time_s, time_s, cost_usd: price.map(|price| price * hours) })
+        let Some(price) = problem.place.price(choice) else {
+            return Some(Self { step_time_s, time_s, elapsed_s: time_s, cost_usd: None });
+        };
+        let overheads = Overheads::of_plan(problem, plan, machine, price);
+        let course = overheads.course(steps, Seconds(time_s), download);
+        let storage = plan.input().map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&course, price.hourly(), storage).total());
+        Some(Self { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd })
+    }
+
+    /// What neither beats.
+    pub(crate) fn least(self, other: Self) -> Self {
+        let cost_usd = [self.cost_usd, other.cost_usd].into_iter().flatten().min_by(f64::total_cmp);
+        Self {
+            step_time_s: self.step_time_s.min(other.step_time_s),
+            time_s: self.time_s.min(other.time_s),
+            elapsed_s: self.elapsed_s.min(other.elapsed_s),
+            cost_usd,
+        }
     }
 }
 
@@ -70,7 +89,7 @@ impl Ranking {
     }
 
     pub(crate) fn meets_goal(&self, totals: Totals) -> bool {
-        let late = self.deadline.is_some_and(|deadline| totals.time_s > deadline.0);
+        let late = self.deadline.is_some_and(|deadline| totals.elapsed_s > deadline.0);
         let dear = self.budget.zip(totals.cost_usd).is_some_and(|(budget, cost)| cost > budget);
         !late && !dear
     }
@@ -108,7 +127,7 @@ mod tests {
     #[test]
     fn a_plan_that_meets_the_goal_goes_before_a_cheaper_one_that_does_not() {
         let ranking = Ranking { objective: Objective::Cost, deadline: Some(Seconds(100.0)), budget: Some(50.0) };
-        let totals = |time_s, cost| Totals { step_time_s: 1.0, time_s, cost_usd: Some(cost) };
+        let totals = |time_s, cost| Totals { step_time_s: 1.0, time_s, elapsed_s: time_s, cost_usd: Some(cost) };
         assert!(ranking.prefers(totals(90.0, 40.0), totals(110.0, 10.0)));
         assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
         assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));

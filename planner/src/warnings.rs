@@ -1,15 +1,14 @@
 //! What to be careful about: what practitioners would say of a plan before they run it, each with the condition under
 //! which they say it, a number, and where it comes from.
 
-use crate::advice::is_paid_for;
 use crate::campaign::extrapolated;
-use crate::problem::{Place, Problem, Rental, Training, service_name};
-use crate::search::Evaluated;
+use crate::problem::{Place, Problem, Rental, Training};
+use crate::terms::{terms, unpriced_copies};
 use crate::totals::Totals;
 use trainyard_hardware_profiles::{Device, Instance, Service};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{Collectives, JobSpec, Optimizer, Precision, Pricing, StorageMode};
+use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
 use trainyard_sim::ENCRYPTED_SHARE;
 use trainyard_units::human_count;
 
@@ -32,16 +31,17 @@ const UNCERTAIN: f64 = 0.4;
 pub(crate) struct Warnings<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) job: &'a JobSpec,
-    pub(crate) chosen: &'a Evaluated,
+    pub(crate) plan: &'a Plan,
+    /// Which type of machine of the place.
+    pub(crate) choice: usize,
     pub(crate) prediction: &'a Prediction,
 }
 
 impl Warnings<'_> {
     /// All that apply: what may be wrong with the training first, then what the figures leave out.
     pub(crate) fn all(&self) -> Vec<String> {
-        let plan = &self.chosen.plan;
         let mut all: Vec<String> = [
-            batch_normalisation(self.problem.model.normalises_over_batches(), plan.batch().micro),
+            batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
             self.learning_rate(),
             self.loss_scaling(),
             self.without_units(),
@@ -67,7 +67,7 @@ impl Warnings<'_> {
 
     fn rental(&self, rental: &Rental) -> Vec<String> {
         let mut all = Vec::new();
-        let machine = self.problem.place.machine(self.chosen.choice, 1, None);
+        let machine = self.problem.place.machine(self.choice, 1, None);
         if let Device::Gpu(gpu) = &machine.cluster.first().device
             && gpu.achieved.uncertainty.value >= UNCERTAIN
         {
@@ -80,19 +80,14 @@ impl Warnings<'_> {
         if dates.len() > 1 {
             all.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
         }
-        if rental.pricing == Pricing::Spot {
-            all.push("spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate --campaign`".into());
-        }
-        if self.chosen.plan.input().is_some_and(|input| is_paid_for(input.storage)) {
-            all.push("what storage costs is not in the cost".into());
-        }
-        all.push("availability of instances is not known; start-up, data download, evaluation and checkpoints are not in time and cost, but in `trainyard simulate --campaign`".into());
+        all.extend(terms(rental, self.prediction, self.plan, self.choice));
+        all.extend(unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice));
         all
     }
 
     fn convergence(&self) -> Vec<String> {
         match self.problem.training {
-            Training::Target(curve) => extrapolated(curve, &self.problem.model, self.chosen.plan.batch().global),
+            Training::Target(curve) => extrapolated(curve, &self.problem.model, self.plan.batch().global),
             _ if self.problem.global_batches.len() > 1 => {
                 vec![
                     "how many samples convergence needs at each global batch is not modelled: the data volume decides"
@@ -110,7 +105,7 @@ impl Warnings<'_> {
             Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
             _ => (*self.problem.global_batches.first()?, "that of the smallest allowed".into()),
         };
-        let global = self.chosen.plan.batch().global;
+        let global = self.plan.batch().global;
         let images = matches!(self.problem.model.sample(), Sample::Image(_));
         let rule = learning_rate_rule(self.problem.optimizer, global, reference, images)?;
         let own = self.job.training.learning_rate.map(|rate| match factor(self.problem.optimizer, global, reference) {
@@ -129,43 +124,43 @@ impl Warnings<'_> {
     }
 
     fn loss_scaling(&self) -> Option<String> {
-        (self.chosen.plan.precision() == Precision::Fp16Mixed).then(|| {
+        (self.plan.precision() == Precision::Fp16Mixed).then(|| {
             "fp16-mixed needs loss scaling, or small gradients become zero (Micikevicius et al., arXiv:1710.03740, section 3.2); the prediction takes it to be on".into()
         })
     }
 
     /// Number formats that the job asks for by name, that other machines have and the recommended ones have not.
     fn without_units(&self) -> Option<String> {
-        let machine = self.chosen.machine(self.problem);
+        let machine = self.problem.place.machine(self.choice, 1, None);
         let asked = self.job.training.precision.iter().flatten();
         let lacking: Vec<String> = asked
             .filter(|precision| !self.problem.unusable_precisions.contains(precision))
             .filter_map(|precision| machine.has_units(*precision).err().map(|_| precision.to_string()))
             .collect();
-        let instance = &self.chosen.plan.cluster().instance;
+        let instance = &self.plan.cluster().instance;
         (!lacking.is_empty())
             .then(|| format!("{} was asked for, but {instance} has no units for it", lacking.join(", ")))
     }
 
     fn smddp(&self) -> Option<String> {
         let Place::Rented(rental) = &self.problem.place else { return None };
-        let (instance, price) = &rental.instances[self.chosen.choice];
-        (self.chosen.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
+        let (instance, price) = &rental.instances[self.choice];
+        (self.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
     }
 
     /// What encryption takes, by simulating the same plan without it.
     fn encryption(&self) -> Option<String> {
-        let cluster = self.chosen.plan.cluster();
+        let cluster = self.plan.cluster();
         if !cluster.encrypted || cluster.instances == 1 {
             return None;
         }
-        let clear = self.problem.place.machine(self.chosen.choice, cluster.instances, Some(false));
-        let without = Totals::simulated(self.problem, &self.chosen.plan, self.chosen.choice, &clear)?;
-        Some(encryption(self.chosen.step_time_s / without.step_time_s))
+        let clear = self.problem.place.machine(self.choice, cluster.instances, Some(false));
+        let without = Totals::simulated(self.problem, self.plan, self.choice, &clear)?;
+        Some(encryption(self.prediction.step_time_s / without.step_time_s))
     }
 
     fn region(&self) -> Option<String> {
-        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.chosen.choice)?);
+        let (data, machines) = (self.job.data.region.as_ref()?, self.problem.place.price(self.choice)?);
         (*data != machines.region).then(|| {
             format!(
                 "the data is in {data} and the instances are in {}: training data belongs into the Region of the instances (Amazon SageMaker Developer Guide); what crosses Regions is slower than predicted and charged by the byte, which is not in the cost",
@@ -176,7 +171,7 @@ impl Warnings<'_> {
 
     /// Storage that stands in one Availability Zone.
     fn zone(&self) -> Option<String> {
-        let storage = self.chosen.plan.input()?.storage;
+        let storage = self.plan.input()?.storage;
         let rented = matches!(self.problem.place, Place::Rented(_));
         (rented && matches!(storage, StorageMode::FsxLustre | StorageMode::Ebs)).then(|| {
             format!("{storage} stands in one Availability Zone: keep it and all instances in the same one, which the prediction takes for granted (Amazon EBS and FSx for Lustre User Guides)")
@@ -253,7 +248,7 @@ fn smddp(instance: &Instance, service: Service) -> Option<String> {
         return Some(format!("collectives smddp: the library does not run on {} ({source})", instance.name));
     }
     (service != Service::Sagemaker)
-        .then(|| format!("collectives smddp: the library is SageMaker's, and the price is {}'s", service_name(service)))
+        .then(|| format!("collectives smddp: the library is SageMaker's, and the price is {}'s", service.name()))
 }
 
 fn encryption(slowdown: f64) -> String {

@@ -43,7 +43,7 @@ fn a_plan_rests_on_the_constants_and_says_so() {
     assert!(slowed.prediction.time_s > plain.prediction.time_s);
     assert_eq!(slowed.plan.cluster.constants.as_deref(), Some("../slow.toml"));
     assert_eq!(plain.plan.cluster.constants, None);
-    let files = MachineFiles { machine: None, constants: Some(slow("pytorch")) };
+    let files = MachineFiles { constants: Some(slow("pytorch")), ..MachineFiles::default() };
     let (again, _) = resimulate(&slowed, files, Options::default()).expect("the constants are at hand");
     assert_eq!(again, slowed);
     let error = resimulate(&slowed, MachineFiles::default(), Options::default()).expect_err("they are not");
@@ -66,7 +66,7 @@ fn a_stack_that_only_the_constants_have_can_be_asked_for() {
 #[test]
 fn other_constants_may_be_tried_on_a_plan_of_the_catalog() {
     let document = plan(&asked(None));
-    let files = MachineFiles { machine: None, constants: Some(slow("pytorch")) };
+    let files = MachineFiles { constants: Some(slow("pytorch")), ..MachineFiles::default() };
     let (other, outcome) = resimulate(&document, files, Options::default()).expect("a plan of the catalog");
     assert!(outcome.step_time > Seconds(document.prediction.step_time_s) && other.plan == document.plan);
 }

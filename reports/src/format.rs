@@ -55,7 +55,7 @@ fn wrapped<R: AsRef<[String]>>(
 }
 
 /// Text of these lines, each ended.
-fn lines(lines: impl Iterator<Item = String>) -> String {
+pub(crate) fn lines(lines: impl Iterator<Item = String>) -> String {
     lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn bullets(width: Width, title: &str, items: &[String]) -> String {
     format!("\n{title}\n") + &lines(items.iter().flat_map(item))
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");

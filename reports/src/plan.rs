@@ -2,14 +2,15 @@
 
 use crate::decision::{lacks_room, rejected, remedies};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
-use trainyard_plan::document::{Alternative, PlanDocument, Prediction};
+use crate::front::{Points, front};
+use trainyard_plan::document::{Alternative, CostParts, PlanDocument, Prediction};
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
 use trainyard_units::human_count;
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
-pub fn plan(document: &PlanDocument, width: Width) -> String {
+pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
     let mut text = format!("{} on {}\n\n", document.plan.model.name, cluster(&document.plan));
     text += &facts(&headline(document));
     text.push('\n');
@@ -19,6 +20,7 @@ pub fn plan(document: &PlanDocument, width: Width) -> String {
     }
     text += &bullets(width, "Why", &document.reasons);
     text += &alternatives(document, width);
+    text += &front(document, points, width);
     text += &bullets(width, "Mind", &document.warnings);
     text += &search(document, width);
     text
@@ -114,11 +116,12 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         rows.insert(1, ("states", states));
     }
     rows.extend(input(plan, prediction));
-    rows.push(("time", format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps))));
+    rows.push(("time", time(prediction)));
     if let (Some(cost), Some([low, high]), Some(price)) =
         (prediction.cost_usd, prediction.cost_interval_usd, &prediction.price)
     {
         rows.push(("cost", format!("{} (90 %: {} to {})", usd(cost), usd(low), usd(high))));
+        rows.extend(prediction.cost_parts.as_ref().map(|parts| ("of it", parts_of(parts))));
         rows.push((
             "price",
             format!(
@@ -128,6 +131,29 @@ fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
         ));
     }
     rows
+}
+
+fn time(prediction: &Prediction) -> String {
+    let steps = format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps));
+    match (prediction.start_up_s, prediction.checkpoints_s) {
+        (Some(start_up), Some(checkpoints)) => {
+            format!("{steps}, and {} of start-up, {} of checkpoints", seconds(start_up), seconds(checkpoints))
+        }
+        _ => steps,
+    }
+}
+
+/// What a cost is made of, without what is lost in its digits.
+fn parts_of(parts: &CostParts) -> String {
+    let named = [
+        ("steps", parts.instances_usd),
+        ("start-up", parts.start_up_usd),
+        ("checkpoints", parts.checkpoints_usd),
+        ("storage", parts.storage_usd),
+    ];
+    let counts = |amount: f64| amount >= parts.total() / 1000.0;
+    let named = named.into_iter().filter(|(_, amount)| counts(*amount));
+    named.map(|(name, amount)| format!("{name} {}", usd(amount))).collect::<Vec<_>>().join(", ")
 }
 
 /// How samples are brought in, how fast each stage of it is, and what limits the training.
@@ -160,7 +186,10 @@ pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static s
         ),
     ];
     if predicted.download_s > 0.0 {
-        rows.push(("before", format!("{} of downloading or listing, not in the time", seconds(predicted.download_s))));
+        rows.push((
+            "before",
+            format!("{} of downloading or listing before the first step", seconds(predicted.download_s)),
+        ));
     }
     rows
 }
@@ -198,11 +227,6 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
     });
     let header = ["memory, stage", ">weights, gradients", ">optimizer", ">activations", ">software", ">total", &limit];
     table(width, header, rows)
-}
-
-/// The plans that no other beats in both time and cost, fastest first.
-pub fn front(document: &PlanDocument, width: Width) -> String {
-    list("best in time or cost", &document.pareto, width)
 }
 
 fn alternatives(document: &PlanDocument, width: Width) -> String {

@@ -219,20 +219,6 @@ fn transport(transport: Transport) -> &'static str {
     }
 }
 
-fn service(service: Service) -> &'static str {
-    match service {
-        Service::Ec2 => "ec2",
-        Service::Sagemaker => "sagemaker",
-    }
-}
-
-fn purchase(purchase: Purchase) -> &'static str {
-    match purchase {
-        Purchase::OnDemand => "on-demand",
-        Purchase::Spot => "spot",
-    }
-}
-
 /// One instance.
 pub fn instance(instance: &Instance, width: Width) -> String {
     let mut rows =
@@ -260,7 +246,7 @@ pub fn instance(instance: &Instance, width: Width) -> String {
         } else {
             format!("{} to {}", price.low.0, price.high.0)
         };
-        let terms = format!("{} {}", service(price.service), purchase(price.purchase));
+        let terms = format!("{} {}", price.service.name(), price.purchase.name());
         [price.region.clone(), terms, range, price.date.clone(), price.source.clone()]
     });
     let prices = table(width, ["region", "terms", ">USD/h", "as of", "source"], prices);

@@ -149,7 +149,8 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// Flags that mean nothing for a fleet.
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
-    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps } = &arguments.job;
+    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps, prices } =
+        &arguments.job;
     let flags = [
         ("--model", model.is_some(), "each [[job]] has its own `model`"),
         ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
@@ -157,6 +158,8 @@ fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
         ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
         ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
         ("--steps", steps.is_some(), "each [[job]] has its own `training`"),
+        ("--prices", prices.is_some(), "a pool is rented at the prices of the catalog"),
+        ("--point", arguments.point.is_some(), "a fleet has no front of plans"),
         ("--top", arguments.top.is_some(), "plan a job by itself to see its runners-up"),
     ];
     match flags.into_iter().find(|(_, given, _)| *given) {

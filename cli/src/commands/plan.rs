@@ -6,8 +6,8 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, json};
 use crate::{files, job};
 use std::path::Path;
-use trainyard_planner::missed_goal;
-use trainyard_reports as reports;
+use trainyard_planner::{missed_by_choice, missed_goal, point};
+use trainyard_reports::{self as reports, Points};
 
 /// Runners-up and the recommended cluster, unless the user says how many.
 const TOP: u16 = 5;
@@ -32,23 +32,34 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
     let limits = job::limits(&arguments.search, usize::from(arguments.top.unwrap_or(TOP)))?;
     let folder = arguments.out.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let problem = job.problem(folder)?;
-    let document = job::solve(&problem, &limits, &job)?;
+    let recommended = job::solve(&problem, &limits, &job)?;
+    let document = match arguments.point {
+        None => recommended,
+        Some(number) => point(&problem, &recommended, usize::from(number)).map_err(|error| {
+            Failure::of(Exit::Input, &error)
+                .hint("without --point the plan is printed with the points and their numbers")
+        })?,
+    };
     if let Some(path) = &arguments.out {
         files::write(path, &json(&document))?;
     }
+    let points = if output.verbose() { Points::All } else { Points::Some };
     output.result(&document, || {
-        let mut page = reports::plan(&document, output.width());
+        let mut page = reports::plan(&document, points, output.width());
         if output.verbose() {
             page += &reports::tuning(&document, output.width());
-            page += &reports::front(&document, output.width());
         }
         page
     });
     if let Some(path) = &arguments.out {
         output.note(format!("plan written to {}", path.display()));
     }
-    match missed_goal(&document) {
+    let missed = match arguments.point {
+        None => missed_goal(&document).map(|why| (why, "the plan above comes nearest")),
+        Some(_) => missed_by_choice(&document).map(|why| (why, "without --point the plan that comes nearest is taken")),
+    };
+    match missed {
         None => Ok(Exit::Done),
-        Some(why) => Err(Failure::new(Exit::MissedGoal, why).hint("the plan above comes nearest")),
+        Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
     }
 }

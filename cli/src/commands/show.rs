@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use serde_json::json;
-use trainyard_hardware_profiles::CatalogError;
+use trainyard_hardware_profiles::{Catalog, CatalogError};
 use trainyard_models::{CatalogEntry, ModelError, find};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
@@ -41,6 +41,7 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
             let stack = catalog.stack(name).map_err(no_entry)?;
             output.result(stack, || reports::stack(stack));
         }
+        (Kind::Prices, name) => prices(catalog, name, output)?,
         (Kind::Schedules, None) => output.result(&ScheduleName::ALL, || reports::schedules(width)),
         (Kind::Schedules, Some(name)) => {
             let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;
@@ -48,6 +49,16 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
         }
     }
     Ok(Exit::Done)
+}
+
+/// The prices of some instances as a table that can be given back, or as the catalog has them.
+fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(), Failure> {
+    let wanted: Vec<String> = vec![pattern.unwrap_or("*").into()];
+    let instances = catalog.matching(&wanted).map_err(no_entry)?;
+    let document: Vec<_> =
+        instances.iter().map(|instance| json!({ "instance": instance.name, "prices": instance.prices })).collect();
+    output.result(&document, || catalog.prices_csv(pattern));
+    Ok(())
 }
 
 /// A model as its catalog file has it.

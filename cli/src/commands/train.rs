@@ -48,7 +48,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         let hint = format!("`trainyard run {} --data {}` runs it all the same", plan_file.display(), data.display());
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
-    let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants };
+    let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
     let (document, outcome) =
         resimulate(&document, files, Options::default()).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {

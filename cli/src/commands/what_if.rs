@@ -7,8 +7,8 @@ use crate::output::{Output, json};
 use crate::{files, job};
 use std::path::Path;
 use trainyard_plan::WhatIfDocument;
-use trainyard_planner::Limits;
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
+use trainyard_planner::{Limits, MachineFiles};
 use trainyard_reports as reports;
 
 /// What is varied, with the job file for messages.
@@ -57,7 +57,9 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
         only_for_jobs(arguments)?;
         job::limits(&arguments.search, 1)?;
         let document = files::read_plan(path)?;
+        let prices = arguments.job.prices.as_deref().map(files::read_prices).transpose()?;
         let files = files::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
+        let files = MachineFiles { prices, ..files };
         return Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: None });
     }
     let mut job = job::read(&arguments.job)?;
@@ -101,7 +103,8 @@ fn answer(asked: &Asked, axes: &[Axis], assumptions: bool, output: &Output) -> R
 
 /// Flags that mean nothing for a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
-    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps } = &arguments.job;
+    let JobArguments { job: _, constants: _, prices: _, model, tokens, samples, global_batch, epochs, steps } =
+        &arguments.job;
     let GoalArguments { objective, deadline, budget, instances, max_instances, region, pricing, service } =
         &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;

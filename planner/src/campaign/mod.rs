@@ -3,15 +3,17 @@
 mod assembly;
 mod settings;
 mod summary;
+mod surroundings;
 
 pub(crate) use assembly::extrapolated;
-pub(crate) use settings::settings;
+pub(crate) use settings::{Settings, settings};
+pub(crate) use surroundings::{Saved, Surroundings, ranks_of_state};
 
 use crate::job::JobError;
 use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
-use crate::problem::service_of;
 use assembly::Assembly;
 use settings::SCENARIOS;
+use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
 use trainyard_sim::campaign::{Campaign, Course, Hazards, best_interval, expected_time, simulate_campaign};
@@ -76,7 +78,7 @@ pub fn campaign(
     let plan = Plan::try_from(document.plan.clone()).map_err(DocumentError::Plan)?;
     let machine = machine(document, files.clone())?;
     let (document, _) = resimulate(document, files, Options::default())?;
-    let service = document.prediction.price.as_ref().and_then(|price| service_of(&price.service));
+    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
     let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
     let scenario = settings.scenario;
     let assembly = Assembly { document: &document, plan: &plan, machine: &machine, settings };
@@ -129,7 +131,7 @@ pub(crate) fn slowdown(
     machine: &Machine,
     [mtbf, reclaims]: [f64; 2],
 ) -> Result<f64, CampaignError> {
-    let service = document.prediction.price.as_ref().and_then(|price| service_of(&price.service));
+    let service = document.prediction.price.as_ref().and_then(|price| Service::named(&price.service));
     let settings = settings(&document.job, plan.model(), plan.pricing(), service)?;
     let scenario = settings.scenario;
     let campaign = Assembly { document, plan, machine, settings }.campaign(scenario)?;

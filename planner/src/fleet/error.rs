@@ -1,11 +1,10 @@
 //! Why a fleet cannot be planned.
 
 use crate::job::JobError;
-use crate::problem::unpriced_hint;
 use crate::queue::QueueError;
 use crate::recommendation::NoPlan;
+use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
-use trainyard_plan::Pricing;
 
 /// What is wrong with a fleet, or why there is no plan for it. `field` is a path in its file, jobs counted from 0:
 /// `job[0].count`.
@@ -18,17 +17,8 @@ pub enum FleetError {
     #[error("in `pool.instances`: {0}")]
     Instances(CatalogError),
     /// No instance has a price on these terms.
-    #[error("no instance of `pool.instances` has a price of {service}, {pricing}, in `pool.region` {region}")]
-    Unpriced {
-        /// The terms.
-        pricing: Pricing,
-        /// Who rents out.
-        service: String,
-        /// Where.
-        region: String,
-        /// Where there are prices on these terms.
-        regions: Vec<String>,
-    },
+    #[error("{}", .0.in_table("pool"))]
+    Unpriced(Box<Unpriced>),
     /// A job wants other instances than the pool has, or other terms.
     #[error("`{field}` is {value}, but `{pool_field}` is {pool_value}: jobs of a fleet run in its pool")]
     Elsewhere {
@@ -67,7 +57,7 @@ impl FleetError {
         match self {
             Self::Field(error) => error.hint(),
             Self::Instances(error) => Some(error.hint()),
-            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
+            Self::Unpriced(error) => Some(error.hint()),
             Self::Elsewhere { field, .. } => Some(format!("leave `{field}` out, or plan the job by itself")),
             Self::Job { error, .. } => error.hint(),
             Self::NoPlan { error, .. } => error.hint(),
@@ -86,7 +76,9 @@ fn placed(error: &JobError, part: &str) -> String {
             format!("`{part}.{first}` and `{part}.{second}` exclude each other: {rule}")
         }
         JobError::Invalid { field, value, allowed } => format!("`{part}.{field}` is {value}, but it must be {allowed}"),
-        JobError::ClusterFile { .. } | JobError::NoSpotBand { .. } | JobError::Input(_) | JobError::Unpriced { .. } => {
+        JobError::Unpriced(inner) => inner.in_table(&format!("{part}.cluster")),
+        JobError::OverQuota { why } => format!("in `{part}.cluster.quotas`: {why}"),
+        JobError::ClusterFile { .. } | JobError::NoSpotBand { .. } | JobError::Input(_) => {
             format!("in `{part}`: {error}")
         }
     }

@@ -320,7 +320,7 @@ fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, QueueError> {
     let queue = QueueSpec { pool: fleet.pool.of_type(instance), policy: PolicySpec::default(), jobs: vec![job] };
     let checked = valid::valid(&queue, &BTreeMap::new(), 0)?;
     let (cold, warm) = (checked.queue.cold_start, checked.queue.warm_start);
-    let price = checked.price.expect("types without a price are left out of a pool").middle();
+    let price = checked.price.expect("types without a price are left out of a pool").hourly();
     Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold }, cold })
 }
 

@@ -2,11 +2,12 @@
 
 use super::{FleetError, FleetJob};
 use crate::job::{DEFAULT_REGION, JobError, problem};
-use crate::problem::{Problem, price_of, purchase, regions_of, service_name, service_of};
+use crate::problem::{Problem, price_of, purchase};
 use crate::queue::QueueError;
 use crate::queue::valid;
+use crate::unpriced::Unpriced;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Instance, PriceQuery, catalog};
+use trainyard_hardware_profiles::{Instance, PriceQuery, Service, catalog};
 use trainyard_plan::fleet::{FleetJobSpec, FleetPoolSpec, FleetSpec};
 use trainyard_plan::queue::{QueueSpec, QueuedJobSpec};
 use trainyard_plan::{ClusterChoice, GoalSpec, JobSpec, Objective, Pricing};
@@ -59,7 +60,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     // That terms contradict each other is told before that nobody offers them.
     let any = types.as_ref().map_or(&matching[0].name, |types| &types[0]);
     let submits = match (entries(spec, any), &types) {
-        (Err(FleetError::Field(QueueError::Unpriced { .. })), Err(unpriced)) => return Err(unpriced.clone()),
+        (Err(FleetError::Field(QueueError::Unpriced(_))), Err(unpriced)) => return Err(unpriced.clone()),
         (submits, _) => submits?,
     };
     let types = types?;
@@ -110,16 +111,15 @@ fn matching(pool: &FleetPoolSpec) -> Result<Vec<&'static Instance>, FleetError> 
 /// The types of the pool that have a price on its terms; at least one.
 fn types(pool: &FleetPoolSpec, matching: &[&Instance]) -> Result<Vec<String>, FleetError> {
     let service = service(pool);
-    let rents =
-        service_of(service).ok_or_else(|| invalid("pool.service", format!("`{service}`"), "one of ec2, sagemaker"))?;
+    let rents = Service::named(service)
+        .ok_or_else(|| invalid("pool.service", format!("`{service}`"), "one of ec2, sagemaker"))?;
     let pricing = pool.pricing.unwrap_or(Pricing::OnDemand);
     let query = PriceQuery { region: region(pool), service: rents, purchase: purchase(pricing) };
     let priced = matching.iter().filter(|instance| price_of(instance, query).is_some());
     let types: Vec<String> = priced.map(|instance| instance.name.clone()).collect();
     if types.is_empty() {
-        let regions = regions_of(matching.iter().copied(), query);
-        let (service, region) = (service_name(rents).into(), region(pool).into());
-        return Err(FleetError::Unpriced { pricing, service, region, regions });
+        let unpriced = Unpriced::of(catalog(), matching, (rents, pricing), region(pool));
+        return Err(FleetError::Unpriced(Box::new(unpriced)));
     }
     Ok(types)
 }
@@ -198,6 +198,13 @@ fn cluster(
         if written {
             let rule = "a pool is made of instances to be rented";
             let (first, second) = (field(name), "pool.instances".into());
+            return Err(FleetError::Field(QueueError::Conflict { first, second, rule }));
+        }
+    }
+    for (name, written) in [("prices", own.prices.is_some()), ("quotas", own.quotas.is_some())] {
+        if written {
+            let rule = "a pool is rented at the prices of the catalog, and its instances are its quota";
+            let (first, second) = (field(name), "pool.max_instances".into());
             return Err(FleetError::Field(QueueError::Conflict { first, second, rule }));
         }
     }

@@ -1,8 +1,7 @@
 //! Why a queue cannot be simulated.
 
-use crate::problem::unpriced_hint;
+use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
-use trainyard_plan::Pricing;
 
 /// What is wrong with a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,19 +38,8 @@ pub enum QueueError {
     #[error("in `pool.instance`: {0}")]
     Instance(CatalogError),
     /// The instance has no price on these terms.
-    #[error("`pool.instance` {instance} has no {pricing} price of {service} in `pool.region` {region}")]
-    Unpriced {
-        /// The type.
-        instance: String,
-        /// The terms.
-        pricing: Pricing,
-        /// Who rents out.
-        service: String,
-        /// Where.
-        region: String,
-        /// Where there are prices on these terms.
-        regions: Vec<String>,
-    },
+    #[error("{}", .0.in_table("pool"))]
+    Unpriced(Box<Unpriced>),
     /// A job never fits into the pool.
     #[error("`{field}` asks for {instances} instances, but `pool.max_instances` is {quota}: the job could never start")]
     TooWide {
@@ -82,12 +70,18 @@ pub enum QueueError {
     },
 }
 
+impl From<Unpriced> for QueueError {
+    fn from(error: Unpriced) -> Self {
+        Self::Unpriced(Box::new(error))
+    }
+}
+
 impl QueueError {
     /// What the user may do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Instance(error) => Some(error.hint()),
-            Self::Unpriced { regions, .. } => Some(unpriced_hint(regions)),
+            Self::Unpriced(error) => Some(error.hint()),
             Self::TooWide { .. } => Some("raise the quota, or give the job fewer instances".into()),
             Self::OtherType { found, .. } => Some(format!(
                 "a pool has one type of instances: write a queue for {found}, or plan the job with --instances"

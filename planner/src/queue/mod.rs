@@ -5,7 +5,7 @@ pub(crate) mod valid;
 
 pub use error::QueueError;
 
-use crate::problem::price_used;
+use crate::problem::{price_used, purchase};
 use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::PlanDocument;
@@ -74,7 +74,7 @@ fn prediction(checked: &ValidQueue, outcome: &QueueOutcome) -> QueuePrediction {
         utilisation_of_held: busy / held,
         utilisation_of_quota: busy / (f64::from(queue.quota) * makespan),
         cost: checked.price.as_ref().map(|price| {
-            let cost = |time: Seconds| (price.middle() * time).0;
+            let cost = |time: Seconds| (price.hourly() * time).0;
             let (jobs, warm) = (outcome.billed_jobs(), outcome.billed_warm());
             QueueCost { jobs_usd: cost(jobs), warm_usd: cost(warm), total_usd: cost(jobs + warm) }
         }),
@@ -144,6 +144,11 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
     }
     if !pool.warm_pool {
         warnings.extend(unmatched(&spec.jobs));
+    }
+    if pool.pricing.is_some_and(|pricing| purchase(pricing).term().is_some()) {
+        let text = "reserved instances are paid for their whole term, used or not; the cost here is of the hours that \
+                    instances are held";
+        warnings.push(text.into());
     }
     if pool.pricing == Some(Pricing::Spot) {
         warnings.push("spot instances may be reclaimed, which this simulation of a queue leaves out".into());

@@ -185,7 +185,11 @@ fn what_cannot_be_is_refused_with_its_field_and_its_value() {
         (String::new(), other("duration = \"300 d\"\ncount = 1000"), "at most 18250 d"),
         (String::new(), JOB.into(), "`job[1].name` is `trial`, as another job"),
         ("service = \"gcp\"".into(), String::new(), "`pool.service` is `gcp`"),
-        ("region = \"us-east-9\"".into(), String::new(), "has no on-demand price of ec2 in `pool.region` us-east-9"),
+        (
+            "region = \"us-east-9\"".into(),
+            String::new(),
+            "in `pool.region`: no price of any instance is known in `us-east-9`",
+        ),
         ("warm_pool = true".into(), String::new(), "`pool.service` is ec2, but it must be sagemaker"),
         ("keep_alive = \"5 min\"".into(), String::new(), "`pool.keep_alive` and `pool.warm_pool = false`"),
         (

@@ -2,7 +2,8 @@
 
 use super::QueueError;
 use crate::job::{DEFAULT_REGION, MAX_INSTANCES};
-use crate::problem::{NoWarmPool, no_warm_pool, price_of, purchase, regions_of, service_name, service_of};
+use crate::problem::{NoWarmPool, no_warm_pool, price_of, purchase};
+use crate::unpriced::Unpriced;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;
@@ -207,7 +208,7 @@ fn environment<'a>(
 
 fn service(pool: &PoolSpec) -> Result<Service, QueueError> {
     let name = pool.service.as_deref().unwrap_or("ec2");
-    service_of(name).ok_or_else(|| invalid("pool.service", format!("`{name}`"), "one of ec2, sagemaker"))
+    Service::named(name).ok_or_else(|| invalid("pool.service", format!("`{name}`"), "one of ec2, sagemaker"))
 }
 
 /// The price of an instance of the pool; none for machines that nobody rents out.
@@ -218,10 +219,7 @@ fn price(pool: &PoolSpec, service: Service) -> Result<Option<Price>, QueueError>
     let query = PriceQuery { region, service, purchase: purchase(pricing) };
     let price = price_of(instance, query).cloned();
     if price.is_none() && !instance.prices.is_empty() {
-        let regions = regions_of([instance], query);
-        let service = service_name(service).into();
-        let (instance, region) = (instance.name.clone(), region.into());
-        return Err(QueueError::Unpriced { instance, pricing, service, region, regions });
+        return Err(Unpriced::of(catalog(), &[instance], (service, pricing), region).into());
     }
     Ok(price)
 }
@@ -265,7 +263,7 @@ fn warm_pools(pool: &PoolSpec, service: Service) -> Result<Option<WarmPools>, Qu
     match no_warm_pool(service, pool.pricing.unwrap_or(Pricing::OnDemand)) {
         Some(NoWarmPool::Service) => {
             let allowed = "sagemaker where `pool.warm_pool` is true: EC2 has no warm pools of jobs";
-            return Err(invalid("pool.service", service_name(service), allowed));
+            return Err(invalid("pool.service", service.name(), allowed));
         }
         Some(NoWarmPool::Spot) => {
             let rule = "SageMaker keeps no spot instances; write pricing = \"on-demand\" or warm_pool = false";

@@ -229,7 +229,7 @@ fn word(key: Key, written: &str) -> Result<Setting, String> {
         (Level::Terms, "pricing") => {
             written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())
         }
-        (Level::Terms, "service") => match crate::problem::service_of(written) {
+        (Level::Terms, "service") => match trainyard_hardware_profiles::Service::named(written) {
             Some(_) => Ok(()),
             None => Err("it is not one of ec2, sagemaker".into()),
         },

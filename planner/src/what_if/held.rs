@@ -17,9 +17,11 @@ use super::machine::{MachineChange, PriceChange};
 use super::with_hint;
 use crate::fix::Fixed;
 use crate::job::{data_set, training};
-use crate::predict::{DocumentError, MachineFiles, machine, predict, price};
-use crate::problem::{price_of, price_used, purchase, regions_of, service_of, unpriced_hint};
-use trainyard_hardware_profiles::{PriceQuery, catalog};
+use crate::overheads::Rent;
+use crate::predict::{DocumentError, MachineFiles, machine, predict, price, rent};
+use crate::problem::{price_of, price_used, purchase};
+use crate::unpriced::Unpriced;
+use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Mesh, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding};
 use trainyard_sim::{Machine, Outcome, layer_prices};
@@ -62,7 +64,8 @@ impl HeldPlan {
             return Err(DocumentError::NoData);
         }
         let data = data.as_ref().map(|data| &data.set);
-        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, price(document)?, data)?;
+        let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
+        let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, rent, data)?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
@@ -158,9 +161,11 @@ impl Changed {
             let amount = training(&job.training, &job.data, plan.model());
             amount.map_err(|error| with_hint(&error, error.hint()))?.steps(plan.batch().global)
         };
-        let price = self.price(old)?;
+        let price = self.price(old, before.files.prices.as_ref())?;
+        let rent = price.map(|price| Rent::new(job, &plan, &machine, price)).transpose();
+        let rent = rent.map_err(|error| with_hint(&error, error.hint()))?;
         let (prediction, outcome) =
-            predict(&plan, &machine, steps, price, data).map_err(|error| with_hint(&error, error.hint()))?;
+            predict(&plan, &machine, steps, rent, data).map_err(|error| with_hint(&error, error.hint()))?;
         outcome.footprint.fits().map_err(|full| format!("does not fit into memory: {full}"))?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
@@ -222,7 +227,7 @@ impl Changed {
     }
 
     /// The price of the machines: as simulating the plan has it, or, on other terms, the catalog's.
-    fn price(&self, old: &PlanDocument) -> Result<Option<PriceUsed>, String> {
+    fn price(&self, old: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, String> {
         let document = &self.document;
         let region = |document: &PlanDocument| document.prediction.price.as_ref().map(|price| price.region.clone());
         let (new, plan) = (&document.plan, &old.plan);
@@ -230,9 +235,9 @@ impl Changed {
             && (new.pricing, &new.service) == (plan.pricing, &plan.service)
             && region(document) == region(old);
         let found = if same {
-            price(document).map_err(|error| with_hint(&error, error.hint()))?
+            price(document, prices).map_err(|error| with_hint(&error, error.hint()))?
         } else {
-            Some(on_terms(document)?)
+            Some(on_terms(document, prices)?)
         };
         match (&self.price, found) {
             (None, found) => Ok(found),
@@ -379,16 +384,16 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
 }
 
 /// The catalog's price on the document's terms.
-fn on_terms(document: &PlanDocument) -> Result<PriceUsed, String> {
+fn on_terms(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<PriceUsed, String> {
     let used = document.prediction.price.as_ref().ok_or("machines that are not rented have no price")?;
     let (plan, name) = (&document.plan, &document.plan.cluster.instance);
     let service = plan.service.as_ref().unwrap_or(&used.service);
-    let service = service_of(service).ok_or_else(|| format!("no service is called `{service}`"))?;
+    let service = Service::named(service).ok_or_else(|| format!("no service is called `{service}`"))?;
     let query = PriceQuery { region: &used.region, service, purchase: purchase(plan.pricing) };
     let instance = catalog().instance(name).map_err(|error| with_hint(&error, Some(error.hint())))?;
-    price_of(instance, query).map(price_used).ok_or_else(|| {
-        let service = crate::problem::service_name(service);
-        let hint = unpriced_hint(&regions_of([instance], query));
-        format!("{name} has no {} price of {service} in {} ({hint})", plan.pricing, used.region)
+    let given = prices.and_then(|prices| prices.price(name, query));
+    given.or_else(|| price_of(instance, query)).map(price_used).ok_or_else(|| {
+        let error = Unpriced::of(catalog(), &[instance], (service, plan.pricing), &used.region);
+        with_hint(&error, Some(error.hint()))
     })
 }

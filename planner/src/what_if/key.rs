@@ -65,7 +65,7 @@ use Level::{Job, Machine, Model, Plan, Search, Terms};
 pub(crate) const KEYS: &[Key] = &[
     key("instance", Word, Terms, "machine type"),
     key("instances", Count, Plan, "number of machines"),
-    key("pricing", Word, Terms, "on-demand or spot"),
+    key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
     key("region", Word, Terms, "where machines are rented"),
     key("service", Word, Terms, "ec2 or sagemaker"),
     key("price.instance", Price, Level::Price, "price of a machine: 12 USD/h, or a factor"),

@@ -20,6 +20,7 @@ pub(crate) use machine::{MachineChange, Part, PriceChange};
 pub use tornado::tornado;
 
 use crate::job::{JobError, Resources, model, problem_on};
+use crate::overheads::Rent;
 use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
 use crate::problem::price_used;
 use crate::recommendation::{Limits, NoPlan, best};
@@ -27,6 +28,7 @@ pub(crate) use axis::Setting;
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
+use trainyard_plan::document::Prediction;
 use trainyard_plan::{
     GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
 };
@@ -136,7 +138,7 @@ impl Refusal {
         match self {
             // The other hints are about the fields of a job file.
             Self::Job(error) => match **error {
-                JobError::Catalog { .. } | JobError::Unpriced { .. } | JobError::Model(_) => {
+                JobError::Catalog { .. } | JobError::Unpriced(_) | JobError::OverQuota { .. } | JobError::Model(_) => {
                     with_hint(error, error.hint())
                 }
                 _ => error.to_string(),
@@ -151,7 +153,8 @@ impl Resources {
     pub fn machine_files(&self) -> MachineFiles {
         let profile = self.profile.clone().map(|profile| MachineFile::Profile(Box::new(profile)));
         let described = || self.cluster_file.clone().map(|file| MachineFile::Cluster(Box::new(file)));
-        MachineFiles { machine: profile.or_else(described), constants: self.constants.clone() }
+        let (constants, prices) = (self.constants.clone(), self.prices.clone());
+        MachineFiles { machine: profile.or_else(described), constants, prices }
     }
 }
 
@@ -172,9 +175,9 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
         .map(|chosen| {
             let settings: Vec<(Key, &Setting)> =
                 axes.iter().zip(chosen).map(|(axis, value)| (axis.key, &axis.values[*value].1)).collect();
-            let result = subject.with(&settings, expected).map(|(job, expected)| {
-                let figures = figures(&expected);
-                Answer { missed_goal: missed(&job.goal, &figures), figures }
+            let result = subject.with(&settings, expected).map(|(job, expected)| Answer {
+                missed_goal: missed(&job.goal, &expected.prediction),
+                figures: figures(&expected),
             });
             done();
             result
@@ -346,8 +349,9 @@ impl ChangedJob {
         let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
         let steps = problem.training.steps(chosen.plan.batch().global);
         let (data, price) = (problem.data.as_ref().map(|data| &data.set), problem.place.price(chosen.choice));
+        let rent = price.map(|price| Rent::new(&self.spec, &chosen.plan, &machine, price_used(price))).transpose()?;
         let (prediction, outcome) =
-            predict(&chosen.plan, &machine, steps, price.map(price_used), data).map_err(|error| error.to_string())?;
+            predict(&chosen.plan, &machine, steps, rent, data).map_err(|error| error.to_string())?;
         Ok(Expected { plan: chosen.plan, machine, prediction, outcome })
     }
 }
@@ -375,10 +379,10 @@ fn figures(expected: &Expected) -> WhatIfFigures {
 }
 
 /// Why a plan is not within deadline or budget; nothing if it is.
-fn missed(goal: &GoalSpec, own: &WhatIfFigures) -> Option<String> {
+fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
-    if let Some(deadline) = deadline.filter(|deadline| own.time_s > deadline.0) {
-        let (time, over) = (human_duration(Seconds(own.time_s)), own.time_s / deadline.0);
+    if let Some(deadline) = deadline.filter(|deadline| own.elapsed_s() > deadline.0) {
+        let (time, over) = (human_duration(Seconds(own.elapsed_s())), own.elapsed_s() / deadline.0);
         return Some(format!("{time} is {over:.2} times the deadline"));
     }
     let (budget, cost) = (goal.budget?, own.cost_usd?);

@@ -34,18 +34,25 @@ pub fn expected_time(campaign: &Campaign) -> Seconds {
     Seconds((whole + last) * announced * (saving * restart).exp())
 }
 
-/// The checkpoint interval with which [`expected_time`] is least: the τ at which the derivative of
-/// (exp((τ+δ)/M) − 1) / τ vanishes, 1 − τ/M = exp(−(τ+δ)/M). Without interruptions that lose work it is the training.
-///
-/// Young (1974, doi:10.1145/361147.361115) has √(2δM) for δ ≪ M.
+/// The checkpoint interval with which [`expected_time`] is least, at least a step and at most the training: see
+/// [`open_interval`].
 pub fn best_interval(campaign: &Campaign) -> Seconds {
     let step = campaign.mean_step();
     let training = campaign.steps.mean as f64 * step;
-    let losing = campaign.losing_rate();
+    let open = open_interval(campaign.losing_rate(), campaign.checkpoint.write);
+    Seconds(open.map_or(training, |open| open.0.clamp(step.min(training), training)))
+}
+
+/// The same for a training without end whose steps take no time, if so many interruptions a second lose work and a
+/// checkpoint takes `write`; nothing if none does. It is the τ at which the derivative of
+/// (exp((τ+δ)/M) − 1) / τ vanishes, 1 − τ/M = exp(−(τ+δ)/M).
+///
+/// Young (1974, doi:10.1145/361147.361115) has √(2δM) for δ ≪ M.
+pub fn open_interval(losing: f64, write: Seconds) -> Option<Seconds> {
     if losing == 0.0 {
-        return Seconds(training);
+        return None;
     }
-    let write = campaign.checkpoint.write.0 * losing;
+    let write = write.0 * losing;
     // In units of M: falls from above zero at 0 to below zero at 1.
     let slope = |interval: f64| -(-(interval + write)).exp_m1() - interval;
     let (mut low, mut high) = (0.0, 1.0);
@@ -53,7 +60,18 @@ pub fn best_interval(campaign: &Campaign) -> Seconds {
         let middle = f64::midpoint(low, high);
         if slope(middle) > 0.0 { low = middle } else { high = middle }
     }
-    Seconds((low / losing).clamp(step.min(training), training))
+    Some(Seconds(low / losing))
+}
+
+/// Checkpoints that are written in the course of a training that nothing interrupts: one after each `interval`, counted
+/// in whole steps, and one after the last step. No longer steps make it fewer.
+pub fn checkpoints(steps: u64, step: Seconds, interval: Seconds) -> u64 {
+    steps.div_ceil(steps_between(step, interval))
+}
+
+/// Steps from a checkpoint to the next, at least one.
+pub(super) fn steps_between(step: Seconds, interval: Seconds) -> u64 {
+    (interval.0 / step.0).round().clamp(1.0, u64::MAX as f64) as u64
 }
 
 #[cfg(test)]
@@ -141,6 +159,17 @@ mod tests {
         campaign.steps.mean = 1;
         slower.steps.mean = 1;
         assert_eq!(best_interval(&campaign), best_interval(&slower));
+    }
+
+    #[test]
+    fn longer_steps_never_make_fewer_checkpoints() {
+        let mut before = 0;
+        for step in 1..2_000 {
+            let written = checkpoints(1_000, Seconds(f64::from(step) / 10.0), Seconds(600.0));
+            assert!(written >= before, "{step}");
+            before = written;
+        }
+        assert_eq!((checkpoints(10_000, Seconds(1.0), Seconds(600.0)), before), (17, 334));
     }
 
     #[test]

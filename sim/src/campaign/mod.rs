@@ -12,7 +12,7 @@ mod straggler;
 mod stretch;
 
 pub use course::{Course, CoursePhases, simulate_campaign};
-pub use interval::{best_interval, expected_time};
+pub use interval::{best_interval, checkpoints, expected_time, open_interval};
 
 use straggler::slowest;
 use trainyard_units::{Seconds, Usd};
@@ -131,6 +131,28 @@ pub fn reclaims_per_hour(monthly_share: f64) -> f64 {
     -(-monthly_share).ln_1p() / MONTH_HOURS
 }
 
+impl Hazards {
+    /// Whether a checkpoint that takes `write` can still be written when a reclaim is announced.
+    fn leave_time_for(&self, write: Seconds) -> bool {
+        write <= self.notice
+    }
+
+    /// Reclaims of any of so many machines in a second.
+    fn reclaim_rate(&self, instances: u32) -> f64 {
+        self.reclaims_per_hour * f64::from(instances) / 3600.0
+    }
+
+    /// Failures of any of so many machines in a second.
+    fn failure_rate(&self, instances: u32) -> f64 {
+        self.failures_per_hour * f64::from(instances) / 3600.0
+    }
+
+    /// Interruptions of any of so many machines in a second after which work is done again, if a checkpoint takes `write`.
+    pub fn losing_rate(&self, instances: u32, write: Seconds) -> f64 {
+        self.failure_rate(instances) + if self.leave_time_for(write) { 0.0 } else { self.reclaim_rate(instances) }
+    }
+}
+
 impl Campaign {
     /// Mean seconds of a step, which waits for the slowest machine.
     fn mean_step(&self) -> f64 {
@@ -139,27 +161,27 @@ impl Campaign {
 
     /// Steps from a checkpoint to the next, at least one.
     fn steps_between_checkpoints(&self) -> u64 {
-        (self.checkpoint.interval.0 / self.mean_step()).round().clamp(1.0, u64::MAX as f64) as u64
+        interval::steps_between(Seconds(self.mean_step()), self.checkpoint.interval)
     }
 
     /// Whether what is trained when a reclaim is announced can still be saved.
     fn saves_on_notice(&self) -> bool {
-        self.checkpoint.write <= self.hazards.notice
+        self.hazards.leave_time_for(self.checkpoint.write)
     }
 
     /// Reclaims of any machine in a second.
     fn reclaim_rate(&self) -> f64 {
-        self.hazards.reclaims_per_hour * f64::from(self.instances) / 3600.0
+        self.hazards.reclaim_rate(self.instances)
     }
 
     /// Failures of any machine in a second.
     fn failure_rate(&self) -> f64 {
-        self.hazards.failures_per_hour * f64::from(self.instances) / 3600.0
+        self.hazards.failure_rate(self.instances)
     }
 
     /// Interruptions in a second after which work is done again.
     fn losing_rate(&self) -> f64 {
-        self.failure_rate() + if self.saves_on_notice() { 0.0 } else { self.reclaim_rate() }
+        self.hazards.losing_rate(self.instances, self.checkpoint.write)
     }
 
     /// Interruptions in a second before which progress is saved.

@@ -1,0 +1,392 @@
+//! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
+
+use crate::catalog::{Catalog, catalog, matches, similar};
+use crate::price::{Price, PriceQuery, Purchase, Service};
+use std::collections::BTreeMap;
+use trainyard_units::UsdPerHour;
+
+/// Columns that a table of prices must have.
+const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
+/// Columns that it may have: where a price is a range, its ends.
+const OPTIONAL: [&str; 2] = ["low_usd_per_hour", "high_usd_per_hour"];
+/// The columns in the order in which they are written.
+const WRITTEN: &str = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n";
+/// No machine is rented for more; what is beyond was written in another unit.
+const USD_PER_HOUR_MAX: f64 = 1e5;
+
+/// Prices that stand before those of the catalog. Valid once it exists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PriceTable {
+    rows: Vec<(String, Price)>,
+}
+
+/// Why a table of prices cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PriceTableError {
+    /// There are no rows.
+    #[error("`{file}`: the table has no prices")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// A column is absent, or is none of those that a table has.
+    #[error("`{file}` line 1: {problem}; columns are {}, and where prices are ranges {}", REQUIRED.join(", "), OPTIONAL.join(", "))]
+    Columns {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        problem: String,
+        /// What was probably meant.
+        similar: Option<String>,
+    },
+    /// The text is not CSV.
+    #[error("`{file}` line {line}: {problem}")]
+    Csv {
+        /// The file.
+        file: String,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A cell does not hold what its column needs.
+    #[error("`{file}` line {line}: `{column}` is `{value}`, but it must be {allowed}")]
+    Cell {
+        /// The file.
+        file: String,
+        /// Counted from 1, the header being line 1.
+        line: u64,
+        /// Name of the column.
+        column: &'static str,
+        /// What stands there.
+        value: String,
+        /// What may stand there.
+        allowed: String,
+        /// What was probably meant.
+        similar: Option<String>,
+    },
+    /// Two rows are about the same instance on the same terms.
+    #[error("`{file}` line {line}: {what} has a price in line {first} already")]
+    Twice {
+        /// The file.
+        file: String,
+        /// The later row.
+        line: u64,
+        /// What has two prices.
+        what: String,
+        /// The earlier row.
+        first: u64,
+    },
+}
+
+impl PriceTableError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Columns { similar: Some(similar), .. } | Self::Cell { similar: Some(similar), .. } => {
+                format!("did you mean `{similar}`?")
+            }
+            Self::Cell { column: "instance", .. } => "`trainyard show instances` lists them".into(),
+            Self::Twice { .. } => "leave one of the rows out".into(),
+            _ => "`trainyard show prices` writes such a table, to be changed and given back".into(),
+        }
+    }
+}
+
+/// A row with what is said of it where it is wrong.
+struct Row<'a> {
+    file: &'a str,
+    line: u64,
+    header: &'a [String],
+    cells: csv::StringRecord,
+}
+
+impl Row<'_> {
+    fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|name| name == column);
+        index.and_then(|index| self.cells.get(index)).unwrap_or("")
+    }
+
+    fn wrong(&self, column: &'static str, allowed: impl Into<String>, similar: Option<String>) -> PriceTableError {
+        let value = self.text(column).to_owned();
+        PriceTableError::Cell {
+            file: self.file.into(),
+            line: self.line,
+            column,
+            value,
+            allowed: allowed.into(),
+            similar,
+        }
+    }
+
+    /// One of some names.
+    fn name<T>(
+        &self,
+        column: &'static str,
+        known: &[&'static str],
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, PriceTableError> {
+        let text = self.text(column);
+        let near = || similar(text, known.iter().copied());
+        find(text).ok_or_else(|| self.wrong(column, format!("one of {}", known.join(", ")), near()))
+    }
+
+    /// A price; nothing if the cell is empty.
+    fn usd(&self, column: &'static str) -> Result<Option<UsdPerHour>, PriceTableError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let usd = text.parse::<f64>().ok().filter(|usd| *usd > 0.0 && *usd <= USD_PER_HOUR_MAX);
+        let allowed = || format!("a number of USD above 0 and at most {USD_PER_HOUR_MAX}, without a unit");
+        usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed(), None))
+    }
+
+    fn price(&self) -> Result<(String, Price), PriceTableError> {
+        let instance = self.text("instance");
+        let rented = || catalog().instances().iter().map(|instance| instance.name.as_str());
+        if !rented().any(|name| name == instance) {
+            let near = similar(instance, rented());
+            return Err(self.wrong("instance", "an instance of the catalog", near));
+        }
+        let region = self.text("region");
+        if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_lowercase() || b"-0123456789".contains(&byte))
+        {
+            return Err(self.wrong("region", "a region such as us-east-1", None));
+        }
+        let services: Vec<&str> = Service::ALL.iter().map(|service| service.name()).collect();
+        let purchases: Vec<&str> = Purchase::ALL.iter().map(|purchase| purchase.name()).collect();
+        let usd = self.usd("usd_per_hour")?;
+        let usd = usd.ok_or_else(|| self.wrong("usd_per_hour", "a number of USD above 0", None))?;
+        let (low, high) = (self.usd("low_usd_per_hour")?.unwrap_or(usd), self.usd("high_usd_per_hour")?.unwrap_or(usd));
+        if low > usd {
+            return Err(self.wrong("low_usd_per_hour", format!("at most usd_per_hour, {}", usd.0), None));
+        }
+        if high < usd {
+            return Err(self.wrong("high_usd_per_hour", format!("at least usd_per_hour, {}", usd.0), None));
+        }
+        if !is_date(self.text("date")) {
+            return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07", None));
+        }
+        if self.text("source").is_empty() {
+            return Err(self.wrong("source", "where the price was read", None));
+        }
+        let price = Price {
+            region: region.into(),
+            service: self.name("service", &services, Service::named)?,
+            purchase: self.name("purchase", &purchases, Purchase::named)?,
+            low,
+            high,
+            expected: (low < high).then_some(usd),
+            date: self.text("date").into(),
+            source: self.text("source").into(),
+        };
+        Ok((instance.into(), price))
+    }
+}
+
+/// `2026-07-20` or `2026-07`.
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let number = |part: &str, digits: usize, most: u32| {
+        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && part.parse::<u32>().is_ok_and(|value| (1..=most).contains(&value))
+    };
+    match parts.as_slice() {
+        [year, month] => number(year, 4, 9999) && number(month, 2, 12),
+        [year, month, day] => number(year, 4, 9999) && number(month, 2, 12) && number(day, 2, 31),
+        _ => false,
+    }
+}
+
+/// The columns of a table, all of them known.
+fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, PriceTableError> {
+    let named = reader.headers().map_err(|error| unreadable(file, &error))?;
+    let header: Vec<String> = named.iter().map(|name| name.trim().to_owned()).collect();
+    let wrong = |problem: String, similar| PriceTableError::Columns { file: file.into(), problem, similar };
+    let known = || REQUIRED.iter().chain(&OPTIONAL).copied();
+    if let Some(name) = header.iter().find(|name| !known().any(|column| column == name.as_str())) {
+        return Err(wrong(format!("there is no column `{name}` in a table of prices"), similar(name, known())));
+    }
+    if let Some(column) = REQUIRED.iter().find(|column| !header.iter().any(|name| name == *column)) {
+        return Err(wrong(format!("the column `{column}` is missing"), None));
+    }
+    Ok(header)
+}
+
+fn unreadable(file: &str, error: &csv::Error) -> PriceTableError {
+    let line = error.position().map_or(1, csv::Position::line);
+    let problem = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("the row has {len} cells, but the header has {expected_len}")
+        }
+        _ => error.to_string(),
+    };
+    PriceTableError::Csv { file: file.into(), line, problem }
+}
+
+impl PriceTable {
+    /// The table in the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// At the first column, row or cell that is not one of a table of prices.
+    pub fn from_csv(text: &str, file: &str) -> Result<Self, PriceTableError> {
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+        let header = header(&mut reader, file)?;
+        let mut rows = Vec::new();
+        let mut seen: BTreeMap<_, u64> = BTreeMap::new();
+        for cells in reader.records() {
+            let cells = cells.map_err(|error| unreadable(file, &error))?;
+            let line = cells.position().map_or(1, csv::Position::line);
+            let (instance, price) = Row { file, line, header: &header, cells }.price()?;
+            let key = (instance.clone(), price.region.clone(), price.service, price.purchase);
+            if let Some(first) = seen.insert(key, line) {
+                let (service, purchase) = (price.service.name(), price.purchase.name());
+                let what = format!("{instance}, {service} {purchase} in {},", price.region);
+                return Err(PriceTableError::Twice { file: file.into(), line, what, first });
+            }
+            rows.push((instance, price));
+        }
+        if rows.is_empty() { Err(PriceTableError::Empty { file: file.into() }) } else { Ok(Self { rows }) }
+    }
+
+    /// The price of an instance that answers a query, where the table has one.
+    pub fn price(&self, instance: &str, query: PriceQuery<'_>) -> Option<&Price> {
+        let rows = self.rows.iter().filter(|(name, _)| name == instance);
+        rows.map(|(_, price)| price).find(|price| price.answers(query))
+    }
+}
+
+impl Catalog {
+    /// This catalog with the prices of a table before its own: a row takes the place of the price of the same instance,
+    /// region, service and terms.
+    #[must_use]
+    pub fn with_prices(&self, table: &PriceTable) -> Self {
+        let mut other = self.clone();
+        for (name, price) in &table.rows {
+            let query = PriceQuery { region: &price.region, service: price.service, purchase: price.purchase };
+            for instance in other.instances.iter_mut().filter(|instance| instance.name == *name) {
+                match instance.prices.iter_mut().find(|known| known.answers(query)) {
+                    Some(known) => *known = price.clone(),
+                    None => instance.prices.push(price.clone()),
+                }
+            }
+        }
+        other
+    }
+
+    /// The instances with a name that a pattern fits, `*` standing for any text, each with its prices; all if there is no
+    /// pattern.
+    ///
+    /// # Panics
+    ///
+    /// Never: what is written is text.
+    pub fn prices_csv(&self, pattern: Option<&str>) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for instance in self.instances.iter().filter(|own| pattern.is_none_or(|text| matches(text, &own.name))) {
+            for price in &instance.prices {
+                let is_range = price.low < price.high;
+                let end = |usd: UsdPerHour| if is_range { usd.0.to_string() } else { String::new() };
+                let cells = [
+                    &instance.name,
+                    &price.region,
+                    price.service.name(),
+                    price.purchase.name(),
+                    &price.hourly().0.to_string(),
+                    &end(price.low),
+                    &end(price.high),
+                    &price.date,
+                    &price.source,
+                ];
+                writer.write_record(cells).expect("memory can be written");
+            }
+        }
+        let rows = writer.into_inner().expect("memory can be written");
+        format!("{WRITTEN}{}", String::from_utf8(rows).expect("it was written as text"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "instance,region,service,purchase,usd_per_hour,date,source\n";
+
+    fn table(rows: &str) -> Result<PriceTable, PriceTableError> {
+        PriceTable::from_csv(&format!("{HEADER}{rows}"), "prices.csv")
+    }
+
+    fn query(purchase: Purchase) -> PriceQuery<'static> {
+        PriceQuery { region: "us-east-1", service: Service::Ec2, purchase }
+    }
+
+    #[test]
+    fn the_catalogs_prices_read_back_as_they_are() {
+        let text = catalog().prices_csv(None);
+        let table = PriceTable::from_csv(&text, "prices.csv").expect("a table");
+        assert_eq!(table.rows.len(), catalog().instances().iter().map(|instance| instance.prices.len()).sum::<usize>());
+        assert_eq!(catalog().with_prices(&table).prices_csv(None), text);
+        assert!(catalog().prices_csv(Some("p4d.*")).lines().skip(1).all(|line| line.starts_with("p4d.24xlarge,")));
+    }
+
+    #[test]
+    fn a_row_stands_before_the_catalogs_price_and_others_stay() {
+        let table = table("p4d.24xlarge,us-east-1,ec2,on-demand,19.5,2026-11-01,contract\n").expect("a table");
+        let other = catalog().with_prices(&table);
+        let price = |catalog: &Catalog, purchase| {
+            let instance = catalog.instance("p4d.24xlarge").expect("in the catalog");
+            instance.prices.iter().find(|price| price.answers(query(purchase))).map(|price| price.hourly().0)
+        };
+        assert_eq!(price(&other, Purchase::OnDemand), Some(19.5));
+        assert_ne!(price(catalog(), Purchase::OnDemand), Some(19.5));
+        assert_eq!(price(&other, Purchase::Spot), price(catalog(), Purchase::Spot));
+        assert!(table.price("p4d.24xlarge", query(Purchase::OnDemand)).is_some());
+        assert!(table.price("p4d.24xlarge", query(Purchase::Spot)).is_none());
+    }
+
+    #[test]
+    fn a_range_has_what_is_expected_in_it() {
+        let text = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n\
+                    p3.2xlarge,eu-west-1,ec2,spot,1.0,0.5,3,2026-11,seen\n";
+        let table = PriceTable::from_csv(text, "prices.csv").expect("a table");
+        let eu = PriceQuery { region: "eu-west-1", ..query(Purchase::Spot) };
+        let price = table.price("p3.2xlarge", eu).expect("there");
+        assert_eq!((price.low.0, price.hourly().0, price.high.0), (0.5, 1.0, 3.0));
+    }
+
+    #[test]
+    fn each_cell_is_checked() {
+        let refused = |rows: &str| table(rows).expect_err(rows).to_string();
+        for (row, column) in [
+            ("p9.2xlarge,us-east-1,ec2,spot,1,2026-11,x", "instance"),
+            ("p3.2xlarge,,ec2,spot,1,2026-11,x", "region"),
+            ("p3.2xlarge,us-east-1,ec3,spot,1,2026-11,x", "service"),
+            ("p3.2xlarge,us-east-1,ec2,spt,1,2026-11,x", "purchase"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1 USD,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,-1,2026-11,x", "usd_per_hour"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,11/2026,x", "date"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,2026-13,x", "date"),
+            ("p3.2xlarge,us-east-1,ec2,spot,1,2026-11,", "source"),
+        ] {
+            let message = refused(&format!("{row}\n"));
+            assert!(message.starts_with(&format!("`prices.csv` line 2: `{column}` is")), "{message}");
+        }
+        let row = "p3.2xlarge,us-east-1,ec2,spot,1,2026-11,x\n";
+        assert!(
+            refused(&format!("{row}{row}"))
+                .contains("line 3: p3.2xlarge, ec2 spot in us-east-1, has a price in line 2")
+        );
+        assert!(refused("").contains("no prices"));
+        assert!(refused("p3.2xlarge,us-east-1\n").contains("line 2: the row has 2 cells"));
+    }
+
+    #[test]
+    fn columns_are_those_of_a_table_of_prices() {
+        let refused = |text: &str| PriceTable::from_csv(text, "prices.csv").expect_err(text);
+        assert!(refused("instance,region\n").to_string().contains("`service` is missing"));
+        let error = refused("instance,regoin,service,purchase,usd_per_hour,date,source\n");
+        assert_eq!(error.hint(), "did you mean `region`?");
+    }
+}

@@ -1,0 +1,233 @@
+//! What a training takes and costs besides its steps, in closed form: the search ranks by it, and predictions carry it.
+//!
+//! Start-up, checkpoints and storage are expected values of a training that nothing interrupts. What interruptions and
+//! tests of the model add is drawn by `campaign`, from the same surroundings.
+
+use crate::campaign::{Saved, Surroundings, ranks_of_state, settings};
+use crate::job::JobError;
+use crate::problem::{Place, Problem};
+use crate::space::Candidate;
+use std::collections::BTreeMap;
+use trainyard_hardware_profiles::{Price, Service};
+use trainyard_plan::document::{CostParts, Prediction, PriceUsed};
+use trainyard_plan::{JobSpec, Plan, Precision, Pricing, StateSharding, StorageMode, checkpoint_bytes_of};
+use trainyard_sim::Machine;
+use trainyard_sim::campaign::{checkpoints, open_interval};
+use trainyard_units::{Bytes, Seconds, Usd, UsdPerHour};
+
+/// What does not depend on how long a step takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Overheads {
+    instances: f64,
+    /// Until the machines are there; they are not paid for yet.
+    waiting: Seconds,
+    /// From there until training can begin.
+    software: Seconds,
+    /// Writing a checkpoint.
+    write: Seconds,
+    /// From one to the next; nothing if only the last step is followed by one.
+    interval: Option<Seconds>,
+    /// What keeps checkpoints, for an hour.
+    checkpoints_hour: Usd,
+    /// What keeps the data set, for an hour, by where samples are read from; what costs nothing is left out.
+    copies_hour: Vec<(StorageMode, Usd)>,
+}
+
+/// A training with what surrounds its steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Course {
+    /// All steps.
+    pub(crate) steps: Seconds,
+    /// From the request for machines to the first step.
+    pub(crate) start_up: Seconds,
+    /// Of which the machines are paid for.
+    paid_start_up: Seconds,
+    /// Writing checkpoints.
+    pub(crate) checkpoints: Seconds,
+}
+
+impl Course {
+    /// From the request for machines to the last checkpoint.
+    pub(crate) fn elapsed(&self) -> Seconds {
+        self.steps + self.start_up + self.checkpoints
+    }
+}
+
+impl Overheads {
+    /// What is not known, the rate of checkpoints to storage that nobody described or the band of a spot instance that
+    /// nobody published, is left out: a campaign asks for it.
+    pub(crate) fn new(around: &Surroundings<'_>) -> Self {
+        let write = around.transfer_time().unwrap_or(Seconds(0.0));
+        let settings = around.settings;
+        let hazards = around.hazards(settings.scenario).or_else(|_| {
+            let pricing = Pricing::OnDemand;
+            Surroundings { pricing, ..*around }.hazards(settings.scenario)
+        });
+        let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(around.instances(), write));
+        let start = around.start();
+        let copies = |storage: &StorageMode| {
+            let price = Surroundings { input: Some(*storage), ..*around }.copies_hour();
+            (price > Usd(0.0)).then_some((*storage, price))
+        };
+        let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
+        Self {
+            instances: f64::from(around.instances()),
+            waiting: start.machines,
+            software: start.software,
+            write,
+            interval: settings.interval.or_else(|| open_interval(losing, write)),
+            checkpoints_hour: around.checkpoints_hour(),
+            copies_hour: kept.iter().filter_map(copies).collect(),
+        }
+    }
+
+    /// Those of a plan on machines at a price.
+    pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
+        Self::new(&Surroundings {
+            machine,
+            settings: &problem.settings,
+            saved: Saved::of(plan),
+            pricing: plan.pricing(),
+            region: Some(&price.region),
+            input: None,
+        })
+    }
+
+    /// A training of so many steps that take `time` together, after downloading for so long. Nothing of it is shorter if
+    /// the time is longer, so that a bound of the time is one of the whole.
+    pub(crate) fn course(&self, steps: u64, time: Seconds, download: Seconds) -> Course {
+        let step = Seconds(time.0 / steps as f64);
+        let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
+        let paid_start_up = self.software + download;
+        Course {
+            steps: time,
+            start_up: self.waiting + paid_start_up,
+            paid_start_up,
+            checkpoints: Seconds(self.write.0 * written as f64),
+        }
+    }
+
+    /// What it costs at a price of one machine.
+    pub(crate) fn cost(&self, course: &Course, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
+        let machines = |time: Seconds| self.instances * (hourly * time).0;
+        let copies = self.copies_hour.iter().find(|(storage, _)| Some(*storage) == input);
+        let storage_hour = self.checkpoints_hour.0 + copies.map_or(0.0, |(_, price)| price.0);
+        CostParts {
+            instances_usd: machines(course.steps),
+            start_up_usd: machines(course.paid_start_up),
+            storage_usd: storage_hour * course.elapsed().0 / 3600.0,
+            checkpoints_usd: machines(course.checkpoints),
+        }
+    }
+}
+
+/// Overheads by the ranks that hold a state and the number format: whole on each replica, and shared out.
+type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
+
+/// The overheads of all candidates of a search on rented machines.
+#[derive(Default)]
+pub(crate) struct SearchOverheads {
+    /// By type and number of machines.
+    sites: Vec<Vec<Site>>,
+}
+
+impl SearchOverheads {
+    pub(crate) fn new(problem: &Problem, candidates: &[Candidate]) -> Self {
+        let Place::Rented(rental) = &problem.place else { return Self::default() };
+        let graph = problem.model.graph();
+        let bytes_of = |precision| checkpoint_bytes_of(&graph, precision, problem.optimizer);
+        let bytes: BTreeMap<Precision, Bytes> =
+            problem.precisions.iter().map(|precision| (*precision, bytes_of(*precision))).collect();
+        let mut machines: BTreeMap<(usize, u32), Machine> = BTreeMap::new();
+        let mut all = Self::default();
+        for candidate in candidates {
+            let Candidate { choice, instances, precision, .. } = *candidate;
+            let site = all.site(choice, instances);
+            let ranks = ranks_of_state(candidate.parallel);
+            if site.contains_key(&(ranks, precision)) {
+                continue;
+            }
+            let machine =
+                machines.entry((choice, instances)).or_insert_with(|| problem.place.machine(choice, instances, None));
+            let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
+            let overheads = |shared_out| {
+                Overheads::new(&Surroundings {
+                    machine,
+                    settings: &problem.settings,
+                    saved: Saved { bytes, ranks, shared_out },
+                    pricing: rental.pricing,
+                    region: Some(&rental.instances[choice].1.region),
+                    input: None,
+                })
+            };
+            site.insert((ranks, precision), [false, true].map(overheads));
+        }
+        all
+    }
+
+    fn site(&mut self, choice: usize, instances: u32) -> &mut Site {
+        let index = instances as usize;
+        if self.sites.len() <= choice {
+            self.sites.resize_with(choice + 1, Vec::new);
+        }
+        let counts = &mut self.sites[choice];
+        if counts.len() <= index {
+            counts.resize_with(index + 1, Site::new);
+        }
+        &mut counts[index]
+    }
+
+    /// Those of a candidate's plans whose replicas share out their state, or do not; nothing on machines of one's own.
+    pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
+        let site = self.sites.get(candidate.choice)?.get(candidate.instances as usize)?;
+        let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
+        Some(&both[usize::from(shared_out)])
+    }
+}
+
+/// Whether the replicas of a plan share out their state.
+pub(crate) fn shares_out(plan: &Plan) -> bool {
+    plan.state_sharding() != StateSharding::None
+}
+
+/// How the machines of a plan are rented: what an hour costs, and what that makes dear besides the steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Rent {
+    pub(crate) price: PriceUsed,
+    pub(crate) overheads: Overheads,
+}
+
+impl Rent {
+    /// The rent of a plan's machines at a price, with what a job says of the campaign.
+    ///
+    /// # Errors
+    ///
+    /// When that is wrong, or does not go with the terms.
+    pub(crate) fn new(job: &JobSpec, plan: &Plan, machine: &Machine, price: PriceUsed) -> Result<Self, JobError> {
+        let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service))?;
+        let overheads = Overheads::new(&Surroundings {
+            machine,
+            settings: &settings,
+            saved: Saved::of(plan),
+            pricing: plan.pricing(),
+            region: Some(&price.region),
+            input: None,
+        });
+        Ok(Self { price, overheads })
+    }
+
+    /// Adds to a prediction what surrounds the steps, and what all of it costs; `time_of` gives the time of all steps if
+    /// one takes so long.
+    pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
+        let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
+        let course = |time: f64| self.overheads.course(prediction.steps, Seconds(time), download);
+        let cost = |time: f64, usd: f64| self.overheads.cost(&course(time), UsdPerHour(usd), input);
+        let (own, parts) = (course(prediction.time_s), cost(prediction.time_s, self.price.usd_per_hour));
+        let [low, high] = prediction.interval_s.map(time_of);
+        let ends = [cost(low, self.price.low_usd_per_hour), cost(high, self.price.high_usd_per_hour)];
+        (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+        (prediction.cost_usd, prediction.cost_parts) = (Some(parts.total()), Some(parts));
+        prediction.cost_interval_usd = Some(ends.map(|parts| parts.total()));
+        prediction.price = Some(self.price);
+    }
+}
