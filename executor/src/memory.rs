@@ -77,9 +77,10 @@ mod tests {
     #[test]
     fn the_peak_follows_what_is_touched() {
         let watch = MemoryWatch::start(None);
-        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        // Large beside what other tests of this process may free at the same time.
+        let block = std::hint::black_box(vec![1u8; 256 << 20]);
         let peak = watch.peak().expect("Linux tells");
-        assert!(peak >= 48 << 20, "{peak} {}", block.len());
+        assert!(peak >= 192 << 20, "{peak} {}", block.len());
     }
 
     #[test]

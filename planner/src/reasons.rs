@@ -10,6 +10,9 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{Objective, Offload, Recompute, ScheduleName, StateSharding};
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
+/// Simulations for a plan on other machines: a comparison needs a good one, not the proof that there is none better.
+const COMPARED: u64 = 6;
+
 /// The answers for one recommended plan.
 pub(crate) struct Reasons<'a> {
     pub(crate) problem: &'a Problem,
@@ -38,7 +41,8 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
         return listed;
     }
     let objective = problem.objective;
-    let aim = |within_goal| Aim { objective, top: 1, max_simulations: None, within_goal, without_gpu: Some(&own.gpu) };
+    let max_simulations = Some(COMPARED);
+    let aim = |within_goal| Aim { objective, top: 1, max_simulations, within_goal, without_gpu: Some(&own.gpu) };
     let best = |within_goal| prepared.search(aim(within_goal)).best.into_iter().next();
     let meets_goal = Ranking::of(problem, &found.best[0]).meets_goal(Totals::found(&found.best[0]));
     let limited = problem.deadline.is_some() || problem.budget.is_some();
@@ -287,9 +291,11 @@ impl Reasons<'_> {
         };
         match self.best(&Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() }) {
             (Some(whole), _) => Some(format!("{what}: whole states {}", self.other_side(&whole))),
-            (None, Some((_, needed, available))) => {
-                Some(format!("{what}: whole states need {} of {}", human_bytes(needed), human_bytes(available)))
-            }
+            (None, Some((_, needed, available))) => Some(format!(
+                "{what}: whole states need at least {} of {}",
+                human_bytes(needed),
+                human_bytes(available)
+            )),
             (None, None) => None,
         }
     }
@@ -365,7 +371,7 @@ impl Reasons<'_> {
                 Some(format!("micro-batch {} rather than {micro}, which {}", batch.micro, self.other_side(&other)))
             }
             (None, Some((_, needed, available))) => Some(format!(
-                "micro-batch {} because {micro} needs {} of {} on a device",
+                "micro-batch {} because {micro} needs at least {} of {} on a device",
                 batch.micro,
                 human_bytes(needed),
                 human_bytes(available)

@@ -237,7 +237,8 @@ fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> 
         all.candidates += found.candidates;
         all.simulated += found.simulated;
         if let Some(best) = found.best.into_iter().next() {
-            problem.deadline = Some(Seconds(best.time_s * WORTH_WHILE));
+            // What surrounds the steps hardly depends on the number of machines.
+            problem.deadline = Some(Seconds(best.elapsed_s - best.time_s * (1.0 - WORTH_WHILE)));
             all.best.push(best);
         } else if found.candidates > 0
             && all.best.last().is_some_and(|last| 2 * last.plan.cluster().instances <= instances)

@@ -28,7 +28,7 @@ use trainyard_units::{Bytes, Seconds};
 /// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
 /// is learnt from one spares the next. Fixed, so that the result does not depend on the thread count.
 const LOOKS: std::ops::RangeInclusive<usize> = 2..=32;
-const SIMULATIONS: usize = 4;
+const SIMULATIONS: usize = 2;
 
 /// A plan with what it takes.
 #[derive(Clone, Debug)]

@@ -88,7 +88,7 @@ fn machines_that_are_too_slow_or_too_dear_are_rejected_by_the_limit_that_they_mi
         alone.goal.objective = Some(Objective::Time);
         plan_ranked(&alone, &[], 1).prediction
     };
-    let (fast, slow) = (only("p3.16xlarge").time_s, only("g4dn.xlarge").time_s);
+    let (fast, slow) = (only("p3.16xlarge").elapsed_s(), only("g4dn.xlarge").elapsed_s());
     asked.goal.deadline = Some(format!("{:.0} s", fast * 1.2));
     let document = plan(&asked, &[]);
     let rejected = rejection(&document, "g4dn.xlarge");

@@ -214,7 +214,7 @@ proptest! {
             let outcome = simulate_queue(&checked.queue);
             let held = outcome.states.iter().map(|state| state.starting + state.busy + state.idle);
             prop_assert!(held.max() <= Some(small.fleet.pool.max_instances));
-            let price = checked.price.expect("rented").middle();
+            let price = checked.price.expect("rented").hourly();
             cost += (price * (outcome.billed_jobs() + outcome.billed_warm())).0;
             jobs += checked.queue.jobs.len();
         }
