@@ -29,5 +29,24 @@ fn recommendations(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, recommendations);
+/// The large case: millions of plans, of which few are simulated.
+fn over_everything(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("recommend");
+    group.sample_size(10);
+    for (name, model, instances, most) in [
+        ("gpt2-xl over every instance", "gpt2-xl", vec!["*"], 16),
+        ("gpt3-175b over p3, p3dn and p4d up to 128", "gpt3-175b", vec!["p3.*", "p3dn.*", "p4d.*"], 128),
+    ] {
+        let mut job = job(model, Objective::Cost);
+        job.training.global_batch = Some(GlobalBatch::Exactly(1536));
+        job.cluster.instances = Some(instances.into_iter().map(Into::into).collect());
+        job.cluster.max_instances = Some(most);
+        let problem = problem(&job, Resources::default()).expect("a solvable job");
+        let limits = Limits { top: 5, ..Limits::default() };
+        group.bench_function(name, |bencher| bencher.iter(|| recommend(black_box(&problem), &limits, &job)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, recommendations, over_everything);
 criterion_main!(benches);

@@ -81,8 +81,10 @@ impl<'a> Changes<'a> {
             .filter(|_| batch)
             .map(|(least, most)| format!("no global batch from {} to {}", human_count(*least), human_count(*most)));
         let parts: Vec<String> = [network, batch].into_iter().flatten().collect();
-        (!parts.is_empty())
-            .then(|| format!("{} makes any of the {} other plans win", parts.join(" and "), self.others.len()))
+        (!parts.is_empty()).then(|| match self.others.len() {
+            1 => format!("{} makes the other plan win", parts.join(" and ")),
+            others => format!("{} makes any of the {others} other plans win", parts.join(" and ")),
+        })
     }
 
     /// The price of another type of machine at which its plan costs as little as the recommended one.

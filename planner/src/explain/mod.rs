@@ -145,5 +145,12 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
         human_duration(Seconds(prediction.time_s)),
         price.usd_per_hour
     );
-    vec![CostPart { what, usd }]
+    let Some(parts) = prediction.cost_parts else { return vec![CostPart { what, usd }] };
+    let rest = [
+        ("start-up", parts.start_up_usd),
+        ("writing checkpoints", parts.checkpoints_usd),
+        ("keeping checkpoints and data", parts.storage_usd),
+    ];
+    let rest = rest.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(what, usd)| CostPart { what: what.into(), usd });
+    std::iter::once(CostPart { what, usd: parts.instances_usd }).chain(rest).collect()
 }
