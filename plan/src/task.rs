@@ -6,6 +6,7 @@ use crate::parameters::Held;
 use crate::partition::StageId;
 use crate::schedule::StagePass;
 use crate::spec::Recompute;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_units::Bytes;
 
@@ -290,6 +291,8 @@ pub struct TaskGraph {
     tasks: Vec<Task>,
     dependencies: Vec<TaskId>,
     streams: Vec<StreamKind>,
+    /// Ids by kind: a pipeline has hundreds of streams, and each of its tasks asks for one.
+    stream_ids: BTreeMap<StreamKind, u32>,
     segments: Vec<Segment>,
     updates: Vec<TaskId>,
 }
@@ -328,11 +331,12 @@ impl TaskGraph {
 
     /// The id of a stream, which is made if there is none yet.
     pub fn stream(&mut self, kind: StreamKind) -> StreamId {
-        let index = self.streams.iter().position(|known| *known == kind).unwrap_or_else(|| {
-            self.streams.push(kind);
-            self.streams.len() - 1
+        let streams = &mut self.streams;
+        let id = *self.stream_ids.entry(kind).or_insert_with(|| {
+            streams.push(kind);
+            streams.len() as u32 - 1
         });
-        StreamId(index as u32)
+        StreamId(id)
     }
 
     /// Adds a kind of compute work.

@@ -69,11 +69,15 @@ impl<'a> Ensemble<'a> {
             }
             communications[work].push(index);
         }
+        let mut exchanges = vec![false; asks.len()];
+        for (task, work) in graph.tasks().iter().zip(works) {
+            exchanges[*work as usize] = matches!(task.work, Work::Exchange(_) | Work::ReduceShared { .. });
+        }
         let program = Program {
             operations: fold
                 .communications
                 .iter()
-                .map(|c| operating(&c.operation, &c.actors, graph, works, c.work))
+                .map(|c| operating(&c.operation, &c.actors, exchanges[c.work as usize]))
                 .collect(),
             links: fold.links.clone(),
             actors: stage_of.len() as u32,
@@ -238,11 +242,8 @@ impl<'a> Ensemble<'a> {
     }
 }
 
-fn operating(operation: &Operation, actors: &[u32], graph: &TaskGraph, works: &[u32], work: u32) -> Operating {
-    let exchanges = works
-        .iter()
-        .position(|known| *known == work)
-        .is_some_and(|task| matches!(graph.tasks()[task].work, Work::Exchange(_) | Work::ReduceShared { .. }));
+/// What an operation asks for; only collectives slow the kernels of their actors.
+fn operating(operation: &Operation, actors: &[u32], exchanges: bool) -> Operating {
     let stretches = operation
         .phases
         .iter()
