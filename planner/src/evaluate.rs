@@ -1,7 +1,7 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
 use crate::bounds::Bounds;
-use crate::room::Room;
+use crate::room::{NEAR, Room};
 use crate::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -172,8 +172,10 @@ impl Builder<'_> {
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();
         let asked = total(&mut stages.ids().map(|stage| needed.total(stage)));
         let there = total(&mut needed.limits.iter().copied());
-        let near =
-            stages.ids().zip(&needed.limits).all(|(stage, limit)| needed.total(stage).0 <= limit.0 + limit.0 / 10);
+        let near = stages
+            .ids()
+            .zip(&needed.limits)
+            .all(|(stage, limit)| needed.total(stage).as_f64() <= limit.as_f64() * NEAR);
         if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
             return None;
         }

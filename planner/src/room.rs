@@ -16,9 +16,9 @@ use trainyard_units::Bytes;
 /// What decides how much layers hold together, except how many ranks share it.
 type Key = (ParallelSpec, Precision, Recompute, u64);
 
-/// How much more than a device has a stage may need before another cut of the layers is hopeless; see
-/// `cut_within_memory`.
-const NEAR: f64 = 1.1;
+/// How much more than a device has a stage may need before another cut of the layers within memory is hopeless, and none
+/// is tried.
+pub(crate) const NEAR: f64 = 1.1;
 
 /// A device of a type of machine.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Exact search by bounds: candidates are tried in the order of what they could reach at best, until none that is
 //! left could still enter the list of the best.
 //!
-//! A coarse bound needs only the prices of a model's distinct layers: no stage computes less than its share of all
-//! layers, and no plan does more micro-batches at once than it has stages. A candidate whose turn comes is looked at in
+//! A coarse bound needs only the prices of a model's distinct layers: the fullest stage has at least its share of all
+//! layers, and computes them for every micro-batch. A candidate whose turn comes is looked at in
 //! all its variants: each gets its stages cut, its memory checked and a finer bound, and waits for its turn to be
 //! simulated. Both bounds are admissible, so what is never simulated is proved to be no better.
 //!

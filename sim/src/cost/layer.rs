@@ -89,7 +89,7 @@ pub fn layer_prices(
     precision: Precision,
     machine: &Machine,
 ) -> Result<LayerPrices, MachineError> {
-    layer_prices_on(&machine.cluster.first().device, mesh.ranks(), graph, micro, mesh, precision, machine)
+    layer_prices_among(mesh.ranks(), graph, micro, mesh, precision, machine)
 }
 
 /// The same if the ranks of `mesh` were among so many `devices`, the slowest of which they wait for. A layer's price is
