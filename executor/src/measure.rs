@@ -8,7 +8,7 @@ mod cases;
 mod collectives;
 
 use crate::clock::Clock;
-use crate::process_group::{GroupError, ProcessGroup, RankError, run_ranks};
+use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::refusal::threads_per_rank;
 use crate::statistics::{median, quantile};
 use cases::Case;
@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::{OperatorClass, OperatorSample};
 
-pub use collectives::{copy_bandwidth, measure_collectives};
+pub use collectives::{copy_bandwidth, measure_collectives, measure_collectives_of};
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,7 +175,16 @@ fn on_ranks<T: Send>(
     threads: usize,
     work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
 ) -> Result<Vec<T>, MeasureError> {
-    let results = run_ranks(ranks, |group| {
+    on_world(&World::threads(ranks), threads, work)
+}
+
+/// Runs `work` on the ranks of `world` that live here.
+fn on_world<T: Send>(
+    world: &World,
+    threads: usize,
+    work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
+) -> Result<Vec<T>, MeasureError> {
+    let results = run_ranks(world, |group| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         pool.install(|| work(group))
     });
@@ -183,6 +192,7 @@ fn on_ranks<T: Send>(
         .into_iter()
         .enumerate()
         .map(|(rank, result)| {
+            let rank = world.local().start + rank;
             result.map_err(|error| match error {
                 RankError::Failed(WorkerError::Stopped) => MeasureError::Stopped,
                 RankError::Failed(error) => MeasureError::Rank { rank, reason: error.to_string() },

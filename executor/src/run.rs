@@ -6,7 +6,7 @@ use crate::data::{Corpus, DataError, MicroBatch, Order, Samples, Slice};
 use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::optimizer::Moments;
 use crate::parameters::ParameterKey;
-use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, run_ranks};
+use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{Refusal, cores, decoder, threads_per_rank};
 use crate::report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
@@ -189,7 +189,7 @@ pub fn run(
         observer,
         stop,
     };
-    let mut outcomes = collect(run_ranks(ranks, |world| work(&job, world)))?;
+    let mut outcomes = collect(run_ranks(&World::threads(ranks), |world| work(&job, world)))?;
     let data = DataReport {
         path: options.data.display().to_string(),
         files,

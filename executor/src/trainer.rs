@@ -6,7 +6,7 @@ use crate::gpt::{Builder, Stage, StageInput, Values, causal_mask};
 use crate::gradients::GradientBucket;
 use crate::optimizer::{StageOptimizer, to_vec};
 use crate::parameters::{ParameterKey, embedding, head};
-use crate::process_group::{GroupError, ProcessGroup, Reduction};
+use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag};
 use crate::report::{Phase, Span};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
@@ -182,7 +182,7 @@ impl Trainer {
         };
         self.record(Phase::Forward, Some(m), start);
         if let Some(message) = sent {
-            self.groups.pipeline.send(self.stage.0 as usize + 1, message)?;
+            self.groups.pipeline.send(self.stage.0 as usize + 1, Tag(0), message)?;
         }
         Ok(loss)
     }
@@ -192,7 +192,7 @@ impl Trainer {
             return Ok(None);
         }
         let start = self.clock.seconds();
-        let message = self.groups.pipeline.recv(self.stage.0 as usize - 1)?;
+        let message = self.groups.pipeline.recv(self.stage.0 as usize - 1, Tag(0))?;
         self.record(Phase::Communication, Some(m), start);
         Ok(Some(message))
     }
@@ -259,7 +259,7 @@ impl Trainer {
             None
         } else {
             let start = self.clock.seconds();
-            let message = self.groups.pipeline.recv(self.stage.0 as usize + 1)?;
+            let message = self.groups.pipeline.recv(self.stage.0 as usize + 1, Tag(0))?;
             self.record(Phase::Communication, Some(m), start);
             Some(message)
         };
@@ -270,7 +270,7 @@ impl Trainer {
         };
         self.record(Phase::Backward, Some(m), start);
         if let Some(message) = message {
-            self.groups.pipeline.send(self.stage.0 as usize - 1, message)?;
+            self.groups.pipeline.send(self.stage.0 as usize - 1, Tag(0), message)?;
         }
         Ok(())
     }
@@ -336,9 +336,9 @@ impl Trainer {
                 (ParameterKey::new(last, head::TIED), 0)
             };
             let own = self.bucket.of_mut(key.id());
-            self.groups.pipeline.send(other, own.to_vec())?;
+            self.groups.pipeline.send(other, Tag(0), own.to_vec())?;
             // A sum of two does not depend on their order, so both copies get the same bits.
-            let theirs = self.groups.pipeline.recv(other)?;
+            let theirs = self.groups.pipeline.recv(other, Tag(0))?;
             own.iter_mut().zip(&theirs).for_each(|(sum, value)| *sum += value);
         }
         if self.groups.data.size() > 1 || stages > 1 {
@@ -355,7 +355,7 @@ impl Trainer {
             let input = if self.is_first() {
                 StageInput::Tokens(tokens(Some(batch), &self.plain))
             } else {
-                let message = self.groups.pipeline.recv(self.stage.0 as usize - 1)?;
+                let message = self.groups.pipeline.recv(self.stage.0 as usize - 1, Tag(0))?;
                 StageInput::Activations(self.activations(message, &self.plain))
             };
             let activations = module.activations(input, &self.plain_mask);
@@ -363,7 +363,7 @@ impl Trainer {
                 let loss = scalar(module.loss(activations, targets(Some(batch), &self.plain)));
                 sum += f64::from(loss) * batch.samples as f64;
             } else {
-                self.groups.pipeline.send(self.stage.0 as usize + 1, to_vec(activations))?;
+                self.groups.pipeline.send(self.stage.0 as usize + 1, Tag(0), to_vec(activations))?;
             }
         }
         Ok(sum)

@@ -2,6 +2,7 @@
 
 use super::calibrate::only_processors;
 use super::execution::{Execution, execute, runnable};
+use super::processes;
 use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -12,6 +13,7 @@ use trainyard_sim::Options;
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
     only_processors(arguments.device)?;
+    let (processes, output) = &processes::join(arguments.launcher, output)?;
     let document = files::read_plan(&arguments.plan)?;
     let plan = runnable(&document, &arguments.plan, output)?;
     super::train::check_data(&arguments.data)?;
