@@ -27,10 +27,10 @@ mod unit;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
 pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
+pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
 };
-pub use learning_rate::LearningRate;
 pub use memory::AllocationMeter;
 pub use optimizer::Rule;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};

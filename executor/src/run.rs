@@ -3,9 +3,9 @@
 use crate::checkpoint::{self, CheckpointError, State};
 use crate::clock::Clock;
 use crate::data::{Corpus, DataError, MicroBatch, Order, Samples, Slice};
-use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::groups::Groups;
 use crate::learning_rate::LearningRate;
+use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
@@ -405,7 +405,8 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, GroupEr
         .collect();
     let micro = job.plan.batch().micro as usize;
     let batches: Vec<MicroBatch> = own.chunks(micro).map(|samples| MicroBatch::of(samples.iter().copied())).collect();
-    let mut sum = vec![trainer.evaluate(&batches)? as f32];
+    let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
+    let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }

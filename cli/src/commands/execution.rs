@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_executor::{
-    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run,
-    write_report,
+    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    oversubscription, refusal, run, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,

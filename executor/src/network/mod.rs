@@ -116,8 +116,10 @@ impl Network {
     /// The parameter that equals another one, and that other.
     pub(crate) fn tie(&self) -> Option<(ParameterKey, ParameterKey)> {
         let all = self.parameters.iter().enumerate();
-        all.flat_map(|(layer, slots)| slots.iter().enumerate().map(move |(slot, p)| (ParameterKey::new(layer, slot), p)))
-            .find_map(|(key, parameter)| Some((key, parameter.tied_to?)))
+        all.flat_map(|(layer, slots)| {
+            slots.iter().enumerate().map(move |(slot, p)| (ParameterKey::new(layer, slot), p))
+        })
+        .find_map(|(key, parameter)| Some((key, parameter.tied_to?)))
     }
 }
 

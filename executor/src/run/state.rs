@@ -2,8 +2,8 @@
 
 use super::Job;
 use crate::checkpoint::State;
-use crate::network::{Network, ParameterKey};
 use crate::network::operators::{from_vec, to_vec};
+use crate::network::{Network, ParameterKey};
 use crate::optimizer::{Memory, means_of};
 use crate::safetensors::{HostTensor, HostTensors};
 use crate::trainer::Trainer;
