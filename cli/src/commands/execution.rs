@@ -9,9 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run,
-    write_report,
+    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    oversubscription, refusal, run_in, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -22,6 +23,8 @@ use trainyard_units::{Instant, Seconds};
 
 /// What is run and where its results go.
 pub(crate) struct Execution<'a> {
+    /// The ranks.
+    pub(crate) world: &'a World,
     /// The plan with its prediction.
     pub(crate) document: &'a PlanDocument,
     /// The plan document's file.
@@ -42,8 +45,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) resume: bool,
 }
 
-const LEARNING_RATE: f64 = 1e-3;
-const LEARNING_RATE_WARM_UP: u64 = 10;
+/// Steps in a row without a usable gradient after which a run ends.
+const SKIPS_MAX: u32 = 5;
 /// The log of a run's steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
 /// How many lines a run says where no bar can be drawn.
@@ -77,11 +80,14 @@ pub(crate) fn runnable(document: &PlanDocument, file: &Path, output: &Output) ->
 
 /// Runs the plan, writes what was measured, and shows it beside the prediction.
 pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -> Result<Exit, Failure> {
+    let training = &execution.document.job.training;
     let options = RunOptions {
         data: execution.data.clone(),
         steps: execution.steps,
-        learning_rate: execution.document.job.training.learning_rate.unwrap_or(LEARNING_RATE),
-        learning_rate_warm_up: LEARNING_RATE_WARM_UP,
+        learning_rate: LearningRate::of(training, execution.steps),
+        rule: Rule::with(plan.optimizer(), training),
+        clip_norm: training.clip_norm,
+        skips_max: SKIPS_MAX,
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
@@ -92,11 +98,17 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         }),
         plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
     };
+    let (world, stop) = (execution.world, stop_on_interrupt());
+    if !world.is_root() {
+        // The first process tells how it goes and keeps what is left behind.
+        return run_in(world, plan, &options, &|_| {}, stop).map(|_| Exit::Done).map_err(|error| failure(&error));
+    }
     let watch = Watch::new(execution, output)?;
-    let outcome = run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| {
+    let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);
         failure(&error)
     })?;
+    let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
     output.result(&document, || reports::comparison(&document, output.width()));
