@@ -349,7 +349,7 @@ fn train(
         if !loss.is_finite() {
             return Err(WorkerError::Diverged { step, loss });
         }
-        note(&mut outcome, &trainer, StepReport { step, loss: f64::from(loss), seconds });
+        note(&mut outcome, &trainer, StepReport { step, loss: f64::from(loss), seconds, ..StepReport::default() });
         if rank == 0 {
             (job.observer)(outcome.steps[outcome.steps.len() - 1]);
         }

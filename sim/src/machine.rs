@@ -1,6 +1,6 @@
 //! Where a plan runs: hardware and the software on it.
 
-use crate::cost::rate;
+use crate::cost::{knows, rate};
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
 
@@ -46,7 +46,7 @@ pub enum MachineError {
         /// The machine.
         machine: String,
         /// What it runs.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A GPU has no arithmetic unit for a number format.
     #[error("`precision` is {precision}, but `{gpu}` has no units for it")]
@@ -137,16 +137,22 @@ impl Machine {
         }
     }
 
-    /// Whether every GPU has the arithmetic units of a number format.
+    /// Whether every GPU has the arithmetic units of a number format, and a measured machine was measured in it.
     ///
     /// # Errors
     ///
-    /// The first GPU that has none.
+    /// The first GPU that has none, or the machine.
     pub fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
         for pool in &self.cluster.pools {
-            let Device::Gpu(gpu) = &pool.device else { continue };
-            if !gpu.has(rate(precision)) {
-                return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
+            match &pool.device {
+                Device::Gpu(gpu) if !gpu.has(rate(precision)) => {
+                    return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
+                }
+                Device::Measured(machine) if !knows(machine, precision) => {
+                    let operator = format!("any operator in {precision}");
+                    return Err(MachineError::Unmeasured { machine: machine.name.clone(), operator, ranks: 1 });
+                }
+                Device::Gpu(_) | Device::Measured(_) => {}
             }
         }
         Ok(())

@@ -36,6 +36,9 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
 
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    if from.is_dir() {
+        return super::runs::correct(from, arguments, output);
+    }
     let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
@@ -62,6 +65,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             refit_trace(text.as_bytes(), &file, stack, &catalog, &date)
                 .map_err(|error: TraceError| failed(error.to_string(), Some(error.hint())))?
         }
+        Some(MeasurementKind::Run) => return super::runs::correct(from, arguments, output),
         None => {
             return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
                 .hint("a table of step times starts with `id,suite,source,system,…`"));

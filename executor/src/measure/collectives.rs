@@ -15,7 +15,7 @@ const ELEMENT: usize = size_of::<f32>();
 /// Repeats of each operation; those of large buffers take milliseconds.
 const REPEATS: usize = 15;
 
-/// Times all-reduces and messages for every number of ranks above one.
+/// Times sums, gathering, scattering and messages for every number of ranks above one.
 ///
 /// # Errors
 ///
@@ -37,6 +37,8 @@ pub fn measure_collectives(
                 }
                 timed.push((CollectiveOperation::AllReduce, bytes, all_reduce_seconds(&group, bytes)?));
                 timed.push((CollectiveOperation::Send, bytes, send_seconds(&group, bytes)?));
+                timed.push((CollectiveOperation::AllGather, bytes, all_gather_seconds(&group, bytes)?));
+                timed.push((CollectiveOperation::ReduceScatter, bytes, reduce_scatter_seconds(&group, bytes)?));
             }
             Ok(timed)
         })?;
@@ -53,11 +55,26 @@ pub fn measure_collectives(
 
 fn all_reduce_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     let mut buffer = vec![0.5f32; bytes / ELEMENT];
+    seconds(group, || group.all_reduce(&mut buffer, Reduction::Mean))
+}
+
+fn all_gather_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
+    let own = vec![0.5f32; (bytes / ELEMENT).div_ceil(group.size())];
+    seconds(group, || group.all_gather(&own).map(drop))
+}
+
+fn reduce_scatter_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
+    let mut buffer = vec![0.5f32; bytes / ELEMENT];
+    seconds(group, || group.reduce_scatter(&mut buffer, Reduction::Mean).map(drop))
+}
+
+/// The median time of something that all ranks do together.
+fn seconds(group: &ProcessGroup, mut act: impl FnMut() -> Result<(), GroupError>) -> Result<f64, GroupError> {
     let mut times = Vec::new();
     for _ in 0..REPEATS + 2 {
         group.barrier()?;
         let clock = Clock::start();
-        group.all_reduce(&mut buffer, Reduction::Mean)?;
+        act()?;
         times.push(clock.seconds());
     }
     // The first two touch memory for the first time.
@@ -112,7 +129,7 @@ mod tests {
     fn operations_are_timed_for_every_number_of_ranks_above_one() {
         let settings = MeasureSettings { cores: 2, ranks: vec![1, 2, 3], seconds_per_case: 0.0 };
         let samples = measure_collectives(&settings, &AtomicBool::new(false)).expect("it ends");
-        assert_eq!(samples.len(), 2 * 2 * BYTES.len());
+        assert_eq!(samples.len(), 2 * 4 * BYTES.len());
         assert!(samples.iter().all(|sample| sample.seconds > 0.0));
         assert!(copy_bandwidth().0 > 1e8);
     }

@@ -6,7 +6,7 @@ use super::measured::MeasuredPricing;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
-use trainyard_hardware_profiles::{Device, Fabric};
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
@@ -139,10 +139,10 @@ pub(super) fn layer_prices_on(
                     on_gpu(pricing, layer, micro, mesh.sharing())
                 }
                 Device::Measured(measured) => {
-                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks() };
+                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks(), precision };
                     LayerPrice {
-                        forward: pricing.layer(layer, Pass::Forward, micro)?,
-                        backward: pricing.layer(layer, Pass::Backward, micro)?,
+                        forward: pricing.layer(layer, Pass::Forward, micro, mesh.sharing())?,
+                        backward: pricing.layer(layer, Pass::Backward, micro, mesh.sharing())?,
                         ..LayerPrice::default()
                     }
                 }
@@ -193,7 +193,6 @@ impl<'a> Inside<'a> {
     fn new(micro: u64, mesh: Mesh, precision: Precision, machine: &'a Machine) -> Self {
         let sharing = mesh.sharing();
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
-        let wired = machine.cluster.pools.iter().all(|pool| matches!(pool.fabric, Fabric::Wired { .. }));
         Self {
             slowdown: machine.stack.overlap_slowdown.value,
             micro,
@@ -201,7 +200,7 @@ impl<'a> Inside<'a> {
             sharing,
             table_exchange: machine.stack.table_exchange.as_ref().map_or(1.0, |share| share.value),
             layout: Layout { mesh, cluster: &machine.cluster },
-            wiring: (communicates && wired).then(|| Wiring::new(&machine.cluster)),
+            wiring: communicates.then(|| Wiring::new(&machine.cluster)),
         }
     }
 
