@@ -79,7 +79,7 @@ pub(super) fn batch_norm(maps: Tensor<4>, scale: Tensor<1>, shift: Tensor<1>) ->
 
 /// The largest of each window of three by three pixels, every second of them.
 pub(super) fn max_pool(maps: Tensor<4>) -> Tensor<4> {
-    burn::tensor::module::max_pool2d(maps, MaxPoolOptions::new([3; 2], [2; 2], [1; 2], [1; 2], false))
+    burn::tensor::module::max_pool2d(maps, MaxPoolOptions::new([3; 2]).with_stride([2; 2]).with_padding([1; 2]))
 }
 
 /// (samples, channels, height, width) → (samples, channels).

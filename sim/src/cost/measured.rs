@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn every_operator_of_the_families_that_run_has_a_class_and_its_shape() {
         let families =
-            ["gpt2", "llama-3-8b", "mistral-7b", "bert-large", "vit-base", "resnet18", "resnet50", "mnist-mlp"];
+            ["gpt2", "llama-3-8b", "mistral-7b", "bert-large", "vit-b-16", "resnet18", "resnet50", "mnist-mlp"];
         for name in families {
             let graph = trainyard_models::find(name).unwrap_or_else(|| panic!("{name} is in the catalog")).model.graph();
             for operator in graph.layers().flat_map(|layer| &layer.operators) {
