@@ -43,6 +43,8 @@ pub struct Measurements {
     pub framework: String,
     /// Rate of a plain copy by one thread.
     pub copy_bandwidth: BytesPerSecond,
+    /// How much longer a kernel takes while a sum over ranks is under way beside it; unknown with one rank.
+    pub overlap_slowdown: Option<f64>,
     /// Timed operators.
     pub operators: Vec<OperatorSample>,
     /// Timed operations between ranks.
@@ -133,6 +135,7 @@ pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Profil
         measured: measurements.measured,
         framework: measurements.framework,
         copy_bandwidth: measurements.copy_bandwidth,
+        overlap_slowdown: measurements.overlap_slowdown,
         corrections: Vec::new(),
         operators: measurements.operators,
         collectives: measurements.collectives,
@@ -171,6 +174,9 @@ fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
     positive("devices", f64::from(machine.devices))?;
     positive("memory", machine.memory.as_f64())?;
     positive("copy_bandwidth", machine.copy_bandwidth.0)?;
+    if let Some(slowdown) = machine.overlap_slowdown.filter(|slowdown| !(slowdown.is_finite() && *slowdown >= 0.0)) {
+        return Err(wrong("overlap_slowdown".into(), &slowdown, "a number of at least 0"));
+    }
     for (index, sample) in machine.operators.iter().enumerate() {
         check_operator(&format!("operators[{index}]"), sample)?;
     }
@@ -327,6 +333,7 @@ mod tests {
             measured: "2026-11-21".into(),
             framework: "burn".into(),
             copy_bandwidth: BytesPerSecond(1e10),
+            overlap_slowdown: Some(4.0),
             operators: operators.collect(),
             collectives: collectives.collect(),
         }
@@ -365,6 +372,8 @@ mod tests {
         let mut bad = measurements(&[1]);
         bad.operators[0].shape.pop();
         assert!(fit_profile(bad).expect_err("a size is missing").to_string().contains("operators[0].shape"));
+        let beside = fit_profile(Measurements { overlap_slowdown: Some(-1.0), ..measurements(&[1]) });
+        assert!(beside.expect_err("it is no slowdown").to_string().contains("overlap_slowdown"));
         assert!(fit_profile(Measurements { devices: 0, ..measurements(&[1]) }).is_err());
     }
 

@@ -24,7 +24,7 @@ mod trainer;
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
 pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_overlap, measure_operators,
 };
 pub use memory::AllocationMeter;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::OperatorSample;
 
-pub use collectives::{copy_bandwidth, measure_collectives};
+pub use collectives::{copy_bandwidth, measure_collectives, measure_overlap};
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq)]

@@ -276,6 +276,10 @@ pub struct MeasuredMachine {
     pub framework: String,
     /// Rate of a plain copy by one thread, for what has no operator of its own.
     pub copy_bandwidth: BytesPerSecond,
+    /// How much longer a kernel takes while a sum over ranks is under way beside it: 0.3 is 30 %, and large where the sum
+    /// takes the very processors. Unknown if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_slowdown: Option<f64>,
     /// What whole runs taught, by phase; nothing where there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,

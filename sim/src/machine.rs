@@ -114,6 +114,16 @@ impl Machine {
         }
     }
 
+    /// How much longer a kernel takes while a collective is under way beside it: as it was measured, or as the software
+    /// has it elsewhere.
+    pub(crate) fn overlap_slowdown(&self) -> f64 {
+        let measured = match &self.cluster.first().device {
+            Device::Measured(machine) => machine.overlap_slowdown,
+            Device::Gpu(_) => None,
+        };
+        measured.unwrap_or(self.stack.overlap_slowdown.value)
+    }
+
     /// Whether the plan can be placed on this machine at all.
     ///
     /// # Errors

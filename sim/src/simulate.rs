@@ -194,7 +194,7 @@ impl<'a> Step<'a> {
             .zip(&distinct)
             .map(|(index, work)| paces.asks(prices, &graph, *work, index))
             .collect::<Result<_, _>>()?;
-        Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.stack.overlap_slowdown.value })
+        Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.overlap_slowdown() })
     }
 
     pub(crate) fn ensemble(&self) -> Ensemble<'_> {

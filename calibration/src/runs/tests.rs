@@ -33,6 +33,7 @@ fn profile() -> MeasuredMachine {
         measured: "2026-11-21".into(),
         framework: "burn".into(),
         copy_bandwidth: BytesPerSecond(1e10),
+        overlap_slowdown: None,
         corrections: Vec::new(),
         operators: operators.collect(),
         collectives: collectives.collect(),

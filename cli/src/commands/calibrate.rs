@@ -13,7 +13,7 @@ use trainyard_calibration::{
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
-    measure_operators,
+    measure_operators, measure_overlap,
 };
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_reports as reports;
@@ -107,6 +107,7 @@ pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result
     let operators = measure_operators(&settings, &mut progress, stop).map_err(failed)?;
     bar.finish_and_clear();
     let collectives = measure_collectives(&settings, stop).map_err(failed)?;
+    let overlap_slowdown = measure_overlap(&settings, stop).map_err(failed)?;
     let measurements = Measurements {
         name: LOCAL.into(),
         processor: machine::processor(),
@@ -115,6 +116,7 @@ pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result
         measured: machine::today().unwrap_or_else(|| "unknown".into()),
         framework: FRAMEWORK.into(),
         copy_bandwidth: copy_bandwidth(),
+        overlap_slowdown,
         operators,
         collectives,
     };

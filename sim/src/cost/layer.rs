@@ -181,6 +181,8 @@ fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Second
 struct Inside<'a> {
     /// How much longer kernels take beside a collective.
     slowdown: f64,
+    /// Whether ranks are connected by links that are known, and not by what was measured as a whole.
+    wired: bool,
     micro: u64,
     element: u64,
     sharing: Sharing,
@@ -194,7 +196,8 @@ impl<'a> Inside<'a> {
         let sharing = mesh.sharing();
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
         Self {
-            slowdown: machine.stack.overlap_slowdown.value,
+            slowdown: machine.overlap_slowdown(),
+            wired: !matches!(machine.cluster.first().device, Device::Measured(_)),
             micro,
             element: precision.element_bytes(),
             sharing,
@@ -242,6 +245,10 @@ impl<'a> Inside<'a> {
             return Ok([of(Collective::AllReduce)? * count; 2]);
         }
         let [scattered, gathered] = [of(Collective::ReduceScatter)?, of(Collective::AllGather)?];
+        if !self.wired {
+            // The executor keeps what it gathered, and waits for each exchange.
+            return Ok([(scattered + gathered) * count; 2]);
+        }
         // Half of a block's weights are behind a gathering, the other half before a scattering.
         let product = kernels.backward * (kernels.weights_share / 2.0 / count);
         let beside = |collective| exposed_beside(collective, product, self.slowdown);

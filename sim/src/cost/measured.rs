@@ -255,6 +255,7 @@ mod tests {
             measured: "2026-11-21".into(),
             framework: "test".into(),
             copy_bandwidth: trainyard_units::BytesPerSecond(1.0),
+            overlap_slowdown: None,
             corrections: Vec::new(),
             operators: vec![sample(64, 1e-3), sample(256, 3e-3)],
             collectives: Vec::new(),
@@ -273,7 +274,7 @@ mod tests {
         let families =
             ["gpt2", "llama-3-8b", "mistral-7b", "bert-large", "vit-b-16", "resnet18", "resnet50", "mnist-mlp"];
         for name in families {
-            let graph = trainyard_models::find(name).unwrap_or_else(|| panic!("{name} is in the catalog")).model.graph();
+            let graph = trainyard_models::find(name).unwrap_or_else(|_| panic!("{name} is in the catalog")).model.graph();
             for operator in graph.layers().flat_map(|layer| &layer.operators) {
                 for sharing in [Sharing::WHOLE, Sharing { sequence: true, ..Sharing::tensor(2) }] {
                     let kind = operator.on_rank(2, sharing);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
-    Content, Exchange, Group, Held, Plan, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
+    Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -125,10 +125,9 @@ impl<'a> Prices<'a> {
         match self.device(pool) {
             Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
             Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
-            Device::Measured(machine) => {
-                let pricing = self.measured_pricing(machine);
-                if accumulate { pricing.accumulate(held) } else { pricing.flatten(held) }
-            }
+            // The first gradients are kept as they come; what collectives ask of them is part of these.
+            Device::Measured(_) if !accumulate => Ok(Seconds::ZERO),
+            Device::Measured(machine) => self.measured_pricing(machine).accumulate(held),
         }
     }
 
@@ -227,7 +226,9 @@ impl<'a> Prices<'a> {
     fn exchanges(&self, exchange: Exchange, groups: Vec<Vec<Rank>>) -> Result<Vec<Placed>, MachineError> {
         if let Some(machine) = self.measured() {
             let members = groups.first().map_or(0, Vec::len) as u32;
-            let time = measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
+            let exchanged = measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
+            // What is brought together lies in one buffer, out of tensors and back.
+            let time = exchanged + self.measured_pricing(machine).flatten(exchange.held)?;
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
         }
         let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
@@ -249,15 +250,14 @@ impl<'a> Prices<'a> {
         Ok(placed.collect())
     }
 
-    /// Bytes of what the ranks of a measured machine bring together.
+    /// Bytes of what the ranks of a measured machine bring together: weights in single precision, gradients in that of
+    /// compute, or as the plan compresses them.
     fn carried(&self, exchange: Exchange) -> Bytes {
-        let element = self.plan.precision().element_bytes();
+        let compressed = self.plan.gradient_compression() == GradientCompression::Fp16;
         match exchange.content {
-            Content::Weights => exchange.held.weight_bytes(element),
-            Content::Gradients if self.machine.stack.compute_precision_gradients.value => {
-                exchange.held.weight_bytes(element)
-            }
-            Content::Gradients => exchange.held.gradient_bytes(),
+            Content::Gradients if compressed => exchange.held.weight_bytes(Precision::Fp16Mixed.element_bytes()),
+            Content::Gradients => exchange.held.weight_bytes(self.plan.precision().element_bytes()),
+            Content::Weights => exchange.held.weight_bytes(Precision::Fp32.element_bytes()),
         }
     }
 
