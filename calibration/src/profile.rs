@@ -225,7 +225,10 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
 }
 
 /// Whether every number of ranks has these operators, and more than one rank an all-reduce and a transfer.
-fn complete(machine: &MeasuredMachine, classes: impl Iterator<Item = OperatorClass> + Clone) -> Result<(), ProfileProblem> {
+fn complete(
+    machine: &MeasuredMachine,
+    classes: impl Iterator<Item = OperatorClass> + Clone,
+) -> Result<(), ProfileProblem> {
     let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).chain([1]).collect();
     for ranks in ranks {
         let known = |class: OperatorClass| {

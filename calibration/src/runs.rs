@@ -85,8 +85,12 @@ impl RunsError {
     /// What the user may do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Nothing { .. } => Some("name a measurement.json, the folder of a run, or a folder of such folders".into()),
-            Self::OtherMachine { .. } => Some("correct the profile of that machine, or run the plan on this one".into()),
+            Self::Nothing { .. } => {
+                Some("name a measurement.json, the folder of a run, or a folder of such folders".into())
+            }
+            Self::OtherMachine { .. } => {
+                Some("correct the profile of that machine, or run the plan on this one".into())
+            }
             Self::Value { .. } => Some("measurement files are written by `trainyard run`; run again".into()),
             Self::Machine { error, .. } => error.hint(),
         }
@@ -152,7 +156,8 @@ fn check(run: &RunMeasurement, profile: &MeasuredMachine) -> Result<(), RunsErro
     if !(run.step_time_s.is_finite() && run.step_time_s > 0.0) {
         return Err(RunsError::Value { file: run.file.clone(), field: "step_time_s", value: run.step_time_s });
     }
-    let [forward, backward] = [("phases.forward_s", run.phases.forward_s), ("phases.backward_s", run.phases.backward_s)];
+    let [forward, backward] =
+        [("phases.forward_s", run.phases.forward_s), ("phases.backward_s", run.phases.backward_s)];
     for (field, value) in [forward, backward] {
         if !(value.is_finite() && value > 0.0) {
             return Err(RunsError::Value { file: run.file.clone(), field, value });

@@ -77,7 +77,8 @@ pub struct StepPhases {
 impl StepPhases {
     /// The phases of a rank's spans in a step that took `seconds`.
     pub(crate) fn of(spans: &[Span], seconds: f64) -> Self {
-        let sum = |phase| spans.iter().filter(|s| s.phase == phase).map(|s| s.end_s - s.start_s).sum::<f64>();
+        let own = own_seconds(spans);
+        let sum = |phase| spans.iter().zip(&own).filter(|(s, _)| s.phase == phase).map(|(_, own)| own).sum::<f64>();
         let [forward_s, backward_s, optimizer_s, wait_s] =
             [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Wait].map(sum);
         let communication_s = sum(Phase::Communication) + sum(Phase::Reduce) + sum(Phase::Gather);
@@ -97,6 +98,27 @@ impl StepPhases {
             other_s: mean(|p| p.other_s),
         }
     }
+}
+
+/// Seconds of each span without those of the spans within it: weights may be gathered in the middle of a pass.
+fn own_seconds(spans: &[Span]) -> Vec<f64> {
+    let mut own: Vec<f64> = spans.iter().map(|span| span.end_s - span.start_s).collect();
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by(|a, b| {
+        let (a, b) = (&spans[*a], &spans[*b]);
+        a.start_s.total_cmp(&b.start_s).then(b.end_s.total_cmp(&a.end_s))
+    });
+    let mut around: Vec<usize> = Vec::new();
+    for index in order {
+        while around.last().is_some_and(|outer| spans[*outer].end_s <= spans[index].start_s) {
+            around.pop();
+        }
+        if let Some(outer) = around.last() {
+            own[*outer] -= spans[index].end_s.min(spans[*outer].end_s) - spans[index].start_s;
+        }
+        around.push(index);
+    }
+    own
 }
 
 /// One optimizer step: a line of the metrics log.
@@ -263,6 +285,13 @@ mod tests {
         };
         assert_eq!(phases, expected);
         assert_eq!(StepPhases::mean(&[phases, phases]), phases);
+    }
+
+    #[test]
+    fn what_is_gathered_within_a_pass_is_no_part_of_it() {
+        let spans = [span(Phase::Gather, 0.5, 1.0), span(Phase::Forward, 0.0, 2.0), span(Phase::Wait, 1.0, 1.25)];
+        let phases = StepPhases::of(&spans, 2.0);
+        assert_eq!((phases.forward_s, phases.communication_s, phases.wait_s, phases.other_s), (1.25, 0.5, 0.25, 0.0));
     }
 
     #[test]

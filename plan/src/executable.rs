@@ -36,17 +36,29 @@ pub struct Executable {
 
 /// What is built.
 pub const EXECUTABLE: Executable = Executable {
-    tensor: false,
+    tensor: true,
     context: false,
     expert: false,
-    precisions: &[Precision::Fp32],
-    schedules: &[ScheduleName::None, ScheduleName::GPipe, ScheduleName::OneForwardOneBackward],
+    precisions: &[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed],
+    schedules: &[
+        ScheduleName::None,
+        ScheduleName::GPipe,
+        ScheduleName::OneForwardOneBackward,
+        ScheduleName::Interleaved,
+    ],
     recompute: &[Recompute::None, Recompute::Full],
-    state_sharding: &[StateSharding::None],
-    gradient_reduction: &[GradientReduction::Step],
-    gradient_compression: &[GradientCompression::None],
-    optimizers: &[Optimizer::AdamW, Optimizer::Sgd],
-    offload: false,
+    state_sharding: StateSharding::ALL,
+    gradient_reduction: GradientReduction::ALL,
+    gradient_compression: &[GradientCompression::None, GradientCompression::Fp16],
+    optimizers: &[
+        Optimizer::AdamW,
+        Optimizer::Adam,
+        Optimizer::Sgd,
+        Optimizer::Momentum,
+        Optimizer::Lars,
+        Optimizer::Lamb,
+    ],
+    offload: true,
 };
 
 /// A field of a plan that the executor does not run.
@@ -108,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_built_is_told_as_a_choice() {
-        assert_eq!(either(EXECUTABLE.precisions), "fp32");
+        assert_eq!(either(EXECUTABLE.precisions), "fp32, bf16-mixed or fp16-mixed");
         assert_eq!(either(&[Recompute::None, Recompute::Full]), "none or full");
         assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
         assert_eq!(either::<u8>(&[]), "");

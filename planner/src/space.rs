@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement,
-    Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
+    Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
 };
 use trainyard_sim::Machine;
 
@@ -249,7 +249,7 @@ impl<'a> Space<'a> {
                     for expert in divisors_of(data).filter(|expert| self.splits_experts(*expert)) {
                         let plain = ParallelSpec { data, tensor, pipeline, context, expert, sequence: false };
                         all.push(plain);
-                        if tensor > 1 {
+                        if tensor > 1 && self.splits_sequence(tensor) {
                             all.push(ParallelSpec { sequence: true, ..plain });
                         }
                     }
@@ -263,6 +263,13 @@ impl<'a> Space<'a> {
         let heads = self.problem.model.tensor_heads();
         let evenly = || heads.is_some_and(|heads| heads.is_multiple_of(u64::from(tensor)));
         tensor == 1 || (self.runs(EXECUTABLE.tensor) && devices.is_multiple_of(tensor) && evenly())
+    }
+
+    /// Whether the ranks of a tensor group can share the tokens of what each would otherwise compute in full: the
+    /// executor gives each as many.
+    fn splits_sequence(&self, tensor: u32) -> bool {
+        let tokens = || self.graph().tokens_shared_by_context();
+        !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(tensor)))
     }
 
     fn splits_tokens(&self, context: u32) -> bool {

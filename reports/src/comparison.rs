@@ -116,7 +116,9 @@ pub(crate) mod tests {
     #[test]
     fn predicted_stands_beside_measured_with_the_error() {
         let page = comparison(
-            &document("\"predicted\": PREDICTED, \"error\": {\"step_time\": 0.05, \"samples_per_s\": 0.0, \"phases\": {\"forward\": -0.03}},"),
+            &document(
+                "\"predicted\": PREDICTED, \"error\": {\"step_time\": 0.05, \"samples_per_s\": 0.0, \"phases\": {\"forward\": -0.03}},",
+            ),
             Width(80),
         );
         let row = page.lines().find(|line| line.contains("step time")).expect("a row");

@@ -158,7 +158,9 @@ mod tests {
             "\"predicted\": PREDICTED, \"error\": {\"step_time\": 0.05, \"samples_per_s\": 0.0, \"phases\": {\"forward\": -0.03}},",
         );
         let svg = phases(&compared).expect("a picture");
-        for part in ["predicted", "measured", "step", "forward", "backward", "communication", "wait", "+5.0 %", "-3.0 %"] {
+        for part in
+            ["predicted", "measured", "step", "forward", "backward", "communication", "wait", "+5.0 %", "-3.0 %"]
+        {
             assert!(svg.contains(part), "{part}");
         }
         assert!(!svg.contains("other"));

@@ -125,7 +125,10 @@ mod tests {
             end: at(500),
         };
         let measured = Timeline { intervals: vec![waiting], window: None };
-        let both = trace(&[Process { name: "predicted", timeline: &timeline }, Process { name: "measured, rank 0", timeline: &measured }]);
+        let both = trace(&[
+            Process { name: "predicted", timeline: &timeline },
+            Process { name: "measured, rank 0", timeline: &measured },
+        ]);
         let wait = both["traceEvents"].as_array().expect("events").iter().find(|event| event["cat"] == "wait");
         let wait = wait.expect("it waited");
         assert_eq!((&wait["pid"], &wait["name"]), (&json!(1), &json!("wait for micro-batch 1")));

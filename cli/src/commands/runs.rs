@@ -66,8 +66,8 @@ fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     let report = read_report(path)?;
     let cannot = || Failure::input(format!("cannot read measurement `{}`", path.display()));
-    let document: PlanDocument = serde_json::from_value(report.plan.clone())
-        .map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
+    let document: PlanDocument =
+        serde_json::from_value(report.plan.clone()).map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
     let plan = Plan::try_from(document.plan)
         .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     Ok(RunMeasurement {

@@ -1,32 +1,34 @@
-//! Operators that are measured and that no model of the executor has yet: what its layers will call.
+//! Operators of families whose layers do not share a function: as those layers compute them, on rows of features.
 
-use super::prepare::{Run, values};
-use crate::clock::Clock;
+use super::prepare::values;
+use crate::network::operators::{from_vec, single};
 use burn::tensor::activation::{silu, softmax};
+use burn::tensor::module::{batch_norm_train, conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
-use burn::tensor::{DType, Device, Tensor, TensorData};
-use trainyard_plan::Optimizer;
-
-const EPSILON: f64 = 1e-5;
+use burn::tensor::{Device, FloatDType, Tensor};
 
 /// Scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
     let [rows, width] = qkv.dims();
     let (sequence, hidden) = (rows / samples, width / 3);
     let head_width = hidden / heads;
+    let format = FloatDType::from(qkv.dtype());
     let part = move |index: usize| {
         let narrowed = qkv.clone().narrow(1, index * hidden, hidden);
         narrowed.reshape([samples, sequence, heads, head_width]).swap_dims(1, 2)
     };
     let queries = part(0) * (1.0 / (head_width as f64).sqrt());
-    let weights = softmax(queries.matmul(part(1).transpose()), 3);
-    weights.matmul(part(2)).swap_dims(1, 2).reshape([rows, hidden])
+    let shares = softmax(single(queries.matmul(part(1).transpose())), 3).cast(format);
+    shares.matmul(part(2)).swap_dims(1, 2).reshape([rows, hidden])
 }
 
-/// Division by the root mean square of each row, and scale.
-pub(super) fn rms_norm(rows: Tensor<2>, scale: Tensor<1>) -> Tensor<2> {
-    let squares = rows.clone().square().mean_dim(1);
-    rows * (squares + EPSILON).sqrt().recip() * scale.unsqueeze()
+/// Division by the root mean square of each row, and scale, in single precision.
+pub(super) fn rms_norm(rows: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    let format = FloatDType::from(rows.dtype());
+    let rows = single(rows);
+    let squares = rows.clone().powf_scalar(2.0).mean_dim(1);
+    let normal = rows / (squares + epsilon).sqrt();
+    (normal * single(scale).unsqueeze()).cast(format)
 }
 
 /// An activated half times the other half.
@@ -36,10 +38,10 @@ pub(super) fn gated(rows: Tensor<2>) -> Tensor<2> {
 }
 
 /// Cosines and sines of the angles by which features are turned, (rows, width) each.
-pub(super) fn angles(rows: usize, width: usize, device: &Device, format: DType) -> [Tensor<2>; 2] {
-    let of = |turn: fn(f32) -> f32| {
+pub(super) fn angles(rows: usize, width: usize, device: &Device, format: FloatDType) -> [Tensor<2>; 2] {
+    let of = |turn: fn(f32) -> f32| -> Tensor<2> {
         let all = values(rows * width, 4).into_iter().map(turn).collect();
-        Tensor::<2>::from_data(TensorData::new::<f32, _>(all, [rows, width]), device).cast(format)
+        from_vec(all, [rows, width], device).cast(format)
     };
     [of(f32::cos), of(f32::sin)]
 }
@@ -56,72 +58,31 @@ pub(super) fn class_token(patches: Tensor<2>, token: Tensor<2>, positions: Tenso
     Tensor::cat(vec![token, patches], 0) + positions
 }
 
-/// A convolution that pads so that the output is the input over the stride.
-pub(super) fn convolution(maps: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
-    let side = weight.dims()[2];
-    let padding = if side > stride { (side - 1) / 2 } else { 0 };
-    let options = ConvOptions::new([stride; 2], [padding; 2], [1; 2], 1);
-    burn::tensor::module::conv2d(maps, weight, None, options)
+/// A convolution that pads so that the output is the input over the stride: (samples, channels × pixels) both ways.
+pub(super) fn convolution(rows: Tensor<2>, weight: Tensor<4>, edges: [usize; 2], stride: usize) -> Tensor<2> {
+    let [_, channels, side, _] = weight.dims();
+    let padding = if side > stride { side / 2 } else { 0 };
+    let maps = rows.reshape([-1, channels as i64, edges[0] as i64, edges[1] as i64]);
+    conv2d(maps, weight, None, ConvOptions::new([stride; 2], [padding; 2], [1; 2], 1)).flatten(1, 3)
 }
 
-/// Each channel by its mean and variance over samples and pixels, scaled and shifted.
-pub(super) fn batch_norm(maps: Tensor<4>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<4> {
-    let [samples, channels, height, width] = maps.dims();
-    let shape = [1, channels, 1, 1];
-    let mean_of = |maps: Tensor<4>| {
-        let by_channel = maps.swap_dims(0, 1).reshape([channels, samples * height * width]);
-        by_channel.mean_dim(1).reshape(shape)
-    };
-    let centred = maps.clone() - mean_of(maps);
-    let variance = mean_of(centred.clone().square());
-    centred * (variance + EPSILON).sqrt().recip() * scale.reshape(shape) + shift.reshape(shape)
+/// Each channel by its mean and variance over samples and `pixels`, scaled and shifted, in single precision.
+pub(super) fn batch_norm(rows: Tensor<2>, by: [Tensor<1>; 2], pixels: usize, epsilon: f64) -> Tensor<2> {
+    let [scale, shift] = by.map(single);
+    let format = FloatDType::from(rows.dtype());
+    let channels = scale.dims()[0];
+    let maps: Tensor<4> = single(rows).reshape([-1, channels as i64, pixels as i64, 1]);
+    batch_norm_train(maps, scale, shift, epsilon).output.cast(format).flatten(1, 3)
 }
 
 /// The largest of each window of three by three pixels, every second of them.
-pub(super) fn max_pool(maps: Tensor<4>) -> Tensor<4> {
-    burn::tensor::module::max_pool2d(maps, MaxPoolOptions::new([3; 2]).with_stride([2; 2]).with_padding([1; 2]))
+pub(super) fn max_pool(rows: Tensor<2>, channels: usize, edge: usize) -> Tensor<2> {
+    let maps: Tensor<4> = rows.reshape([-1, channels as i64, edge as i64, edge as i64]);
+    max_pool2d(maps, MaxPoolOptions::new([3; 2]).with_stride([2; 2]).with_padding([1; 2])).flatten(1, 3)
 }
 
-/// (samples, channels, height, width) → (samples, channels).
-pub(super) fn mean_pool(maps: Tensor<4>) -> Tensor<2> {
-    let [samples, channels, height, width] = maps.dims();
-    maps.reshape([samples, channels, height * width]).mean_dim(2).reshape([samples, channels])
-}
-
-/// One update of tensors of these shapes by a rule that keeps one or two moments and may scale by norms.
-pub(super) fn update(kind: Optimizer, shapes: Vec<Vec<usize>>) -> Run {
-    struct State {
-        weight: Vec<f32>,
-        gradient: Vec<f32>,
-        first: Vec<f32>,
-        second: Vec<f32>,
-    }
-    let state = |shape: &Vec<usize>| {
-        let length = shape.iter().product();
-        let [weight, gradient] = [1, 2].map(|start| values(length, start));
-        State { weight, gradient, first: vec![0.0; length], second: vec![0.0; length] }
-    };
-    let mut states: Vec<State> = shapes.iter().map(state).collect();
-    let norm = |values: &[f32]| values.iter().map(|value| value * value).sum::<f32>().sqrt();
-    Box::new(move || {
-        let clock = Clock::start();
-        for State { weight, gradient, first, second } in &mut states {
-            let rate = match kind {
-                Optimizer::Lars | Optimizer::Lamb => 1e-6 * norm(weight) / norm(gradient).max(1e-6),
-                _ => 1e-6,
-            };
-            let moments = first.iter_mut().zip(second.iter_mut());
-            for ((value, slope), (first, second)) in weight.iter_mut().zip(&*gradient).zip(moments) {
-                *first = 0.9 * *first + slope;
-                let step = if kind == Optimizer::Lamb {
-                    *second = 0.999 * *second + slope * slope;
-                    *first / (second.sqrt() + 1e-6)
-                } else {
-                    *first
-                };
-                *value -= rate * step;
-            }
-        }
-        [clock.seconds(), 0.0]
-    })
+/// The mean over pixels: (samples, channels × pixels) → (samples, channels).
+pub(super) fn mean_pool(rows: Tensor<2>, channels: usize) -> Tensor<2> {
+    let [samples, width] = rows.dims();
+    rows.reshape([samples, channels, width / channels]).mean_dim(2).squeeze_dim::<2>(2)
 }

@@ -3,45 +3,48 @@
 use super::cases::Case;
 use super::functions;
 use crate::clock::Clock;
-use crate::gpt::{Builder, Stage, StageInput, attention, causal_mask, cross_entropy, embed, tied_head};
-use crate::gradients::GradientBucket;
-use crate::optimizer::StageOptimizer;
-use crate::parameters::ParameterKey;
+use crate::network::operators::{Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded};
+use crate::network::{Network, ParameterKey, Role, TensorGroup};
+use crate::optimizer::{RankOptimizer, Rule, Update, square_sum};
+use crate::process_group::alone;
 use crate::statistics::median;
-use burn::tensor::activation::gelu;
-use burn::tensor::{DType, Device, Gradients, Int, Tensor, TensorData};
+use crate::unit::{Builder, Shards, Unit};
+use burn::tensor::{Device, FloatDType, Tensor};
 use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
-use trainyard_models::{AttentionKernel, Gpt};
-use trainyard_plan::Optimizer;
+use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_plan::{Optimizer, StateSharding};
 
 /// Runs a case once and says how long its passes took.
 pub(super) type Run = Box<dyn FnMut() -> [f64; 2]>;
 
+const EPSILON: f64 = 1e-5;
+
 /// Makes what `case` needs, once, and returns what runs it.
 pub(super) fn prepare(case: Case) -> Run {
+    if case.operator.is_over_parameters() {
+        return over_parameters(case);
+    }
     let bench = Bench::new(case.format);
-    let sizes = case.dimensions;
-    let [a, b, c, d, ..] = sizes;
+    let [a, b, c, d, ..] = case.dimensions;
     match case.operator {
-        OperatorClass::Linear => bench.linear(a, b, c),
+        OperatorClass::Linear => {
+            let (weight, bias) = (bench.leaf([b, c], 2), bench.leaf([c], 3));
+            bench.passes([a, b], [a, c], move |x| linear(x, weight.clone(), Some(bias.clone())))
+        }
         OperatorClass::Attention => {
-            let mask = causal_mask(c, &bench.device);
-            let run = move |qkv: Tensor<2>| {
-                attention(qkv.reshape([a, c, 3 * b * d]), b, &mask).reshape([a * c, b * d])
-            };
-            bench.passes([a * c, 3 * b * d], [a * c, b * d], run)
+            let heads = Heads { samples: a, heads: b };
+            bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| attention(qkv, heads))
         }
         OperatorClass::FullAttention => {
             bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| functions::full_attention(qkv, a, b))
         }
         OperatorClass::LayerNorm => {
-            let norm = burn::nn::LayerNormConfig::new(b).init(&bench.device);
-            let (gamma, beta) = (bench.like(norm.gamma.val()), bench.like(norm.beta.expect("it shifts").val()));
-            bench.passes([a, b], [a, b], move |x| burn::tensor::module::layer_norm(x, gamma.clone(), Some(beta.clone()), 1e-5))
+            let (scale, shift) = (bench.leaf([b], 2), bench.leaf([b], 3));
+            bench.passes([a, b], [a, b], move |x| layer_norm(x, scale.clone(), shift.clone(), EPSILON))
         }
         OperatorClass::RmsNorm => {
             let scale = bench.leaf([b], 2);
-            bench.passes([a, b], [a, b], move |x| functions::rms_norm(x, scale.clone()))
+            bench.passes([a, b], [a, b], move |x| functions::rms_norm(x, scale.clone(), EPSILON))
         }
         OperatorClass::Activation => bench.passes([a, b], [a, b], gelu),
         OperatorClass::Relu => bench.passes([a, b], [a, b], burn::tensor::activation::relu),
@@ -58,103 +61,94 @@ pub(super) fn prepare(case: Case) -> Run {
         }
         OperatorClass::TiedHead => {
             let table = bench.leaf([c, b], 3);
-            bench.passes([a, b], [a, c], move |rows| tied_head(rows, table.clone()))
-        }
-        OperatorClass::Convolution | OperatorClass::BatchNorm | OperatorClass::MaxPool | OperatorClass::MeanPool => {
-            bench.over_maps(case)
+            bench.passes([a, b], [a, c], move |rows| rows.matmul(table.clone().transpose()))
         }
         OperatorClass::CrossEntropy => {
-            let targets = tokens(a, b, &bench.device);
-            // The loss is computed in single precision whatever the format.
-            let single = Bench::new(NumberFormat::Fp32);
-            let start = bench.start([a, b]);
-            let loss = move |logits: Tensor<2>| cross_entropy(logits.cast(DType::F32), targets.clone());
-            single.passes_from([1], move || start.fresh(), loss)
+            let (targets, group) = (tokens(a, b), alone_in_tensor_group());
+            // The loss is in single precision whatever comes in.
+            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32));
+            single.passes_from([1, 1], move || start.fresh(), move |logits| cross_entropy(logits, &targets, 0, &group))
         }
+        _ => bench.over_maps(case),
+    }
+}
+
+fn over_parameters(case: Case) -> Run {
+    let sizes = case.dimensions;
+    match case.operator {
         OperatorClass::AdamW => update(Optimizer::AdamW, sizes),
         OperatorClass::Sgd => update(Optimizer::Sgd, sizes),
-        OperatorClass::Momentum => functions::update(Optimizer::Momentum, parameter_shapes(sizes)),
-        OperatorClass::Lars => functions::update(Optimizer::Lars, parameter_shapes(sizes)),
-        OperatorClass::Lamb => functions::update(Optimizer::Lamb, parameter_shapes(sizes)),
-        OperatorClass::Accumulate => gather(sizes, Gathering::Add),
-        OperatorClass::Flatten => gather(sizes, Gathering::Copy),
-        OperatorClass::Rounding => bench.rounding(sizes),
+        OperatorClass::Momentum => update(Optimizer::Momentum, sizes),
+        OperatorClass::Lars => update(Optimizer::Lars, sizes),
+        OperatorClass::Lamb => update(Optimizer::Lamb, sizes),
+        OperatorClass::Accumulate => gather(Gathering::Add, sizes),
+        OperatorClass::Flatten => gather(Gathering::Flatten, sizes),
+        _ => rounding(case.format, sizes),
     }
+}
+
+fn alone_in_tensor_group() -> TensorGroup {
+    TensorGroup::new(alone(), false)
 }
 
 /// Where cases run, and in which format.
 struct Bench {
     device: Device,
-    format: DType,
+    format: FloatDType,
 }
 
 /// A tensor that is made anew for each run, as the result of an operator before.
-struct Start<const D: usize> {
-    values: Tensor<D>,
-    format: DType,
+struct Start {
+    values: Vec<f32>,
+    shape: [usize; 2],
+    format: FloatDType,
 }
 
-impl<const D: usize> Start<D> {
+impl Start {
     /// A tensor with the same values that nobody else holds.
-    fn fresh(&self) -> Tensor<D> {
-        let plain = self.values.clone().inner();
-        let copy = if self.format == DType::F32 {
-            let data = plain.into_data();
-            let values = data.as_slice::<f32>().expect("it was made in single precision").to_vec();
-            Tensor::from_data(TensorData::new(values, self.values.dims()), &self.values.device())
-        } else {
-            Tensor::from_inner(plain.cast(self.format))
-        };
-        copy.require_grad()
+    fn fresh(&self) -> Tensor<2> {
+        let plain = from_vec(self.values.clone(), self.shape, &Device::flex());
+        Tensor::from_inner(plain.cast(self.format)).require_grad()
+    }
+}
+
+fn format_of(format: NumberFormat) -> FloatDType {
+    match format {
+        NumberFormat::Fp32 => FloatDType::F32,
+        NumberFormat::Fp16 => FloatDType::F16,
+        NumberFormat::Bf16 => FloatDType::BF16,
     }
 }
 
 impl Bench {
     fn new(format: NumberFormat) -> Self {
-        let format = match format {
-            NumberFormat::Fp32 => DType::F32,
-            NumberFormat::Fp16 => DType::F16,
-            NumberFormat::Bf16 => DType::BF16,
-        };
-        Self { device: Device::flex().autodiff(), format }
+        Self { device: Device::flex().autodiff(), format: format_of(format) }
     }
 
     fn plain<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
-        let length = shape.iter().product();
-        let plain = self.device.clone().inner();
-        Tensor::<D>::from_data(TensorData::new(values(length, start), shape), &plain).cast(self.format)
+        from_vec(values(shape.iter().product(), start), shape, &Device::flex()).cast(self.format)
     }
 
     fn leaf<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
         Tensor::from_inner(self.plain(shape, start)).require_grad()
     }
 
-    /// A leaf with the values of another tensor.
-    fn like<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
-        Tensor::from_inner(tensor.inner().cast(self.format)).require_grad()
-    }
-
-    fn start<const D: usize>(&self, shape: [usize; D]) -> Start<D> {
-        let data = TensorData::new(values(shape.iter().product(), 1), shape);
-        Start { values: Tensor::from_data(data, &self.device), format: self.format }
+    fn start(&self, shape: [usize; 2]) -> Start {
+        let values = values(shape.iter().product(), 1);
+        Start { values, shape, format: self.format }
     }
 
     /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
-    fn passes<const I: usize, const O: usize>(
-        &self,
-        input: [usize; I],
-        output: [usize; O],
-        forward: impl Fn(Tensor<I>) -> Tensor<O> + 'static,
-    ) -> Run {
+    fn passes(&self, input: [usize; 2], output: [usize; 2], forward: impl Fn(Tensor<2>) -> Tensor<2> + 'static) -> Run {
         let start = self.start(input);
         self.passes_from(output, move || start.fresh(), forward)
     }
 
-    fn passes_from<I: 'static, const O: usize>(
+    fn passes_from<I: 'static>(
         &self,
-        output: [usize; O],
+        output: [usize; 2],
         input: impl Fn() -> I + 'static,
-        forward: impl Fn(I) -> Tensor<O> + 'static,
+        forward: impl Fn(I) -> Tensor<2> + 'static,
     ) -> Run {
         let gradient = self.plain(output, 7);
         // What putting the gradient in costs is no part of the operator.
@@ -172,13 +166,6 @@ impl Bench {
         })
     }
 
-    fn linear(&self, rows: usize, inputs: usize, outputs: usize) -> Run {
-        let (weight, bias) = (self.leaf([inputs, outputs], 2), self.leaf([outputs], 3));
-        self.passes([rows, inputs], [rows, outputs], move |x| {
-            burn::tensor::module::linear(x, weight.clone(), Some(bias.clone()))
-        })
-    }
-
     /// The residual stream is still held by the branch that left it, and the branch's result by nobody; on the way
     /// back the gradients of both are summed.
     fn residual(&self, rows: usize, width: usize) -> Run {
@@ -192,62 +179,44 @@ impl Bench {
 
     fn embedding(&self, rows: usize, vocabulary: usize, positions: usize, width: usize) -> Run {
         let (table, places) = (self.leaf([vocabulary, width], 2), self.leaf([positions, width], 3));
-        // One position stands for none: descriptions without learned positions have no table of them.
         let samples = rows / positions;
-        let ids = tokens(rows, vocabulary, &self.device).reshape([samples, positions]);
+        let (ids, group) = (tokens(rows, vocabulary), alone_in_tensor_group());
+        // One position stands for none: descriptions without learned positions have no table of them.
         let learned = positions > 1;
-        self.passes_from([rows, width], move || ids.clone(), move |ids| {
-            let sum = if learned {
-                embed(ids, table.clone(), places.clone())
-            } else {
-                burn::tensor::module::embedding(table.clone(), ids)
-            };
-            sum.reshape([rows, width])
-        })
+        let forward = move |()| {
+            let rows = look_up(table.clone(), &ids, 0, &group);
+            if !learned {
+                return rows;
+            }
+            let by_sample = rows.reshape([samples, positions, width]) + places.clone().unsqueeze::<3>();
+            by_sample.reshape([-1, width as i64])
+        };
+        self.passes_from([rows, width], || (), forward)
     }
 
     fn over_maps(&self, case: Case) -> Run {
         let [samples, second, third, fourth, side, stride] = case.dimensions;
         match case.operator {
             OperatorClass::Convolution => {
-                let (inputs, outputs) = (third, fourth);
-                let weight = self.leaf([outputs, inputs, side, side], 2);
-                let shape = [samples, inputs, second * stride, second * stride];
-                self.passes(shape, [samples, outputs, second, second], move |x| {
-                    functions::convolution(x, weight.clone(), stride)
+                let weight = self.leaf([fourth, third, side, side], 2);
+                let edge = second * stride;
+                self.passes([samples, third * edge * edge], [samples, fourth * second * second], move |x| {
+                    functions::convolution(x, weight.clone(), [edge, edge], stride)
                 })
             }
             OperatorClass::BatchNorm => {
                 let (scale, shift) = (self.leaf([third], 2), self.leaf([third], 3));
-                let shape = [samples, third, second, 1];
-                self.passes(shape, shape, move |x| functions::batch_norm(x, scale.clone(), shift.clone()))
+                let shape = [samples, third * second];
+                let norm = move |x| functions::batch_norm(x, [scale.clone(), shift.clone()], second, EPSILON);
+                self.passes(shape, shape, norm)
             }
             OperatorClass::MaxPool => {
                 let edge = (second as f64).sqrt().round() as usize;
-                let [input, output] = [2 * edge, edge].map(|edge| [samples, third, edge, edge]);
-                self.passes(input, output, functions::max_pool)
+                let shape = [samples, third * 4 * edge * edge];
+                self.passes(shape, [samples, third * edge * edge], move |x| functions::max_pool(x, third, 2 * edge))
             }
-            _ => {
-                let shape = [samples, third, second, 1];
-                self.passes(shape, [samples, third], functions::mean_pool)
-            }
+            _ => self.passes([samples, third * second], [samples, third], move |x| functions::mean_pool(x, third)),
         }
-    }
-
-    /// Single-precision parameters rounded to the format of compute, tensor by tensor.
-    fn rounding(&self, dimensions: [usize; 6]) -> Run {
-        let plain = self.device.clone().inner();
-        let lengths = parameter_shapes(dimensions).into_iter().map(|shape| shape.iter().product::<usize>());
-        let master: Vec<Tensor<1>> =
-            lengths.map(|length| Tensor::from_data(TensorData::new(values(length, 1), [length]), &plain)).collect();
-        let format = self.format;
-        Box::new(move || {
-            let clock = Clock::start();
-            let rounded: Vec<Tensor<1>> = master.iter().map(|tensor| tensor.clone().cast(format)).collect();
-            let seconds = clock.seconds();
-            std::hint::black_box(rounded);
-            [seconds, 0.0]
-        })
     }
 }
 
@@ -256,9 +225,8 @@ pub(super) fn values(length: usize, start: usize) -> Vec<f32> {
     (0..length).map(|i| ((i + start).wrapping_mul(2_654_435_761) % 65_536) as f32 / 32_768.0 - 1.0).collect()
 }
 
-fn tokens(rows: usize, vocabulary: usize, device: &Device) -> Tensor<1, Int> {
-    let ids: Vec<u32> = (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as u32).collect();
-    Tensor::from_data(TensorData::new(ids, [rows]), device)
+fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
+    (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
 }
 
 /// What other operators of a step read and write between two passes of one: more than the caches of a core hold, so
@@ -272,8 +240,8 @@ fn touch(others: &mut [f32]) {
     std::hint::black_box(others);
 }
 
-fn backward_seconds<const O: usize>(result: Tensor<O>, gradient: &Tensor<O>) -> f64 {
-    let root = (result * Tensor::from_inner(gradient.clone())).sum();
+fn backward_seconds(result: Tensor<2>, gradient: &Tensor<2>) -> f64 {
+    let root = seeded(result, gradient.clone());
     let clock = Clock::start();
     drop(root.backward());
     drop(root);
@@ -281,8 +249,8 @@ fn backward_seconds<const O: usize>(result: Tensor<O>, gradient: &Tensor<O>) -> 
 }
 
 /// A model that only serves to have parameters.
-fn parameter_model([blocks, hidden, ..]: [usize; 6]) -> Gpt {
-    Gpt {
+fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
+    let gpt = Gpt {
         name: "parameters".into(),
         layers: blocks as u32,
         hidden: hidden as u64,
@@ -291,70 +259,113 @@ fn parameter_model([blocks, hidden, ..]: [usize; 6]) -> Gpt {
         vocab: 256,
         seq_len: 64,
         attention: AttentionKernel::Unfused,
-    }
-}
-
-/// The shapes of its parameters.
-fn parameter_shapes(dimensions: [usize; 6]) -> Vec<Vec<usize>> {
-    let gpt = parameter_model(dimensions);
-    ParameterKey::all(&gpt).into_iter().map(|key| key.describe(&gpt).shape).collect()
+    };
+    Network::new(&Model::Gpt(gpt)).expect("decoders are built")
 }
 
 /// How many parameters and tensors the model of a case over parameters has.
 pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
-    let shapes = parameter_shapes(dimensions);
-    [shapes.iter().map(|shape| shape.iter().product::<usize>() as u64).sum(), shapes.len() as u64]
+    let network = parameter_network(dimensions);
+    let parameters = network.keys().map(|key| network.parameter(key).elements() as u64).sum();
+    [parameters, network.keys().count() as u64]
 }
 
-fn parameter_stage(dimensions: [usize; 6], device: &Device) -> Stage {
-    let gpt = parameter_model(dimensions);
+/// All layers of that model, as one rank holds them.
+fn parameter_units(network: &Network) -> Vec<Unit> {
     let small = |key: ParameterKey| -> Vec<f32> {
-        let length = key.describe(&gpt).shape.iter().product();
+        let length = network.parameter(key).elements();
         values(length, key.slot as usize).into_iter().map(|value| value * 0.02).collect()
     };
-    Builder { gpt: &gpt, device, values: small }.stage(0..gpt.layers as usize + 2)
+    let builder = Builder {
+        network,
+        tensor: &alone_in_tensor_group(),
+        shards: Shards { state: StateSharding::None, count: 1, own: 0 },
+        format: FloatDType::F32,
+        device: &Device::flex(),
+        values: &small,
+        held_elsewhere: &|key| network.parameter(key).tied_to.is_some(),
+    };
+    (0..network.len()).map(|layer| builder.unit(layer)).collect()
 }
 
-/// Gradients of all parameters, from the smallest batch there is.
-fn gradients(stage: &Stage, device: &Device) -> Gradients {
-    let ids = tokens(64, 256, device);
-    let input = StageInput::Tokens(ids.clone().reshape([1, 64]));
-    stage.loss(stage.activations(input, &causal_mask(64, device)), ids).backward()
+/// A gradient for every parameter of a layer that is its own.
+fn gradients(unit: &Unit) -> Vec<(usize, Tensor<1>)> {
+    let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
+    let values = |(index, slot): (usize, &crate::unit::Slot)| values(slot.length, index);
+    own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], &Device::flex()))).collect()
 }
 
+/// The norm of all gradients, and the update.
 fn update(kind: Optimizer, dimensions: [usize; 6]) -> Run {
-    let device = Device::flex().autodiff();
-    let stage = parameter_stage(dimensions, &device);
-    let mut bucket = GradientBucket::new(&stage);
-    bucket.gather(&stage, &mut gradients(&stage, &device));
-    let mut optimizer = StageOptimizer::new(kind);
-    let mut stage = Some(stage);
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
+    let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
     Box::new(move || {
-        let module = stage.take().expect("it is put back below");
+        let gradients: Vec<_> = units.iter().map(gradients).collect();
         let clock = Clock::start();
-        stage = Some(optimizer.step(module, &bucket, 1e-6));
+        std::hint::black_box(gradients.iter().flatten().map(|(_, gradient)| square_sum(gradient)).sum::<f32>());
+        for (unit, gradients) in units.iter_mut().zip(gradients) {
+            let slots: Vec<usize> = gradients.iter().map(|(slot, _)| *slot).collect();
+            let pieces = gradients.into_iter().map(|(slot, gradient)| {
+                let (key, is_matrix) = (unit.slots[slot].key, unit.slots[slot].shape.len() > 1);
+                Update { key, is_matrix, value: unit.take_master(slot), gradient }
+            });
+            let pieces = pieces.collect();
+            let values = optimizer.step(pieces, 1e-6, &Ok).expect("nobody else takes part");
+            slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
+        }
         [clock.seconds(), 0.0]
+    })
+}
+
+/// Single-precision parameters rounded to the format of compute, tensor by tensor.
+fn rounding(format: NumberFormat, dimensions: [usize; 6]) -> Run {
+    let network = parameter_network(dimensions);
+    let length = |key| network.parameter(key).elements();
+    let master: Vec<Tensor<1>> =
+        network.keys().map(|key| from_vec(values(length(key), 1), [length(key)], &Device::flex())).collect();
+    Box::new(move || {
+        let clock = Clock::start();
+        let rounded: Vec<Tensor<1>> = master.iter().map(|tensor| tensor.clone().cast(format_of(format))).collect();
+        let seconds = clock.seconds();
+        std::hint::black_box(rounded);
+        [seconds, 0.0]
     })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gathering {
-    Copy,
+    /// Adds gradients to those of a micro-batch before.
     Add,
+    /// Into a buffer for collectives, and back.
+    Flatten,
 }
 
-fn gather(dimensions: [usize; 6], gathering: Gathering) -> Run {
-    let device = Device::flex().autodiff();
-    let stage = parameter_stage(dimensions, &device);
-    let mut bucket = GradientBucket::new(&stage);
-    bucket.gather(&stage, &mut gradients(&stage, &device));
+fn gather(gathering: Gathering, dimensions: [usize; 6]) -> Run {
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
     Box::new(move || {
-        let mut gradients = gradients(&stage, &device);
-        if gathering == Gathering::Copy {
-            bucket.start();
+        let mut seconds = 0.0;
+        for unit in &mut units {
+            let add = |unit: &mut Unit, more: Vec<(usize, Tensor<1>)>| {
+                more.into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
+            };
+            let first = gradients(unit);
+            add(unit, first);
+            if gathering == Gathering::Add {
+                let more = gradients(unit);
+                let clock = Clock::start();
+                add(unit, more);
+                seconds += clock.seconds();
+                unit.keep_gradients();
+            } else {
+                let clock = Clock::start();
+                let buffer = unit.take_gradients();
+                unit.put_reduced(&buffer);
+                seconds += clock.seconds();
+            }
+            unit.slots.iter_mut().for_each(|slot| slot.reduced = None);
         }
-        let clock = Clock::start();
-        bucket.gather(&stage, &mut gradients);
-        [clock.seconds(), 0.0]
+        [seconds, 0.0]
     })
 }

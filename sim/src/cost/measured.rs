@@ -55,7 +55,7 @@ impl MeasuredPricing<'_> {
     /// The optimizer's update, and the copy in the format of compute that follows it where there is one.
     pub(crate) fn update(&self, optimizer: Optimizer, held: Held) -> Result<Seconds, MachineError> {
         let class = match optimizer {
-            Optimizer::AdamW => OperatorClass::AdamW,
+            Optimizer::AdamW | Optimizer::Adam => OperatorClass::AdamW,
             Optimizer::Sgd => OperatorClass::Sgd,
             Optimizer::Momentum => OperatorClass::Momentum,
             Optimizer::Lars => OperatorClass::Lars,
@@ -274,7 +274,8 @@ mod tests {
         let families =
             ["gpt2", "llama-3-8b", "mistral-7b", "bert-large", "vit-b-16", "resnet18", "resnet50", "mnist-mlp"];
         for name in families {
-            let graph = trainyard_models::find(name).unwrap_or_else(|_| panic!("{name} is in the catalog")).model.graph();
+            let graph =
+                trainyard_models::find(name).unwrap_or_else(|_| panic!("{name} is in the catalog")).model.graph();
             for operator in graph.layers().flat_map(|layer| &layer.operators) {
                 for sharing in [Sharing::WHOLE, Sharing { sequence: true, ..Sharing::tensor(2) }] {
                     let kind = operator.on_rank(2, sharing);

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
-    Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
+    Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store,
+    TaskGraph, Way, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -226,7 +227,8 @@ impl<'a> Prices<'a> {
     fn exchanges(&self, exchange: Exchange, groups: Vec<Vec<Rank>>) -> Result<Vec<Placed>, MachineError> {
         if let Some(machine) = self.measured() {
             let members = groups.first().map_or(0, Vec::len) as u32;
-            let exchanged = measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
+            let exchanged =
+                measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
             // What is brought together lies in one buffer, out of tensors and back.
             let time = exchanged + self.measured_pricing(machine).flatten(exchange.held)?;
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
