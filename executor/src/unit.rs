@@ -178,11 +178,6 @@ impl Unit {
         });
     }
 
-    /// Whether all of the layer's gradients are there.
-    pub(crate) fn has_gradients(&self) -> bool {
-        self.trained().all(|slot| slot.gradient.is_some())
-    }
-
     /// Takes the gradients out as one buffer for collectives.
     ///
     /// # Panics
