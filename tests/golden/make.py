@@ -14,7 +14,7 @@ import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 STEPS = 20
 BATCH = 8
@@ -200,6 +200,16 @@ def train(build, task, batches, data, optimizer):
     return losses, first, evaluated, buffers
 
 
+def saved_names(model, folder):
+    """The name in the file of every parameter: transformers renames some when it saves."""
+    saved = load_file(folder / "model.safetensors")
+
+    def name_of(parameter):
+        return next(name for name, tensor in saved.items() if torch.equal(tensor, parameter))
+
+    return {name: name_of(parameter) for name, parameter in model.named_parameters()}
+
+
 def make(name, construct, task, rates=LEARNING_RATES, seed=7):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
@@ -216,6 +226,7 @@ def make(name, construct, task, rates=LEARNING_RATES, seed=7):
         (folder / "config.json").write_text(json.dumps(configuration, indent=1, sort_keys=True) + "\n")
     else:
         save_file(first_values, folder / "model.safetensors", metadata={"format": "pt"})
+    names = saved_names(original, folder)
     batches, data = task.batches(generator)
     if data:
         save_file(data, folder / "data.safetensors")
@@ -232,7 +243,7 @@ def make(name, construct, task, rates=LEARNING_RATES, seed=7):
     }
     for kind, optimizer in optimizers.items():
         losses, first, evaluated, buffers = train(build, task, batches, data, optimizer)
-        golden["gradient_norms"] = first
+        golden["gradient_norms"] = {names[name]: value for name, value in first.items()}
         run = {"learning_rate": rates[kind], "losses": losses, "evaluated": evaluated, "buffer_norms": buffers}
         golden["runs"][kind] = run
         print(f"{name:18} {kind:6} {losses[0]:.4f} → {losses[-1]:.4f}, evaluated {evaluated:.4f}")
