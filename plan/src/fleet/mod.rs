@@ -4,7 +4,8 @@
 pub mod document;
 
 use crate::campaign::CampaignSpec;
-use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, TrainingSpec};
+use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice};
+use crate::training::TrainingSpec;
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use crate::spec::Pricing;
 use schemars::JsonSchema;
