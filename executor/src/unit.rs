@@ -312,7 +312,6 @@ impl Slot {
     }
 
     /// A running mean's new values.
-    #[expect(dead_code, reason = "no layer of the families built so far keeps running means")]
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
         self.working = Some(values);
     }

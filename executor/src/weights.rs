@@ -262,8 +262,7 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     struct Index {
         weight_map: BTreeMap<String, String>,
     }
-    let text =
-        std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
+    let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
     let malformed =
         |problem: String| WeightError::Malformed { path: index.clone(), expected: "safetensors index", problem };
     let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;

@@ -71,7 +71,9 @@ pub(super) fn attention(
     let scores = single(scaled.matmul(apart(keys).transpose()));
     let scores = scores.reshape([samples * heads.keys, group, sequence, sequence]);
     let scores = match mask.hidden(sequence, &scores.device()) {
-        Some(hidden) => scores.mask_fill(hidden.expand([samples * heads.keys, group, sequence, sequence]), f32::NEG_INFINITY),
+        Some(hidden) => {
+            scores.mask_fill(hidden.expand([samples * heads.keys, group, sequence, sequence]), f32::NEG_INFINITY)
+        }
         None => scores,
     };
     let shares = softmax(scores, 3).cast(dtype).reshape([samples, heads.keys, group * sequence, sequence]);

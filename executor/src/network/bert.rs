@@ -4,19 +4,33 @@
 
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots, gelu};
-use super::{Initial, Layer, MicroBatch, Parameter, ParameterKey, Pass, Weights, rows};
+use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
-use trainyard_models::Bert;
+use trainyard_models::{Bert, HeadKind};
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
 /// The layers of an encoder with the head of masked tokens, as its description counts them.
-pub(super) fn layers(bert: &Bert) -> Vec<Arc<dyn Layer>> {
+///
+/// # Errors
+///
+/// When it has another head.
+pub(super) fn layers(bert: &Bert) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+    if bert.head != HeadKind::MaskedLanguageModel {
+        return Err(Refusal {
+            field: "model.head",
+            value: bert.head.to_string(),
+            allowed: "encoders of text are trained on masked tokens only".into(),
+            hint: "set head = \"masked-language-model\"",
+        });
+    }
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(bert))];
     layers.extend((0..bert.layers).map(|index| Arc::new(Block::new(bert, index)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(bert)));
-    layers
+    Ok(layers)
 }
 
 /// Token, position and segment tables, of whose segments only the first is used.
@@ -134,7 +148,7 @@ impl Layer for Head {
 
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let rows = rows::from_before(input);
-        let rows = if pass.tensor.shares_sequence() {
+        let rows = if pass.tensor.shares_tokens() {
             // No rank has all masked tokens before the tokens are gathered.
             let rows = pass.tensor.enter(self.transformed(weights, rows), batch.samples);
             rows::scored_rows(pass, rows, batch)

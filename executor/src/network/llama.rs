@@ -6,7 +6,9 @@
 
 use super::attention::{HeadShape, Mask, attention};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
-use super::{Initial, Layer, MicroBatch, Parameter, ParameterKey, Pass, Weights, rows};
+use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
 use burn::tensor::{Tensor, TensorData};
 use std::sync::Arc;
 use trainyard_models::Llama;
@@ -14,12 +16,32 @@ use trainyard_models::Llama;
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
 /// The layers of a dense model, as its description counts them.
-pub(super) fn layers(llama: &Llama) -> Vec<Arc<dyn Layer>> {
+///
+/// # Errors
+///
+/// When it has experts, or heads whose features are not pairs.
+pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+    if let Some(experts) = llama.experts {
+        return Err(Refusal {
+            field: "model.experts",
+            value: experts.count.to_string(),
+            allowed: "only dense models are built".into(),
+            hint: "leave experts out of the model",
+        });
+    }
+    if !llama.head_width.is_multiple_of(2) {
+        return Err(Refusal {
+            field: "model.head_width",
+            value: llama.head_width.to_string(),
+            allowed: "positions turn pairs of features".into(),
+            hint: "set head_width to an even number",
+        });
+    }
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
     let rotation = Arc::new(Rotation::new(llama));
     layers.extend((0..llama.layers).map(|index| Arc::new(Block::new(llama, index, &rotation)) as Arc<dyn Layer>));
     layers.push(Arc::new(Head::new(llama)));
-    layers
+    Ok(layers)
 }
 
 /// The token table.
@@ -89,21 +111,7 @@ impl Block {
         let down = slots.product("mlp.down_proj", ffn, hidden, NORMAL, Cut::Rows);
         let mask = llama.window.map_or(Mask::Causal, |window| Mask::Window(window as usize));
         let (rotation, parameters) = (rotation.clone(), slots.parameters());
-        Self {
-            parameters,
-            heads,
-            mask,
-            rotation,
-            norm_1,
-            queries,
-            keys,
-            values,
-            projection,
-            norm_2,
-            gate,
-            up,
-            down,
-        }
+        Self { parameters, heads, mask, rotation, norm_1, queries, keys, values, projection, norm_2, gate, up, down }
     }
 
     /// (tokens, hidden), normalised, all tokens → (tokens, own part of the heads).

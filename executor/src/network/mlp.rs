@@ -3,7 +3,8 @@
 //! Names are those of PyTorch's `Sequential` of `Linear` and `GELU` in turn, and first values those of its `Linear`.
 
 use super::parts::{Linear, Slots, gelu};
-use super::{Layer, MicroBatch, Parameter, Pass, Weights, rows};
+use super::{Layer, Parameter, Pass, Weights, rows};
+use crate::data::MicroBatch;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_models::Mlp;

@@ -4,7 +4,9 @@
 //! torchvision builds them. Names and first values are those of transformers' `ResNetForImageClassification`.
 
 use super::parts::{BatchNorm, Linear, Slots};
-use super::{Initial, Layer, MicroBatch, Parameter, Pass, Weights, rows};
+use super::{Initial, Layer, Parameter, Pass, Weights, rows};
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use burn::tensor::module::{conv2d, max_pool2d};
@@ -16,7 +18,19 @@ use trainyard_models::{BlockKind, ResNet};
 const EXPANSION: u64 = 4;
 
 /// The layers of a network without squeeze and excitation, as its description counts them.
-pub(super) fn layers(resnet: &ResNet) -> Vec<Arc<dyn Layer>> {
+///
+/// # Errors
+///
+/// When it has squeeze and excitation.
+pub(super) fn layers(resnet: &ResNet) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+    if let Some(ratio) = resnet.squeeze_excite {
+        return Err(Refusal {
+            field: "model.squeeze_excite",
+            value: ratio.to_string(),
+            allowed: "only networks without are built".into(),
+            hint: "leave squeeze_excite out of the model",
+        });
+    }
     let stem = Stem::new(resnet);
     let mut feature = Feature { size: resnet.image_size.div_ceil(4) as usize, channels: resnet.base_channels as usize };
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(stem)];
@@ -30,7 +44,7 @@ pub(super) fn layers(resnet: &ResNet) -> Vec<Arc<dyn Layer>> {
         }
     }
     layers.push(Arc::new(Head::new(feature, resnet.classes as usize)));
-    layers
+    Ok(layers)
 }
 
 /// The shape of one sample between two layers: (channels, size, size).

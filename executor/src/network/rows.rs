@@ -1,7 +1,8 @@
 //! What goes into a network and what comes out of it: tokens, images and vectors as rows, scores as losses.
 
 use super::operators::{cross_entropy, from_vec, integers, look_up, single};
-use super::{Inputs, MicroBatch, Pass, share, with_gradient};
+use super::{Pass, share, with_gradient};
+use crate::data::{Inputs, MicroBatch};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, FloatDType, Tensor};
 
@@ -34,7 +35,7 @@ pub(super) fn add_positions(pass: &Pass, rows: Tensor<2>, table: Tensor<2>, batc
 
 /// Of all tokens of `samples` samples, those that this rank goes on with: (own tokens, hidden).
 pub(super) fn own_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor<2> {
-    if !pass.tensor.shares_sequence() {
+    if !pass.tensor.shares_tokens() {
         return rows;
     }
     let [height, width] = rows.dims();
@@ -45,7 +46,7 @@ pub(super) fn own_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor
 /// The first token of every sample: (own tokens, hidden) → (samples, hidden). Every rank has all of them afterwards; of
 /// ranks that share sequences, gradients go back through the first alone, so that they are counted once.
 pub(super) fn first_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor<2> {
-    let rows = if pass.tensor.shares_sequence() { pass.tensor.enter(rows, samples) } else { rows };
+    let rows = if pass.tensor.shares_tokens() { pass.tensor.enter(rows, samples) } else { rows };
     let [height, width] = rows.dims();
     rows.reshape([samples, height / samples, width]).narrow(1, 0, 1).reshape([samples, width])
 }
@@ -91,7 +92,7 @@ pub(super) fn vocabulary_loss(
 pub(super) fn class_loss(pass: &Pass, scores: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
     let targets = integers(batch.targets.clone(), [batch.targets.len(), 1], &pass.device);
     let loss = log_softmax(single(scores), 1).gather(1, targets).mean().neg().reshape([1, 1]);
-    if pass.tensor.shares_sequence() && pass.tensor.rank() > 0 {
+    if pass.tensor.shares_tokens() && pass.tensor.rank() > 0 {
         // All ranks computed the same; the first one's gradients are summed with none of the others.
         return with_gradient(loss, |loss| loss, |gradient| gradient.zeros_like());
     }

@@ -5,7 +5,9 @@
 
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots};
-use super::{Initial, Layer, MicroBatch, Parameter, Pass, Weights, operators, rows};
+use super::{Initial, Layer, Parameter, Pass, Weights, operators, rows};
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_models::Vit;
@@ -13,11 +15,23 @@ use trainyard_models::Vit;
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
 /// The layers of an encoder with a classifier, as its description counts them.
-pub(super) fn layers(vit: &Vit, classes: usize) -> Vec<Arc<dyn Layer>> {
+///
+/// # Errors
+///
+/// When it has another head.
+pub(super) fn layers(vit: &Vit) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+    let Some(classes) = vit.classes else {
+        return Err(Refusal {
+            field: "model.head",
+            value: vit.head.to_string(),
+            allowed: "encoders of images are trained on classes only".into(),
+            hint: "set head = \"classifier\" and classes",
+        });
+    };
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(vit))];
     layers.extend((0..vit.layers).map(|index| Arc::new(Block::new(vit, index)) as Arc<dyn Layer>));
-    layers.push(Arc::new(Head::new(vit, classes)));
-    layers
+    layers.push(Arc::new(Head::new(vit, classes as usize)));
+    Ok(layers)
 }
 
 /// A product with each patch, a class token before them, and learned positions.

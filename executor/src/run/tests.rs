@@ -6,7 +6,8 @@ use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{Family, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
+    BatchSpec, ClusterSpec, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName,
+    StageSpec, StateSharding, TrainingSpec,
 };
 
 const GLOBAL: u64 = 8;
@@ -66,6 +67,7 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
         resume: false,
+        weights: None,
         allocations: None,
         plan_document: serde_json::json!({}),
     }

@@ -164,9 +164,7 @@ mod tests {
                 tied_head: Some(true),
                 ..text
             },
-            Family::Bert => {
-                ModelSpec { head: Some(HeadKind::MaskedLanguageModel), type_vocab: Some(3), ..text }
-            }
+            Family::Bert => ModelSpec { head: Some(HeadKind::MaskedLanguageModel), type_vocab: Some(3), ..text },
             Family::Vit => ModelSpec {
                 image_size: Some(16),
                 patch_size: Some(4),
