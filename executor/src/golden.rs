@@ -191,7 +191,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
             trainer.world().all_reduce(&mut share, Reduction::Sum)?;
             losses.push(f64::from(share[0]));
         }
-        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)])? / GLOBAL as f64;
+        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)], 1)? / GLOBAL as f64;
         Ok(Trained { losses, evaluated, values: held(&trainer, &network) })
     });
     let mut results = results.into_iter().map(|result| result.expect("ranks go on to the end"));

@@ -432,7 +432,8 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, GroupEr
         .collect();
     let micro = job.plan.batch().micro as usize;
     let batches: Vec<MicroBatch> = own.chunks(micro).map(|samples| MicroBatch::of(samples.iter().copied())).collect();
-    let mut sum = vec![trainer.evaluate(&batches)? as f32];
+    let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
+    let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }

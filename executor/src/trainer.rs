@@ -395,32 +395,46 @@ impl Trainer {
         self.groups.pipeline.send(stage.0 as usize, way.tag(self.micro_batches), to_vec(tensor))
     }
 
-    /// The sum of the losses of these samples, in ranks with the last layer; others return zero.
-    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch]) -> Result<f64, GroupError> {
+    /// The sum of the losses of these samples, in ranks with the last layer; others return zero. There are as many
+    /// `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
+    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
         let mut sum = 0.0;
-        for (number, batch) in batches.iter().enumerate() {
+        for number in 0..rounds {
             for link in 0..self.groups.links {
                 let Some(run) = self.groups.run_at(link, self.place.stage) else { continue };
-                let m = number as u32 % self.micro_batches;
-                let mut stream = match self.place.before[run as usize] {
-                    Some(from) => Some(self.receive(from, Way::Forth(run, m))?),
-                    None => None,
-                };
-                for layer in self.place.runs[run as usize].clone() {
-                    self.gather_weights(layer)?;
-                    stream = Some(self.compute(layer, stream, batch, false).0);
-                    self.units.get_mut(&layer).expect(HELD).release();
-                }
-                self.groups.tensor.check()?;
-                let output = stream.expect("runs have layers");
-                match self.place.behind[run as usize] {
-                    Some(to) => self.send(to, Way::Forth(to.1, m), output)?,
-                    None if self.groups.tensor.rank() > 0 => {}
-                    None => sum += f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64,
+                match batches.get(number) {
+                    Some(batch) => sum += self.evaluate_run(run, number as u32 % self.micro_batches, batch)?,
+                    None => self.gather_only(run)?,
                 }
             }
         }
         Ok(sum)
+    }
+
+    fn evaluate_run(&mut self, run: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
+        let before = self.place.before[run as usize];
+        let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
+        for layer in self.place.runs[run as usize].clone() {
+            self.gather_weights(layer)?;
+            stream = Some(self.compute(layer, stream, batch, false).0);
+            self.units.get_mut(&layer).expect(HELD).release();
+        }
+        self.groups.tensor.check()?;
+        let output = stream.expect("runs have layers");
+        match self.place.behind[run as usize] {
+            Some(to) => self.send(to, Way::Forth(to.1, m), output).map(|()| 0.0),
+            None if self.groups.tensor.rank() > 0 => Ok(0.0),
+            None => Ok(f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64),
+        }
+    }
+
+    /// Takes part in gathering weights for replicas that still have a batch.
+    fn gather_only(&mut self, run: u32) -> Result<(), GroupError> {
+        for layer in self.place.runs[run as usize].clone() {
+            self.gather_weights(layer)?;
+            self.units.get_mut(&layer).expect(HELD).release();
+        }
+        Ok(())
     }
 
     /// The rank's layers.

@@ -148,7 +148,11 @@ impl Unit {
 
     /// Weights as layers compute with them, in the order of slots. Recorded where gradients shall reach them;
     /// `elsewhere` gives those that another layer holds.
-    pub(crate) fn weights(&self, recorded: bool, elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>) -> (Weights, Vec<Tensor<1>>) {
+    pub(crate) fn weights(
+        &self,
+        recorded: bool,
+        elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>,
+    ) -> (Weights, Vec<Tensor<1>>) {
         let mut leaves = Vec::new();
         let mut values = Vec::new();
         for slot in &self.slots {
@@ -172,11 +176,6 @@ impl Unit {
             Some(sum) => sum + gradient,
             None => gradient,
         });
-    }
-
-    /// Whether all of the layer's gradients are there.
-    pub(crate) fn has_gradients(&self) -> bool {
-        self.trained().all(|slot| slot.gradient.is_some())
     }
 
     /// Takes the gradients out as one buffer for collectives.
@@ -272,7 +271,7 @@ impl Unit {
         let piece = self.shards.piece(slot.length, self.shards.own);
         slot.master.clone().unwrap_or_else(|| {
             let working = slot.working();
-            if piece.len() == slot.length { working } else { working.slice([piece]) }
+            if piece.len() == slot.length || slot.role == Role::Statistic { working } else { working.slice([piece]) }
         })
     }
 

@@ -31,7 +31,12 @@ pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     let fields: [(&str, String, bool, &str); 8] = [
         ("parallel.context", parallel.context.to_string(), parallel.context == 1, "parallel.context 1"),
         ("parallel.expert", parallel.expert.to_string(), parallel.expert == 1, "parallel.expert 1"),
-        ("precision", plan.precision().to_string(), plan.precision() != Precision::Tf32, "fp32, bf16-mixed or fp16-mixed"),
+        (
+            "precision",
+            plan.precision().to_string(),
+            plan.precision() != Precision::Tf32,
+            "fp32, bf16-mixed or fp16-mixed",
+        ),
         ("schedule", schedule.to_string(), flushes, schedules),
         ("recompute", plan.recompute().to_string(), plan.recompute() != Recompute::Selective, "none or full"),
         ("gradient_compression", compression.to_string(), compressed, "none or fp16"),

@@ -1,8 +1,8 @@
 //! Where a plan runs: hardware and the software on it.
 
 use crate::cost::rate;
-use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use crate::unmeasured::unmeasured;
+use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store};
 
 /// A cluster with the training framework that will drive it.

@@ -344,7 +344,9 @@ fn gather(dimensions: [usize; 4], gathering: Gathering) -> Run {
     Box::new(move || {
         let mut seconds = 0.0;
         for unit in &mut units {
-            let put = |unit: &mut Unit| gradients(unit).into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
+            let put = |unit: &mut Unit| {
+                gradients(unit).into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient))
+            };
             put(unit);
             if gathering == Gathering::Add {
                 let more = gradients(unit);

@@ -107,13 +107,7 @@ impl Layer for Block {
 }
 
 /// A product whose parts the ranks sum up; the bias is added once, afterwards.
-fn project(
-    group: &super::TensorGroup,
-    rows: Tensor<2>,
-    weights: &Weights,
-    slot: usize,
-    samples: usize,
-) -> Tensor<2> {
+fn project(group: &super::TensorGroup, rows: Tensor<2>, weights: &Weights, slot: usize, samples: usize) -> Tensor<2> {
     let (weight, bias) = (weights.get(slot), weights.get(slot + 1));
     if group.size() == 1 {
         return linear(rows, weight, Some(bias));

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_models::Model;
 
-pub(crate) use exchange::TensorGroup;
-pub(crate) use parameter::{Parameter, ParameterKey, Role, share};
+pub(crate) use exchange::{TensorGroup, with_gradient};
+pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role, share};
 
 /// One layer of a network.
 pub(crate) trait Layer: Send + Sync {

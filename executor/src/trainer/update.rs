@@ -79,7 +79,8 @@ impl Trainer {
             .flat_map(|unit| &mut unit.slots)
             .filter(|slot| slot.replicated && slot.reduced.is_some())
             .collect();
-        let parts: Vec<Vec<f32>> = slots.iter_mut().map(|slot| to_vec(slot.reduced.take().expect("filtered"))).collect();
+        let parts: Vec<Vec<f32>> =
+            slots.iter_mut().map(|slot| to_vec(slot.reduced.take().expect("filtered"))).collect();
         let mut buffer = parts.concat();
         self.groups.tensor_plain.all_reduce(&mut buffer, Reduction::Sum)?;
         let mut rest = buffer.as_slice();
@@ -146,9 +147,11 @@ impl Trainer {
     fn gradient_norm(&self) -> Result<f64, GroupError> {
         let tied = self.network.tie().map(|(copy, _)| copy);
         let first_of_tensor = self.groups.tensor.rank() == 0;
-        let counted = self.units.values().flat_map(|unit| &unit.slots).filter(|slot| {
-            (first_of_tensor || !slot.replicated) && (tied != Some(slot.key))
-        });
+        let counted = self
+            .units
+            .values()
+            .flat_map(|unit| &unit.slots)
+            .filter(|slot| (first_of_tensor || !slot.replicated) && (tied != Some(slot.key)));
         let squares: f32 = counted.filter_map(|slot| slot.reduced.as_ref()).map(square_sum).sum();
         let mut sum = vec![squares];
         self.groups.world.all_reduce(&mut sum, Reduction::Sum)?;

@@ -154,7 +154,7 @@ fn a_configuration_that_computes_otherwise_is_refused() {
     let fixture = Fixture::new();
     fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
     let path = fixture.folder.path().join(CONFIGURATION);
-    let mut check = |configuration: serde_json::Value| {
+    let check = |configuration: serde_json::Value| {
         std::fs::write(&path, configuration.to_string()).expect("writable");
         fixture.find().err().map(|error| error.to_string())
     };

@@ -5,9 +5,9 @@ pub mod document;
 
 use crate::campaign::CampaignSpec;
 use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice};
-use crate::training::TrainingSpec;
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use crate::spec::Pricing;
+use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
