@@ -313,6 +313,9 @@ pub(crate) struct TrainArguments {
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
+    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) weights: Option<PathBuf>,
     /// Seed of first parameters and of the order of data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -388,6 +391,9 @@ pub(crate) struct RunArguments {
     /// Go on from the newest checkpoint
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    #[arg(long, conflicts_with = "resume", value_name = "PATH")]
+    pub(crate) weights: Option<PathBuf>,
     /// What computes
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,

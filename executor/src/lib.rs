@@ -6,6 +6,8 @@
 mod checkpoint;
 mod clock;
 mod data;
+#[cfg(test)]
+mod golden;
 mod groups;
 mod learning_rate;
 mod measure;
@@ -24,6 +26,7 @@ mod statistics;
 mod tape;
 mod trainer;
 mod unit;
+mod weights;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
 pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
@@ -40,3 +43,4 @@ pub use report::{
     StepReport,
 };
 pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, write_report};
+pub use weights::{Differences, FirstWeights, WeightError};

@@ -236,11 +236,13 @@ impl Trainer {
             self.gather_weights(layer)?;
             let output = if self.recomputed[layer] {
                 let input = stream.expect("blocks follow another layer");
-                let output = self.compute(layer, Some(input.clone()), &batch, true);
+                let (output, noted) = self.compute(layer, Some(input.clone()), &batch, true);
+                self.keep_statistics(layer, noted);
                 kept.push(Kept::Input(input));
                 output
             } else {
-                let tape = self.recorded(layer, stream, &batch);
+                let mut tape = self.recorded(layer, stream, &batch);
+                self.keep_statistics(layer, tape.noted());
                 let output = tape.output();
                 kept.push(Kept::Recorded(tape));
                 output
@@ -319,9 +321,25 @@ impl Trainer {
         Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, input, batch)
     }
 
-    fn compute(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch, training: bool) -> Tensor<2> {
+    /// A layer's result without a record, and what running means become by it.
+    fn compute(
+        &self,
+        layer: usize,
+        input: Option<Tensor<2>>,
+        batch: &MicroBatch,
+        training: bool,
+    ) -> (Tensor<2>, BTreeMap<usize, Tensor<1>>) {
         let (weights, _) = self.weights(layer, false);
-        self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch)
+        let output = self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch);
+        (output, weights.noted())
+    }
+
+    /// Running means change by the first forward pass of a micro-batch, not where it is computed again.
+    fn keep_statistics(&mut self, layer: usize, noted: BTreeMap<usize, Tensor<1>>) {
+        let unit = self.units.get_mut(&layer).expect(HELD);
+        for (slot, values) in noted {
+            unit.slots[slot].set_statistic(values);
+        }
     }
 
     /// Adds a layer's gradients to what is there; those of a parameter that another layer holds, to that one's.
@@ -416,7 +434,7 @@ impl Trainer {
         let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
         for layer in self.place.runs[run as usize].clone() {
             self.gather_weights(layer)?;
-            stream = Some(self.compute(layer, stream, batch, false));
+            stream = Some(self.compute(layer, stream, batch, false).0);
             self.units.get_mut(&layer).expect(HELD).release();
         }
         self.groups.tensor.check()?;

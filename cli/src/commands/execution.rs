@@ -41,6 +41,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) checkpoint: PathBuf,
     /// Whether to go on from the newest checkpoint.
     pub(crate) resume: bool,
+    /// Weights to start from, in place of random ones.
+    pub(crate) weights: Option<PathBuf>,
 }
 
 /// Steps in a row without a usable gradient after which a run ends.
@@ -89,6 +91,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
+        weights: execution.weights.clone(),
         allocations: Some(AllocationMeter {
             current_bytes: || ALLOCATOR.current_usage() as u64,
             reset_peak: || ALLOCATOR.reset_peak_usage(),
@@ -114,7 +117,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
 
 fn failure(error: &RunError) -> Failure {
     let code = match error {
-        RunError::Refused(_) | RunError::Data(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
+        RunError::Refused(_) | RunError::Data(_) | RunError::Weights(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
             Exit::Input
         }
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
