@@ -14,7 +14,7 @@ use trainyard_calibration::{
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
-    measure_collectives_of, measure_operators,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
 };
 use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorSample};
 use trainyard_reports as reports;
@@ -46,6 +46,9 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
 
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    if from.is_dir() {
+        return super::runs::correct(from, arguments, output);
+    }
     let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
@@ -72,6 +75,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             refit_trace(text.as_bytes(), &file, stack, &catalog, &date)
                 .map_err(|error: TraceError| failed(error.to_string(), Some(error.hint())))?
         }
+        Some(MeasurementKind::Run) => return super::runs::correct(from, arguments, output),
         None => {
             return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
                 .hint("a table of step times starts with `id,suite,source,system,…`"));
@@ -109,6 +113,7 @@ fn measure_hosts(path: &Path, stop: &AtomicBool, output: &Output) -> Result<Opti
     let count = processes.count();
     let world = processes.world(count).map_err(|error| processes::failure(&error))?;
     let mut collectives = measure_collectives_of(&world, stop).map_err(|error| failed(&error))?;
+    let overlap = measure_overlap_of(&world, stop).map_err(|error| failed(&error))?;
     let (is_root, ranks, here, threads) =
         (world.is_root(), world.ranks(), world.ranks_on_host(), world.threads_per_rank());
     drop(world);
@@ -130,7 +135,7 @@ fn measure_hosts(path: &Path, stop: &AtomicBool, output: &Output) -> Result<Opti
     let of_pair = collectives.iter().filter(|sample| sample.operation == CollectiveOperation::Send && ranks > 2);
     let of_pair: Vec<_> = of_pair.map(|sample| CollectiveSample { ranks: 2, ..sample.clone() }).collect();
     collectives.extend(of_pair);
-    keep(path, ranks, ranks.div_ceil(here), operators, collectives).map(Some)
+    keep(path, (ranks, ranks.div_ceil(here)), operators, collectives, overlap).map(Some)
 }
 
 /// Times operators while a bar shows how far that is.
@@ -154,16 +159,17 @@ pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result
     let settings = MeasureSettings::for_cores(cores());
     let operators = operators(&settings, stop, output)?;
     let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
-    keep(path, settings.cores, 1, operators, collectives)
+    let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
+    keep(path, (settings.cores, 1), operators, collectives, overlap)
 }
 
-/// Writes the profile of `devices` ranks on `hosts` like this one.
+/// Writes the profile of so many ranks on so many hosts like this one.
 fn keep(
     path: &Path,
-    devices: usize,
-    hosts: usize,
+    (devices, hosts): (usize, usize),
     operators: Vec<OperatorSample>,
     collectives: Vec<CollectiveSample>,
+    overlap_slowdown: Option<f64>,
 ) -> Result<MeasuredMachine, Failure> {
     let measurements = Measurements {
         name: LOCAL.into(),
@@ -173,6 +179,7 @@ fn keep(
         measured: machine::today().unwrap_or_else(|| "unknown".into()),
         framework: FRAMEWORK.into(),
         copy_bandwidth: copy_bandwidth(),
+        overlap_slowdown,
         operators,
         collectives,
     };

@@ -9,6 +9,7 @@ pub(crate) mod plan;
 mod processes;
 pub(crate) mod queue;
 pub(crate) mod run;
+mod runs;
 pub(crate) mod shell;
 pub(crate) mod show;
 pub(crate) mod simulate;
