@@ -3,10 +3,11 @@
 //! A stage holds a run of the model's layers. The last of several stages holds a copy of the token table, because the
 //! head is tied to it; the trainer sums the gradients of both copies, as Megatron-LM does, so that they stay equal.
 
+use crate::kernels::{self, AttentionShape};
 use crate::parameters::{ParameterKey, block, embedding, head};
 use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
-use burn::tensor::activation::{gelu, log_softmax, softmax};
+use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::ops::Range;
 use trainyard_models::Gpt;
@@ -134,16 +135,18 @@ impl<V: Values> Builder<'_, V> {
 
 impl Stage {
     /// The activations behind the stage's embedding and blocks, (samples, sequence, hidden).
-    pub(crate) fn activations(&self, input: StageInput, mask: &Tensor<4, Bool>) -> Tensor<3> {
-        let mut stream = match (input, &self.embedding) {
+    pub(crate) fn activations(&self, input: StageInput, _mask: &Tensor<4, Bool>) -> Tensor<3> {
+        let stream = match (input, &self.embedding) {
             (StageInput::Tokens(tokens), Some(embedding)) => embedding.forward(tokens),
             (StageInput::Activations(activations), None) => activations,
             _ => unreachable!("the first stage, and no other, reads tokens"),
         };
+        let [samples, sequence, hidden] = stream.dims();
+        let mut rows = stream.flatten::<2>(0, 1);
         for block in &self.blocks {
-            stream = block.forward(stream, mask);
+            rows = block.forward(rows, samples);
         }
-        stream
+        rows.reshape([samples, sequence, hidden])
     }
 
     /// The mean loss over all tokens, for the stage with the head.
@@ -151,8 +154,8 @@ impl Stage {
         let head = self.head.as_ref().expect("the last stage has the head");
         let own = head.table.as_ref().map(Param::val);
         let table = own.unwrap_or_else(|| self.tokens().expect("a head without a copy stands beside the table"));
-        let rows = head.norm.forward(activations).flatten::<2>(0, 1);
-        cross_entropy(tied_head(rows, table), targets)
+        let rows = norm(activations.flatten::<2>(0, 1), &head.norm);
+        kernels::cross_entropy(kernels::linear_transposed(rows, table), targets).reshape([1])
     }
 
     /// The token table, where the stage has the embedding.
@@ -169,13 +172,23 @@ impl Embedding {
 }
 
 impl Block {
-    /// (samples, sequence, hidden) → the same.
-    pub(crate) fn forward(&self, stream: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
-        let context = attention(self.qkv.forward(self.norm_1.forward(stream.clone())), self.heads, mask);
-        let stream = stream + self.projection.forward(context);
-        let expanded = gelu(self.expand.forward(self.norm_2.forward(stream.clone())));
-        stream + self.contract.forward(expanded)
+    /// (samples × sequence, hidden) → the same.
+    pub(crate) fn forward(&self, stream: Tensor<2>, samples: usize) -> Tensor<2> {
+        let sequence = stream.dims()[0] / samples;
+        let shape = AttentionShape { samples, sequence, heads: self.heads, groups: self.heads, causal: true };
+        let context = kernels::packed_attention(linear(norm(stream.clone(), &self.norm_1), &self.qkv), &shape);
+        let stream = stream + linear(context, &self.projection);
+        let expanded = kernels::gelu(linear(norm(stream.clone(), &self.norm_2), &self.expand));
+        stream + linear(expanded, &self.contract)
     }
+}
+
+fn norm(x: Tensor<2>, norm: &LayerNorm) -> Tensor<2> {
+    kernels::layer_norm(x, norm.gamma.val(), norm.beta.as_ref().expect("GPT-2's norms shift").val(), EPSILON)
+}
+
+fn linear(x: Tensor<2>, linear: &Linear) -> Tensor<2> {
+    kernels::linear(x, linear.weight.val(), linear.bias.as_ref().map(Param::val))
 }
 
 /// Rows of the token table plus positions.

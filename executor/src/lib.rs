@@ -8,6 +8,7 @@ mod clock;
 mod data;
 mod gpt;
 mod gradients;
+mod kernels;
 mod measure;
 mod memory;
 mod optimizer;
