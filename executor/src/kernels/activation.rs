@@ -3,8 +3,8 @@
 use super::operation::{Kernel, apply, contiguous, is_on_host};
 use super::vector::{normal, sigmoid, vectorized};
 use burn::backend::flex::FlexTensor;
-use burn::tensor::Tensor;
 use burn::tensor::activation;
+use burn::tensor::{Tensor, TensorData};
 
 /// x · Φ(x) with the exact normal distribution (Hendrycks and Gimpel, arXiv:1606.08415, equation 1).
 pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
@@ -47,7 +47,7 @@ impl Kernel<1> for Gelu {
             Self::Exact => gelu_exact_forward(from, &mut to),
             Self::Tanh => gelu_tanh_forward(from, &mut to),
         }
-        (FlexTensor::from_data(burn::tensor::TensorData::new(to, x.layout().shape().clone())), x)
+        (FlexTensor::from_data(TensorData::new(to, x.layout().shape().clone())), x)
     }
 
     fn backward(&self, x: FlexTensor, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
@@ -117,7 +117,7 @@ impl Kernel<2> for SwiGlu {
         let [gate, up] = operands.map(contiguous);
         let mut to = vec![0.0; gate.storage::<f32>().len()];
         swiglu_forward(gate.storage(), up.storage(), &mut to);
-        let result = FlexTensor::from_data(burn::tensor::TensorData::new(to, gate.layout().shape().clone()));
+        let result = FlexTensor::from_data(TensorData::new(to, gate.layout().shape().clone()));
         (result, [gate, up])
     }
 
@@ -125,7 +125,7 @@ impl Kernel<2> for SwiGlu {
         let mut gradient = contiguous(gradient);
         let mut to_up = vec![0.0; up.storage::<f32>().len()];
         swiglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up);
-        let to_up = FlexTensor::from_data(burn::tensor::TensorData::new(to_up, up.layout().shape().clone()));
+        let to_up = FlexTensor::from_data(TensorData::new(to_up, up.layout().shape().clone()));
         [Some(gradient), Some(to_up)]
     }
 }

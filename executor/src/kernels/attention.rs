@@ -1,7 +1,7 @@
 //! Attention that keeps no scores: FlashAttention's recomputation (Dao et al., arXiv:2205.14135, algorithms 1 and 4)
 //! over blocks of queries, with all keys of a sample at once, as far as they may be seen.
 
-use super::operation::{Kernel, apply, contiguous, from_numbers, is_on_host};
+use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
 use super::vector::{exp, largest, sum_of, vectorized};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -274,7 +274,7 @@ impl Attention {
         log_sums: &[f32],
     ) -> HeadGradients {
         let scale = scale(&queries);
-        let [sequence, width] = super::operation::extent(&queries);
+        let [sequence, width] = extent(&queries);
         let [result, gradient] = results.map(contiguous);
         let mut found = HeadGradients {
             queries: Vec::with_capacity(sequence * width),

@@ -28,6 +28,9 @@ pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
     fn backward(&self, kept: Self::Kept, gradient: FlexTensor, wanted: [bool; N]) -> [Option<FlexTensor>; N];
 }
 
+/// A tensor on the host as autodiff has it.
+type Tracked = FloatTensor<Autodiff<Flex>>;
+
 /// Whether kernels can run on a tensor: it lies in host memory.
 pub(super) fn on_host(tensor: &DispatchTensor) -> bool {
     fn flex(kind: &DispatchTensorKind) -> bool {
@@ -52,11 +55,11 @@ pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [Dispatch
     let operands = operands.map(primitive);
     let kernel = Way { kernel, types: operands.each_ref().map(|operand| float_type(operand.primitive().dtype())) };
     if !tracked {
-        let (result, _) = kernel.forward(operands.map(burn::backend::autodiff::AutodiffTensor::into_primitive));
+        let (result, _) = kernel.forward(operands.map(Tracked::into_primitive));
         return Tensor::<2>::from_primitive::<Flex>(result).into_dispatch();
     }
-    let guards = operands.each_ref().map(burn::backend::autodiff::AutodiffTensor::node);
-    let operands = operands.map(burn::backend::autodiff::AutodiffTensor::into_primitive);
+    let guards = operands.each_ref().map(Tracked::node);
+    let operands = operands.map(Tracked::into_primitive);
     let result = match kernel.clone().prepare::<NoCheckpointing>(guards).compute_bound().stateful() {
         OpsKind::Tracked(preparation) => {
             let (result, kept) = kernel.forward(operands);
@@ -68,7 +71,7 @@ pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [Dispatch
 }
 
 /// A tensor on the host, as one that autodiff knows; a constant where it is none of those.
-fn primitive(tensor: DispatchTensor) -> FloatTensor<Autodiff<Flex>> {
+fn primitive(tensor: DispatchTensor) -> Tracked {
     fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
         match kind {
             DispatchTensorKind::Autodiff(kind) => unboxed(*kind),
@@ -77,7 +80,7 @@ fn primitive(tensor: DispatchTensor) -> FloatTensor<Autodiff<Flex>> {
     }
     match unboxed(tensor.kind) {
         DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => tensor,
-        DispatchTensorKind::Flex(BackendTensor::Float(tensor)) => burn::backend::autodiff::AutodiffTensor::new(tensor),
+        DispatchTensorKind::Flex(BackendTensor::Float(tensor)) => Tracked::new(tensor),
         _ => unreachable!("kernels are applied to float tensors on the host"),
     }
 }
@@ -134,9 +137,4 @@ pub(super) fn contiguous(tensor: FlexTensor) -> FlexTensor {
 pub(super) fn extent(tensor: &FlexTensor) -> [usize; 2] {
     let shape = tensor.layout().shape();
     [shape[0], shape[1]]
-}
-
-/// `numbers` with room for `length` of them, for passes that append.
-pub(super) fn room(length: usize) -> Vec<f32> {
-    Vec::with_capacity(length)
 }
