@@ -7,7 +7,7 @@ use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::activation::softmax;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, FloatDType, Tensor};
 use rayon::prelude::*;
 
 /// Queries of a head that are taken together. Their scores stay in a core's cache, and under a causal mask fewer keys
@@ -53,6 +53,7 @@ pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Ten
     Tensor::from_dispatch(apply(Attention { shape: *shape }, [packed.into_dispatch()]))
 }
 
+/// Softmax in single precision, whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
     let AttentionShape { samples, sequence, heads, groups, causal } = *shape;
     let [rows, features] = queries.dims();
@@ -63,12 +64,15 @@ fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, sha
         whole.repeat_dim(2, heads / groups).reshape([samples, heads, sequence, width])
     };
     let queries = split(queries, heads) * (1.0 / (width as f64).sqrt());
-    let mut scores = queries.matmul(shared(keys).transpose());
+    let scores = queries.matmul(shared(keys).transpose());
+    let float = FloatDType::from(scores.dtype());
+    let mut scores = scores.cast(FloatDType::F32);
     if causal {
+        // `tril_mask` is false on and below the diagonal.
         let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
         scores = scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY);
     }
-    softmax(scores, 3).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
+    softmax(scores, 3).cast(float).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
 }
 
 #[derive(Clone, Copy, Debug)]

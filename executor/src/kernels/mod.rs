@@ -18,7 +18,7 @@ mod testing;
 mod vector;
 
 pub(crate) use activation::{gelu, gelu_tanh, swiglu};
-pub(crate) use adamw::{AdamWStep, adamw_step};
+pub(crate) use adamw::{AdamWStep, adamw, is_plain, square_sum};
 pub(crate) use attention::{AttentionShape, attention, packed_attention};
 pub(crate) use linear::{linear, linear_transposed};
 pub(crate) use loss::cross_entropy;

@@ -3,7 +3,7 @@
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
 use super::vector::{sum_of, vectorized};
 use burn::backend::flex::FlexTensor;
-use burn::tensor::Tensor;
+use burn::tensor::{FloatDType, Tensor};
 use rayon::prelude::*;
 
 /// Rows whose shares of a scale's gradient are summed together. It is fixed, so that sums do not depend on threads.
@@ -19,10 +19,11 @@ pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsil
     Tensor::from_dispatch(apply(LayerNorm { epsilon: epsilon as f32 }, operands))
 }
 
+/// In single precision, whatever the operands' format.
 fn layer_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
-    let centred = x.clone() - x.mean_dim(1);
-    let variance = centred.clone().square().mean_dim(1);
-    centred / (variance + epsilon).sqrt() * scale.unsqueeze() + shift.unsqueeze()
+    let float = FloatDType::from(x.dtype());
+    let [scale, shift] = [scale, shift].map(|tensor| tensor.cast(FloatDType::F32));
+    burn::tensor::module::layer_norm(x.cast(FloatDType::F32), scale, Some(shift), epsilon).cast(float)
 }
 
 /// x / √(mean of x² + ε) · scale over the features of each row (Zhang and Sennrich, arXiv:1910.07467, equation 4).
@@ -34,9 +35,12 @@ pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2
     Tensor::from_dispatch(apply(RmsNorm { epsilon: epsilon as f32 }, operands))
 }
 
+/// In single precision, whatever the operands' format.
 fn rms_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    let float = FloatDType::from(x.dtype());
+    let x = x.cast(FloatDType::F32);
     let square = x.clone().square().mean_dim(1);
-    x / (square + epsilon).sqrt() * scale.unsqueeze()
+    (x / (square + epsilon).sqrt() * scale.cast(FloatDType::F32).unsqueeze()).cast(float)
 }
 
 /// What the way back needs: the operands, and of each row its mean and the inverse of its deviation.

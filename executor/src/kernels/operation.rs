@@ -49,6 +49,14 @@ pub(super) fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     on_host(&tensor.clone().into_dispatch())
 }
 
+/// A tensor's numbers, where they are single precision on the host and the tensor records nothing.
+pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
+    match tensor.try_into_primitive::<Flex>() {
+        Ok(tensor) if tensor.dtype() == DType::F32 => Some(tensor),
+        _ => None,
+    }
+}
+
 /// Applies a kernel to operands that lie [on the host](on_host).
 pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [DispatchTensor; N]) -> DispatchTensor {
     let tracked = operands.iter().any(|operand| operand.autodiff != DispatchAutodiffContext::Disabled);

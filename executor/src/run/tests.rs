@@ -1,11 +1,13 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::*;
+use crate::safetensors::HostTensors;
 use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{Family, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName, StageSpec,
+    BatchSpec, ClusterSpec, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision,
+    Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
 };
 
 const GLOBAL: u64 = 8;
@@ -55,8 +57,13 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
     RunOptions {
         data: folder.path().join("text"),
         steps,
-        learning_rate: 1e-2,
-        learning_rate_warm_up: 4,
+        learning_rate: LearningRate::of(
+            &TrainingSpec { learning_rate: Some(1e-2), warm_up_steps: Some(4), ..TrainingSpec::default() },
+            steps,
+        ),
+        rule: Rule::of(Optimizer::AdamW),
+        clip_norm: None,
+        skips_max: 5,
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
         resume: false,
@@ -79,19 +86,30 @@ fn largest_difference(a: &HostTensors, b: &HostTensors) -> f32 {
     pairs.map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
 }
 
-/// Trains both plans and compares every loss and all weights with those of the single process.
-fn assert_equals_single_process(changed: &PlanSpec) {
-    for (optimizer, tolerance) in [(Optimizer::Sgd, 2e-6), (Optimizer::AdamW, 2e-3)] {
-        let single = PlanSpec { optimizer, ..spec(1, 1, 1, ScheduleName::None) };
-        let (expected, expected_state) = train_plan(single, 4);
-        let (report, state) = train_plan(PlanSpec { optimizer, ..changed.clone() }, 4);
-        for (a, b) in expected.steps.iter().zip(&report.steps) {
-            assert!((a.loss - b.loss).abs() < 2e-5, "{optimizer} step {}: {} and {}", a.step, a.loss, b.loss);
-        }
-        let (a, b) = (expected.loss.held_out.expect("held-out text"), report.loss.held_out.expect("held-out text"));
-        assert!((a - b).abs() < 2e-5, "{a} and {b}");
+/// The share by which losses of a cut may differ from those of the single process after ten steps.
+const SINGLE_PRECISION: f64 = 1e-5;
+
+/// Trains both plans and compares every loss with that of the single process. Weights are compared after plain
+/// descent: rules that divide by the root of a square make much of a gradient that is nearly nothing.
+fn assert_equals(single: &PlanSpec, changed: &PlanSpec, tolerance: f64) {
+    let ((expected, expected_state), (report, state)) =
+        (train_plan(single.clone(), 10), train_plan(changed.clone(), 10));
+    let optimizer = changed.optimizer;
+    for (a, b) in expected.steps.iter().zip(&report.steps) {
+        assert!((a.loss / b.loss - 1.0).abs() < tolerance, "{optimizer} step {}: {} and {}", a.step, a.loss, b.loss);
+    }
+    let (a, b) = (expected.loss.held_out.expect("held-out text"), report.loss.held_out.expect("held-out text"));
+    assert!((a / b - 1.0).abs() < tolerance, "{optimizer} {a} and {b}");
+    if optimizer == Optimizer::Sgd {
         let difference = largest_difference(&expected_state.model, &state.model);
-        assert!(difference < tolerance, "{optimizer} weights differ by {difference}");
+        assert!(f64::from(difference) < tolerance, "weights differ by {difference}");
+    }
+}
+
+fn assert_equals_single_process(changed: &PlanSpec) {
+    for optimizer in [Optimizer::Sgd, Optimizer::AdamW] {
+        let single = PlanSpec { optimizer, ..spec(1, 1, 1, ScheduleName::None) };
+        assert_equals(&single, &PlanSpec { optimizer, ..changed.clone() }, SINGLE_PRECISION);
     }
 }
 
@@ -127,6 +145,118 @@ fn replicas_of_a_pipeline_equal_the_single_process() {
 fn recomputation_equals_the_single_process() {
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 1, 2, ScheduleName::None) });
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 2, 2, ScheduleName::GPipe) });
+}
+
+/// A cut with tensor parallelism.
+fn tensor(spec: PlanSpec, tensor: u32, sequence: bool) -> PlanSpec {
+    PlanSpec { parallel: ParallelSpec { tensor, sequence, ..spec.parallel }, ..spec }
+}
+
+#[test]
+fn tensor_parallel_ranks_equal_the_single_process() {
+    assert_equals_single_process(&tensor(spec(1, 1, 1, ScheduleName::None), 2, false));
+    assert_equals_single_process(&tensor(spec(1, 1, 2, ScheduleName::None), 2, true));
+}
+
+#[test]
+fn tensor_parallelism_joins_all_others() {
+    assert_equals_single_process(&tensor(spec(2, 1, 1, ScheduleName::None), 2, false));
+    assert_equals_single_process(&tensor(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2, true));
+}
+
+#[test]
+fn interleaved_stages_equal_the_single_process() {
+    let stages = [(0, 1), (1, 2), (3, 2), (5, 1)].map(|(first, layers)| StageSpec { first, layers }).to_vec();
+    let cut = |data, accumulation| PlanSpec {
+        virtual_stages: 2,
+        stages: stages.clone(),
+        ..spec(data, 2, accumulation, ScheduleName::Interleaved)
+    };
+    assert_equals_single_process(&cut(1, 4));
+    assert_equals_single_process(&cut(2, 2));
+}
+
+#[test]
+fn what_replicas_share_out_makes_no_difference() {
+    for state_sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+        for gradient_reduction in [GradientReduction::Step, GradientReduction::MicroBatch] {
+            let cut = spec(2, 1, 2, ScheduleName::None);
+            assert_equals_single_process(&PlanSpec { state_sharding, gradient_reduction, ..cut });
+        }
+        // Sharing out, stages and tensor parallelism together, in groups of two replicas of four.
+        let cut = tensor(spec(4, 1, 1, ScheduleName::None), 2, true);
+        assert_equals_single_process(&PlanSpec { state_sharding, sharding_ranks: Some(2), ..cut });
+        let cut = spec(2, 2, 2, ScheduleName::OneForwardOneBackward);
+        assert_equals_single_process(&PlanSpec { state_sharding, recompute: Recompute::Full, ..cut });
+    }
+}
+
+#[test]
+fn rules_with_norms_see_whole_parameters_however_they_are_cut() {
+    for optimizer in [Optimizer::Lamb, Optimizer::Lars, Optimizer::Adam, Optimizer::Momentum] {
+        let single = PlanSpec { optimizer, ..spec(1, 1, 1, ScheduleName::None) };
+        let cut = tensor(spec(2, 2, 1, ScheduleName::GPipe), 2, false);
+        let cut = PlanSpec { optimizer, state_sharding: StateSharding::Optimizer, ..cut };
+        assert_equals(&single, &cut, SINGLE_PRECISION);
+    }
+}
+
+/// Half precision rounds to three digits, and cuts round in other places. Products of ten bits of mantissa are near to
+/// single precision, those of seven less so.
+#[test]
+fn mixed_precision_is_near_single_precision_however_it_is_cut() {
+    let single = spec(1, 1, 1, ScheduleName::None);
+    for (precision, tolerance) in [(Precision::Fp16Mixed, 2e-3), (Precision::Bf16Mixed, 1e-2)] {
+        assert_equals(&single, &PlanSpec { precision, ..single.clone() }, tolerance);
+        let cut = tensor(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2, true);
+        let cut = PlanSpec { precision, state_sharding: StateSharding::Parameters, recompute: Recompute::Full, ..cut };
+        assert_equals(&single, &cut, tolerance);
+    }
+}
+
+#[test]
+fn gradients_that_travel_in_half_precision_are_near_those_that_do_not() {
+    let single = spec(1, 1, 1, ScheduleName::None);
+    let cut = PlanSpec { gradient_compression: GradientCompression::Fp16, ..spec(2, 1, 1, ScheduleName::None) };
+    assert_equals(&single, &cut, 1e-3);
+}
+
+#[test]
+fn clipping_limits_what_all_ranks_together_change() {
+    let norm = |spec: PlanSpec, clip_norm| {
+        let folder = text();
+        let options = RunOptions { clip_norm, ..options(&folder, 1) };
+        let rate = options.learning_rate.at(1);
+        let before = plan(PlanSpec { optimizer: Optimizer::Sgd, ..spec });
+        run(&before, &options, &|_| {}, &AtomicBool::new(false)).expect("the run ends well");
+        let after = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1.model;
+        let network = network(&before).expect("it is built");
+        let changes = network.keys().flat_map(|key| {
+            let first = network.parameter(key).first_values(key, options.seed);
+            let values = after[&network.parameter(key).name].values.clone();
+            first.into_iter().zip(values).map(|(a, b)| f64::from(a - b) / rate)
+        });
+        changes.map(|change| change * change).sum::<f64>().sqrt()
+    };
+    let single = spec(1, 1, 1, ScheduleName::None);
+    let whole = norm(single.clone(), None);
+    assert!(whole > 0.5, "{whole}");
+    for cut in [single, tensor(spec(2, 2, 1, ScheduleName::GPipe), 2, true)] {
+        let cut = PlanSpec { state_sharding: StateSharding::Gradients, ..cut };
+        assert!((norm(cut.clone(), None) / whole - 1.0).abs() < 1e-3);
+        assert!((norm(cut, Some(0.25)) - 0.25).abs() < 1e-3);
+    }
+}
+
+#[test]
+fn a_step_without_a_usable_gradient_changes_nothing_and_too_many_end_the_run() {
+    let folder = text();
+    let mut options = options(&folder, 8);
+    // Weights become infinite in the first step.
+    options.learning_rate = LearningRate { peak: 1e38, warm_up: 0, ..options.learning_rate };
+    let single = plan(PlanSpec { optimizer: Optimizer::Sgd, ..spec(1, 1, 1, ScheduleName::None) });
+    let error = run(&single, &options, &|_| {}, &AtomicBool::new(false)).expect_err("no number is left");
+    assert!(matches!(error, RunError::Diverged { skipped: 6, step: 7, .. }), "{error:?}");
 }
 
 #[test]
@@ -228,10 +358,8 @@ fn the_report_accounts_for_the_whole_step() {
 #[test]
 fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let single = || spec(1, 1, 1, ScheduleName::None);
-    let mut tensor = single();
-    tensor.parallel.tensor = 2;
-    tensor.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
-    let half = PlanSpec { precision: Precision::Fp16Mixed, ..single() };
+    let rounded = PlanSpec { precision: Precision::Tf32, ..single() };
+    let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
     let mut small = single();
     small.model.vocab = Some(100);
     let mut flash = single();
@@ -248,8 +376,8 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let mlp = PlanSpec { model: mlp, stages: vec![StageSpec { first: 0, layers: 5 }], ..single() };
     let nowhere = RunOptions { data: "nowhere".into(), ..options(&text(), 1) };
     for (spec, field) in [
-        (tensor, "parallel.tensor"),
-        (half, "precision"),
+        (rounded, "precision"),
+        (selective, "recompute"),
         (small, "model.vocab"),
         (flash, "model.attention"),
         (mlp, "model.family"),
