@@ -224,25 +224,36 @@ impl<'a> Order<'a> {
 }
 
 /// Token ids of one micro-batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MicroBatch {
     /// How many samples.
     pub(crate) samples: usize,
-    /// (samples, sequence), flat.
-    pub(crate) inputs: Vec<i32>,
-    /// The same, one token later.
+    /// What is read.
+    pub(crate) inputs: Inputs,
+    /// What is to be predicted: one for each scored position, in the order of rows.
     pub(crate) targets: Vec<i32>,
+    /// The rows that are scored, if not all are.
+    pub(crate) scored: Option<Vec<i32>>,
+}
+
+/// What a micro-batch reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Inputs {
+    Tokens { ids: Vec<i32>, sequence: usize },
+    Images { pixels: Vec<f32>, channels: usize, height: usize, width: usize },
+    Vectors { values: Vec<f32>, width: usize },
 }
 
 impl MicroBatch {
     pub(crate) fn of<'a>(samples: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut batch = Self { samples: 0, inputs: Vec::new(), targets: Vec::new() };
+        let (mut count, mut ids, mut targets, mut sequence) = (0, Vec::new(), Vec::new(), 0);
         for sample in samples {
-            batch.samples += 1;
-            batch.inputs.extend(sample[..sample.len() - 1].iter().map(|byte| i32::from(*byte)));
-            batch.targets.extend(sample[1..].iter().map(|byte| i32::from(*byte)));
+            count += 1;
+            sequence = sample.len() - 1;
+            ids.extend(sample[..sample.len() - 1].iter().map(|byte| i32::from(*byte)));
+            targets.extend(sample[1..].iter().map(|byte| i32::from(*byte)));
         }
-        batch
+        Self { samples: count, inputs: Inputs::Tokens { ids, sequence }, targets, scored: None }
     }
 }
 
@@ -313,7 +324,7 @@ mod tests {
     #[test]
     fn targets_are_inputs_one_token_later() {
         let batch = MicroBatch::of([&b"abc"[..], &b"xyz"[..]]);
-        assert_eq!((batch.samples, batch.inputs.len()), (2, 4));
+        assert_eq!((batch.samples, batch.targets.len()), (2, 4));
         assert_eq!(batch.targets, [98, 99, 121, 122]);
     }
 

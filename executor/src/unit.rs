@@ -271,7 +271,7 @@ impl Unit {
         let piece = self.shards.piece(slot.length, self.shards.own);
         slot.master.clone().unwrap_or_else(|| {
             let working = slot.working();
-            if piece.len() == slot.length { working } else { working.slice([piece]) }
+            if piece.len() == slot.length || slot.role == Role::Statistic { working } else { working.slice([piece]) }
         })
     }
 
@@ -311,7 +311,6 @@ impl Slot {
     }
 
     /// A running mean's new values.
-    #[expect(dead_code, reason = "no layer of the families built so far keeps running means")]
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
         self.working = Some(values);
     }

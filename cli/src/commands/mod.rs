@@ -8,6 +8,7 @@ pub(crate) mod fleet;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;
+mod runs;
 pub(crate) mod shell;
 pub(crate) mod show;
 pub(crate) mod simulate;

@@ -67,6 +67,7 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
         resume: false,
+        weights: None,
         allocations: None,
         plan_document: serde_json::json!({}),
     }
