@@ -9,6 +9,7 @@ mod data;
 #[cfg(test)]
 mod golden;
 mod groups;
+mod kernels;
 mod learning_rate;
 mod measure;
 mod memory;
