@@ -307,9 +307,12 @@ pub(crate) struct TrainArguments {
     /// Where: `local`, or the profile of this machine
     #[arg(long, value_name = "local|PROFILE")]
     pub(crate) on: Option<String>,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
@@ -376,9 +379,12 @@ pub(crate) struct RunArguments {
     /// Plan document
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Optimizer steps that the training shall have in the end [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,

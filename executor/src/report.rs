@@ -138,12 +138,21 @@ pub struct LossReport {
 pub struct DataReport {
     /// Where it was read.
     pub path: String,
-    /// Text files.
+    /// What made tokens of it; absent for text that was read as bytes, and for what is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// What it is: text, images, and so on.
+    #[serde(default)]
+    pub kind: String,
+    /// Files that were read, or that will be.
     pub files: usize,
-    /// Files that were not text.
+    /// Files that are of another kind.
     pub skipped_files: usize,
-    /// Bytes of text.
-    pub bytes: usize,
+    /// Samples that could not be decoded, for which others were taken.
+    #[serde(default)]
+    pub corrupt_samples: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
     /// Samples of an epoch.
     pub training_samples: usize,
     /// Samples that were evaluated.

@@ -2,23 +2,22 @@
 
 use crate::checkpoint::{self, CheckpointError, State};
 use crate::clock::Clock;
-use crate::data::{Corpus, DataError, MicroBatch, Order, Samples, Slice};
+use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice, Wanted};
 use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::optimizer::Moments;
 use crate::parameters::ParameterKey;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, run_ranks};
 use crate::refusal::{Refusal, cores, decoder, threads_per_rank};
 use crate::report::{
-    DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
-    StepReport,
+    DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases, StepReport,
 };
 use crate::safetensors::{HostTensor, HostTensors};
 use crate::statistics::{median, quantile};
 use crate::trainer::{Groups, Trainer};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
 use trainyard_models::Gpt;
 use trainyard_plan::{Plan, Rank};
 
@@ -34,8 +33,8 @@ const SPANS_KEPT: usize = 32;
 /// How a run goes.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// A text file or a folder of text files.
-    pub data: PathBuf,
+    /// What is trained on.
+    pub data: DataSource,
     /// Optimizer steps that the training shall have when it is done, those of resumed runs included.
     pub steps: u64,
     /// Learning rate after warm-up.
@@ -123,8 +122,8 @@ enum WorkerError {
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error("the loss became {loss} in step {step}")]
     Diverged { step: u64, loss: f32 },
-    #[error("its data loader ended early")]
-    Loader,
+    #[error(transparent)]
+    Data(#[from] DataError),
 }
 
 /// What all ranks of a run know.
@@ -132,7 +131,7 @@ struct Job<'a> {
     plan: &'a Plan,
     gpt: &'a Gpt,
     options: &'a RunOptions,
-    samples: &'a Samples,
+    data: &'a Arc<Dataset>,
     resumed: Option<&'a State>,
     threads: usize,
     clock: Clock,
@@ -170,18 +169,16 @@ pub fn run(
 ) -> Result<RunOutcome, RunError> {
     let gpt = decoder(plan)?;
     check(options)?;
-    let corpus = Corpus::read(&options.data)?;
-    let (files, skipped_files) = (corpus.files, corpus.skipped);
-    let (data_bytes, data_checksum) = (corpus.bytes.len(), checkpoint::checksum(&corpus.bytes));
-    let samples = Samples::new(corpus, gpt.seq_len as usize, plan.batch().global as usize, options.seed)?;
-    let resumed = resume(gpt, options, data_bytes as u64, &data_checksum)?;
+    let wanted = Wanted::of(plan.model()).expect("decoders read tokens");
+    let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
+    let resumed = resume(gpt, options, data.bytes(), data.checksum())?;
     let ranks = plan.mesh().ranks() as usize;
     let threads = threads_per_rank(cores(), ranks);
     let job = Job {
         plan,
         gpt,
         options,
-        samples: &samples,
+        data: &data,
         resumed: resumed.as_ref(),
         threads,
         clock: Clock::start(),
@@ -190,18 +187,10 @@ pub fn run(
         stop,
     };
     let mut outcomes = collect(run_ranks(ranks, |world| work(&job, world)))?;
-    let data = DataReport {
-        path: options.data.display().to_string(),
-        files,
-        skipped_files,
-        bytes: data_bytes,
-        training_samples: samples.training_samples(),
-        held_out_samples: samples.held_out_samples(),
-    };
-    let report = report(&job, &outcomes, data);
+    let report = report(&job, &outcomes);
     let checkpoint = match &options.checkpoint {
         Some(folder) => {
-            let state = state(&job, &mut outcomes, data_bytes as u64, data_checksum);
+            let state = state(&job, &mut outcomes);
             Some(checkpoint::write(folder, &state, &checkpoint::create)?)
         }
         None => None,
@@ -283,21 +272,10 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError
         let batch = job.plan.batch();
         let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
         let (first, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
-        std::thread::scope(|scope| {
-            // One step is prepared while another computes.
-            let (sender, batches) = sync_channel(1);
-            if trainer.reads_data() {
-                scope.spawn(move || {
-                    let mut order = Order::new(job.samples);
-                    for step in 0..job.options.steps - first {
-                        if sender.send(slice.step(&mut order, position + step * batch.global)).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            train(job, trainer, first, &batches)
-        })
+        let mut loader = trainer
+            .reads_data()
+            .then(|| Loader::start(job.data.clone(), slice, position, batch.global, job.options.steps - first));
+        train(job, trainer, first, loader.as_mut())
     })
 }
 
@@ -327,7 +305,7 @@ fn train(
     job: &Job<'_>,
     mut trainer: Trainer,
     first: u64,
-    batches: &Receiver<Vec<MicroBatch>>,
+    mut loader: Option<&mut Loader>,
 ) -> Result<WorkerOutcome, WorkerError> {
     let rank = trainer.world().rank();
     let mut outcome = WorkerOutcome {
@@ -342,7 +320,7 @@ fn train(
     trainer.world().barrier()?;
     for step in first + 1..=job.options.steps {
         let start = trainer.now();
-        let batch = if trainer.reads_data() { batches.recv().map_err(|_| WorkerError::Loader)? } else { Vec::new() };
+        let batch = loader.as_mut().map(|loader| loader.load()).transpose()?.map_or(Vec::new(), |step| step.batches);
         let share = trainer.step(&batch, learning_rate(job.options, step))?;
         let (loss, stop) = agree(&mut trainer, share, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
@@ -392,24 +370,22 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
 }
 
 /// The mean loss over the held-out samples. Replicas share them.
-fn held_out(job: &Job<'_>, trainer: &Trainer) -> Result<Option<f64>, GroupError> {
-    let count = job.samples.held_out_samples();
+fn held_out(job: &Job<'_>, trainer: &Trainer) -> Result<Option<f64>, WorkerError> {
+    let count = job.data.held_out_samples();
     if count == 0 {
         return Ok(None);
     }
     let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
-    let own: Vec<&[u8]> = (at.data as usize..count)
-        .step_by(job.plan.mesh().data() as usize)
-        .map(|index| job.samples.held_out(index))
-        .collect();
+    let own: Vec<usize> = (at.data as usize..count).step_by(job.plan.mesh().data() as usize).collect();
     let micro = job.plan.batch().micro as usize;
-    let batches: Vec<MicroBatch> = own.chunks(micro).map(|samples| MicroBatch::of(samples.iter().copied())).collect();
+    let batches: Vec<MicroBatch> =
+        own.chunks(micro).map(|indices| job.data.held_out(indices)).collect::<Result<_, _>>()?;
     let mut sum = vec![trainer.evaluate(&batches)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }
 
-fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunReport {
+fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     let mesh = job.plan.mesh();
     let steps = outcomes[0].steps.clone();
     let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
@@ -436,7 +412,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunRep
             threads_per_rank: job.threads as u32,
             framework: FRAMEWORK.into(),
         },
-        data,
+        data: job.data.report(),
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
         resumed_from: job.resumed.map_or(0, |state| state.step),
@@ -468,7 +444,7 @@ fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
 }
 
 /// The state of the whole training, from the ranks of the first replica.
-fn state(job: &Job<'_>, outcomes: &mut [WorkerOutcome], data_bytes: u64, data_checksum: String) -> State {
+fn state(job: &Job<'_>, outcomes: &mut [WorkerOutcome]) -> State {
     let (mut model, mut first_moments, mut second_moments) =
         (HostTensors::new(), HostTensors::new(), HostTensors::new());
     let mut updates = 0;
@@ -492,8 +468,8 @@ fn state(job: &Job<'_>, outcomes: &mut [WorkerOutcome], data_bytes: u64, data_ch
         position: position + done * job.plan.batch().global,
         seed: job.options.seed,
         updates,
-        data_bytes,
-        data_checksum,
+        data_bytes: job.data.bytes(),
+        data_checksum: job.data.checksum().into(),
         plan: job.options.plan_document.clone(),
         model,
         first_moments,

@@ -1,7 +1,7 @@
 //! One rank's part of a training step: its stage, its micro-batches, its messages, its update.
 
 use crate::clock::Clock;
-use crate::data::MicroBatch;
+use crate::data::{Inputs, MicroBatch};
 use crate::gpt::{Builder, Stage, StageInput, Values, causal_mask};
 use crate::gradients::GradientBucket;
 use crate::optimizer::{StageOptimizer, to_vec};
@@ -405,8 +405,8 @@ const HAS_TOKENS: &str = "first and last stages read every micro-batch";
 
 fn tokens(batch: Option<&MicroBatch>, device: &Device) -> Tensor<2, Int> {
     let batch = batch.expect(HAS_TOKENS);
-    let shape = [batch.samples, batch.inputs.len() / batch.samples];
-    Tensor::from_data(TensorData::new(batch.inputs.clone(), shape), device)
+    let Inputs::Tokens { ids, sequence } = &batch.inputs else { unreachable!("decoders read tokens") };
+    Tensor::from_data(TensorData::new(ids.clone(), [batch.samples, *sequence]), device)
 }
 
 fn targets(batch: Option<&MicroBatch>, device: &Device) -> Tensor<1, Int> {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_executor::{
-    AllocationMeter, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription, refusal, run,
-    write_report,
+    AllocationMeter, DataSource, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription,
+    refusal, run, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -28,8 +28,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) plan_file: PathBuf,
     /// The simulated step, if the plan was made for this machine; only then is the prediction one of this run.
     pub(crate) predicted: Option<&'a Timeline>,
-    /// Text to train on.
-    pub(crate) data: PathBuf,
+    /// What to train on.
+    pub(crate) data: DataSource,
     /// Optimizer steps that the training shall have in the end.
     pub(crate) steps: u64,
     /// Seed of first parameters and of the order of data.
@@ -121,13 +121,19 @@ fn failure(error: &RunError) -> Failure {
 /// The command that goes on where a run stopped.
 fn resumption(execution: &Execution<'_>) -> String {
     format!(
-        "trainyard run {} --data {} --steps {} --seed {} --checkpoint {} --resume",
+        "trainyard run {} {} --steps {} --seed {} --checkpoint {} --resume",
         execution.plan_file.display(),
-        execution.data.display(),
+        data_flags(&execution.data),
         execution.steps,
         execution.seed,
         execution.checkpoint.display()
     )
+}
+
+/// How data is named on the command line.
+pub(crate) fn data_flags(data: &DataSource) -> String {
+    let tokenizer = data.tokenizer.as_ref().map_or(String::new(), |path| format!(" --tokenizer {}", path.display()));
+    format!("--data {}{tokenizer}", data.path.display())
 }
 
 /// Who hears of each step: the progress bar and the metrics log.

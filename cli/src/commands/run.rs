@@ -2,10 +2,12 @@
 
 use super::calibrate::only_processors;
 use super::execution::{Execution, execute, runnable};
+use super::train::check_data;
 use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use trainyard_executor::DataSource;
 use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
@@ -14,7 +16,8 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     only_processors(arguments.device)?;
     let document = files::read_plan(&arguments.plan)?;
     let plan = runnable(&document, &arguments.plan, output)?;
-    super::train::check_data(&arguments.data)?;
+    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
+    check_data(&data, plan.model(), plan.batch().global, arguments.seed)?;
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
         // The prediction stays the one in the document: it was written down before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
@@ -37,7 +40,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         document: &document,
         plan_file: arguments.plan.clone(),
         predicted: simulated.as_ref(),
-        data: arguments.data.clone(),
+        data,
         steps: arguments.steps.unwrap_or(document.prediction.steps),
         seed: arguments.seed,
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),

@@ -53,7 +53,7 @@ fn text() -> tempfile::TempDir {
 
 fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
     RunOptions {
-        data: folder.path().join("text"),
+        data: DataSource::new(folder.path().join("text")),
         steps,
         learning_rate: 1e-2,
         learning_rate_warm_up: 4,
@@ -246,7 +246,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
         ..single().model
     };
     let mlp = PlanSpec { model: mlp, stages: vec![StageSpec { first: 0, layers: 5 }], ..single() };
-    let nowhere = RunOptions { data: "nowhere".into(), ..options(&text(), 1) };
+    let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
     for (spec, field) in [
         (tensor, "parallel.tensor"),
         (half, "precision"),
