@@ -22,6 +22,7 @@ mod statistics;
 mod trainer;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
+pub use clock::Clock;
 pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,

@@ -133,7 +133,7 @@ pub struct LossReport {
 }
 
 /// The data of the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataReport {
     /// Where it was read.
@@ -151,6 +151,9 @@ pub struct DataReport {
     /// Samples that could not be decoded, for which others were taken.
     #[serde(default)]
     pub corrupt_samples: usize,
+    /// Seconds that the computation waited for samples, of the rank that waited longest.
+    #[serde(default)]
+    pub waited_s: f64,
     /// Bytes of all files.
     pub bytes: u64,
     /// Samples of an epoch.

@@ -9,7 +9,8 @@ use crate::parameters::ParameterKey;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, run_ranks};
 use crate::refusal::{Refusal, cores, decoder, threads_per_rank};
 use crate::report::{
-    DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases, StepReport,
+    DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
+    StepReport,
 };
 use crate::safetensors::{HostTensor, HostTensors};
 use crate::statistics::{median, quantile};
@@ -48,6 +49,8 @@ pub struct RunOptions {
     pub checkpoint: Option<PathBuf>,
     /// Whether to go on from the newest checkpoint there.
     pub resume: bool,
+    /// Processor threads that the run may use; all of the machine without it.
+    pub threads: Option<usize>,
     /// Tells of allocated memory; without it, the system is asked, where it tells.
     pub allocations: Option<AllocationMeter>,
     /// The plan as the user wrote it, kept in checkpoint and report.
@@ -148,6 +151,8 @@ struct WorkerOutcome {
     spans: VecDeque<(u64, f64, Vec<Span>)>,
     held_out: Option<f64>,
     interrupted: bool,
+    /// Seconds that it waited for samples.
+    waited_s: f64,
     memory: Option<u64>,
     /// Parameters and optimizer state, from the first replica.
     state: Option<(Parameters, BTreeMap<ParameterKey, Moments>)>,
@@ -173,7 +178,7 @@ pub fn run(
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
     let resumed = resume(gpt, options, data.bytes(), data.checksum())?;
     let ranks = plan.mesh().ranks() as usize;
-    let threads = threads_per_rank(cores(), ranks);
+    let threads = threads_per_rank(options.threads.unwrap_or_else(cores), ranks);
     let job = Job {
         plan,
         gpt,
@@ -314,13 +319,21 @@ fn train(
         spans: VecDeque::new(),
         held_out: None,
         interrupted: false,
+        waited_s: 0.0,
         memory: None,
         state: None,
     };
     trainer.world().barrier()?;
     for step in first + 1..=job.options.steps {
         let start = trainer.now();
-        let batch = loader.as_mut().map(|loader| loader.load()).transpose()?.map_or(Vec::new(), |step| step.batches);
+        let batch = match &mut loader {
+            Some(loader) => {
+                let loaded = loader.load()?;
+                outcome.waited_s += loaded.waited_s;
+                loaded.batches
+            }
+            None => Vec::new(),
+        };
         let share = trainer.step(&batch, learning_rate(job.options, step))?;
         let (loss, stop) = agree(&mut trainer, share, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
@@ -400,6 +413,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
             RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
         })
         .collect();
+    let waited_s = outcomes.iter().map(|outcome| outcome.waited_s).fold(0.0, f64::max);
     let samples_per_s = job.plan.batch().global as f64 / step_time_s;
     let loss = |step: Option<&StepReport>| step.map_or(f64::NAN, |step| step.loss);
     RunReport {
@@ -412,7 +426,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
             threads_per_rank: job.threads as u32,
             framework: FRAMEWORK.into(),
         },
-        data: job.data.report(),
+        data: DataReport { waited_s, ..job.data.report() },
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
         resumed_from: job.resumed.map_or(0, |state| state.step),

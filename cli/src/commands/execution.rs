@@ -40,6 +40,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) checkpoint: PathBuf,
     /// Whether to go on from the newest checkpoint.
     pub(crate) resume: bool,
+    /// Processor threads that it may use; all of the machine without it.
+    pub(crate) threads: Option<usize>,
 }
 
 const LEARNING_RATE: f64 = 1e-3;
@@ -62,14 +64,19 @@ pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
 }
 
 /// The plan of a document, if it is valid and this machine can run it.
-pub(crate) fn runnable(document: &PlanDocument, file: &Path, output: &Output) -> Result<Plan, Failure> {
+pub(crate) fn runnable(
+    document: &PlanDocument,
+    file: &Path,
+    threads: Option<usize>,
+    output: &Output,
+) -> Result<Plan, Failure> {
     let cannot = || Failure::input(format!("cannot run plan `{}`", file.display()));
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
     }
-    if let Some(warning) = oversubscription(&plan, cores()) {
+    if let Some(warning) = oversubscription(&plan, threads.unwrap_or_else(cores)) {
         output.warn(warning);
     }
     Ok(plan)
@@ -85,6 +92,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
+        threads: execution.threads,
         allocations: Some(AllocationMeter {
             current_bytes: || ALLOCATOR.current_usage() as u64,
             reset_peak: || ALLOCATOR.reset_peak_usage(),

@@ -15,7 +15,8 @@ use trainyard_sim::Options;
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
     only_processors(arguments.device)?;
     let document = files::read_plan(&arguments.plan)?;
-    let plan = runnable(&document, &arguments.plan, output)?;
+    let threads = arguments.threads.map(usize::from);
+    let plan = runnable(&document, &arguments.plan, threads, output)?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
     check_data(&data, plan.model(), plan.batch().global, arguments.seed)?;
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
         folder,
         resume: arguments.resume,
+        threads,
     };
     execute(&execution, &plan, output)
 }

@@ -1,19 +1,20 @@
 //! `trainyard train`: the whole loop on this machine.
 
 use super::execution::{Execution, data_flags, execute, runnable, stop_on_interrupt};
+use super::jobs;
 use crate::arguments::TrainArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{DataReport, DataSource, Dataset, SYNTHETIC, Wanted};
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_models::Model;
 use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{MachineFile, MachineFiles, missed_goal, resimulate};
+use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -26,16 +27,22 @@ const CONSTANTS: &str = "constants.toml";
 
 /// Calibrates if needed, plans, simulates, runs, and compares.
 pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
+    if let Some(file) = arguments.job.job.as_deref().filter(|file| jobs::is_list(file)) {
+        return jobs::train(file, arguments, output);
+    }
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
-    let data = data(&mut job, arguments, output)?;
+    let data = source(&job, arguments.data.as_deref(), arguments.tokenizer.as_deref())?;
+    let found =
+        count(&mut job, |problem| check_data(&data, &problem.model, problem.global_batches[0], arguments.seed))?;
+    output.note(format!("data      {}", described(&found)));
     let profile = profile(&job, arguments.recalibrate, output)?;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
     let document = job::solve(&problem, &limits, &job)?;
     let plan_name = Path::new("plan.json");
-    let plan = runnable(&document, plan_name, output)?;
+    let plan = runnable(&document, plan_name, None, output)?;
 
     let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
     let plan_file = folder.join(plan_name);
@@ -62,12 +69,13 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         checkpoint: folder.join("checkpoint"),
         folder,
         resume: false,
+        threads: None,
     };
     execute(&execution, &plan, output)
 }
 
 /// Puts the job onto this machine: what `--on` says, or the profile of the job, or `local`.
-fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     let profile = match on {
         Some(LOCAL) => Some(LOCAL.to_owned()),
         // The flag is relative to where the user is, the job's own paths to the job.
@@ -93,28 +101,28 @@ fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The data to train on, which must be there, and enough of it, before anything is measured. Where the job does not
-/// say how much is trained, the data does.
-fn data(job: &mut Job, arguments: &TrainArguments, output: &Output) -> Result<DataSource, Failure> {
-    let source = source(job, arguments)?;
+/// Asks for the data of a job, which must be there, and enough of it, before anything is measured. Where the job does
+/// not say how much is trained, the data does.
+pub(crate) fn count(
+    job: &mut Job,
+    check: impl FnOnce(&Problem) -> Result<DataReport, Failure>,
+) -> Result<DataReport, Failure> {
     let (data, training) = (&job.spec.data, &job.spec.training);
     let said = training.steps.is_some() || data.samples.is_some() || data.tokens.is_some();
     if !said {
         // Until they are counted, so that all else can be checked first.
         job.spec.data.samples = Some(1);
     }
-    let problem = job.check()?;
-    let found = check_data(&source, &problem.model, problem.global_batches[0], arguments.seed)?;
+    let found = check(&job.check()?)?;
     if !said {
         job.spec.data.samples = Some(found.training_samples as u64);
     }
-    output.note(format!("data      {}", described(&found)));
-    Ok(source)
+    Ok(found)
 }
 
 /// What flags and job name to train on; flags come first.
-fn source(job: &Job, arguments: &TrainArguments) -> Result<DataSource, Failure> {
-    let path = match (&arguments.data, job.spec.data.path.as_deref()) {
+pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -> Result<DataSource, Failure> {
+    let path = match (data, job.spec.data.path.as_deref()) {
         (Some(path), _) => path.to_owned(),
         (None, Some(SYNTHETIC)) => SYNTHETIC.into(),
         (None, Some(path)) => job.path(path),
@@ -124,7 +132,7 @@ fn source(job: &Job, arguments: &TrainArguments) -> Result<DataSource, Failure> 
         }
     };
     let named = job.spec.data.tokenizer.as_deref().map(|path| job.path(path));
-    Ok(DataSource { path, tokenizer: arguments.tokenizer.clone().or(named) })
+    Ok(DataSource { path, tokenizer: tokenizer.map(Into::into).or(named) })
 }
 
 /// Tells early what is wrong with data for a model and steps of `batch` samples.
@@ -153,7 +161,7 @@ fn described(data: &DataReport) -> String {
 }
 
 /// The profile that the job names; this machine is measured if it has none.
-fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, Failure> {
+pub(crate) fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, Failure> {
     let name = job.spec.cluster.profile.as_deref().unwrap_or(LOCAL);
     let path = if name == LOCAL { local_profile() } else { job.path(name) };
     if again || (name == LOCAL && !path.exists()) {

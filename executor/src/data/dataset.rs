@@ -160,7 +160,7 @@ impl Dataset {
         self.about.bytes
     }
 
-    /// What was read, with what was skipped until now.
+    /// What was read, with what was skipped until now. Whoever measures it says how long it was waited for.
     pub fn report(&self) -> DataReport {
         let corrupt_samples = if let Content::Images(images) = &self.content { images.corrupt() } else { 0 };
         DataReport {
@@ -170,6 +170,7 @@ impl Dataset {
             files: self.about.files,
             skipped_files: self.about.skipped,
             corrupt_samples,
+            waited_s: 0.0,
             bytes: self.about.bytes,
             training_samples: self.training_samples(),
             held_out_samples: self.held_out_samples(),

@@ -38,4 +38,4 @@ pub use wanted::Wanted;
 
 pub(crate) use batch::{Inputs, MicroBatch};
 pub(crate) use loader::Loader;
-pub(crate) use order::{Order, Slice};
+pub(crate) use order::Slice;

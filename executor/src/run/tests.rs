@@ -60,6 +60,7 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
         resume: false,
+        threads: None,
         allocations: None,
         plan_document: serde_json::json!({}),
     }
