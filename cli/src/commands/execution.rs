@@ -123,7 +123,8 @@ fn failure(error: &RunError) -> Failure {
         }
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
     };
-    Failure::of(code, error)
+    let failure = Failure::of(code, error);
+    if let RunError::Data(data) = error { failure.hint(data.hint()) } else { failure }
 }
 
 /// The command that goes on where a run stopped.

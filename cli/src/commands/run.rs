@@ -2,7 +2,6 @@
 
 use super::calibrate::only_processors;
 use super::execution::{Execution, execute, runnable};
-use super::train::check_data;
 use crate::arguments::RunArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -18,7 +17,6 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     let threads = arguments.threads.map(usize::from);
     let plan = runnable(&document, &arguments.plan, threads, output)?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
-    check_data(&data, plan.model(), plan.batch().global, arguments.seed)?;
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
         // The prediction stays the one in the document: it was written down before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
