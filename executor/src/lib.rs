@@ -6,28 +6,34 @@
 mod checkpoint;
 mod clock;
 mod data;
-mod gpt;
-mod gradients;
+mod groups;
+mod learning_rate;
 mod measure;
 mod memory;
+mod network;
 mod optimizer;
-mod parameters;
+mod precision;
 pub mod process_group;
 mod random;
+mod reducer;
 mod refusal;
 mod report;
 mod run;
 mod safetensors;
 mod statistics;
+mod tape;
 mod trainer;
+mod unit;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
 pub use clock::Clock;
 pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
+pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
 };
 pub use memory::AllocationMeter;
+pub use optimizer::Rule;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
 pub use report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,

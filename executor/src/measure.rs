@@ -8,7 +8,7 @@ mod cases;
 mod collectives;
 
 use crate::clock::Clock;
-use crate::process_group::{GroupError, ProcessGroup, RankError, run_ranks};
+use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::refusal::threads_per_rank;
 use crate::statistics::{median, quantile};
 use cases::Case;
@@ -175,7 +175,7 @@ fn on_ranks<T: Send>(
     threads: usize,
     work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
 ) -> Result<Vec<T>, MeasureError> {
-    let results = run_ranks(ranks, |group| {
+    let results = run_ranks(&World::threads(ranks), |group| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         pool.install(|| work(group))
     });

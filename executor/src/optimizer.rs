@@ -1,120 +1,288 @@
-//! Optimizers: Burn's update rules over the parameters of a stage, with their state by parameter.
+//! Optimizers: Burn's update rules over pieces of parameters, with their state by parameter.
 //!
-//! The state is kept here rather than in Burn's module optimizer, so that a checkpoint can name each part of it by
+//! A rank updates the piece of each parameter that it owns: all of it, or its share where optimizer state is shared
+//! out. The state is kept here rather than in Burn's module optimizer, so that a checkpoint can name each part of it by
 //! its parameter, whatever the plan.
 
-use crate::gradients::GradientBucket;
-use crate::parameters::ParameterKey;
-use burn::module::{Module, ModuleMapper, Param};
-use burn::optim::{AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, Optimizer as _, Sgd, SgdConfig};
-use burn::tensor::{Device, Tensor, TensorData};
+use crate::network::ParameterKey;
+use crate::process_group::GroupError;
+use burn::optim::decay::WeightDecayConfig;
+use burn::optim::momentum::{Momentum, MomentumConfig, MomentumState};
+use burn::optim::{
+    Adam, AdamConfig, AdamState, AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, Lamb, LambConfig, LambState,
+    Optimizer as _,
+};
+use burn::tensor::Tensor;
 use std::collections::BTreeMap;
-use trainyard_plan::Optimizer as Kind;
+use trainyard_plan::{Optimizer as Kind, TrainingSpec};
 
-/// AdamW's parameters as in GPT-3 (Brown et al., arXiv:2005.14165, appendix B).
-const BETAS: (f32, f32) = (0.9, 0.95);
-const EPSILON: f32 = 1e-8;
-const WEIGHT_DECAY: f32 = 0.1;
+/// The numbers of an optimizer's rule besides the learning rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// Decay rates of the running means of the gradient and of its square.
+    pub betas: (f32, f32),
+    /// What is added to the root of the mean square.
+    pub epsilon: f32,
+    /// Weight decay.
+    pub weight_decay: f32,
+    /// Decay rate of the velocity.
+    pub momentum: f64,
+    /// LARS's trust coefficient.
+    pub trust: f32,
+}
 
-/// What an optimizer remembers of one parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Moments {
+impl Rule {
+    /// What `kind` is usually run with.
+    ///
+    /// # Source
+    ///
+    /// AdamW: as in GPT-3, Brown et al., arXiv:2005.14165, appendix B. Adam: Kingma and Ba, arXiv:1412.6980, algorithm
+    /// 1. LAMB: You et al., arXiv:1904.00962, section 4. LARS: You et al., arXiv:1708.03888, sections 3 and 5. Momentum:
+    /// Goyal et al., arXiv:1706.02677, section 5.1.
+    pub fn of(kind: Kind) -> Self {
+        let plain = Self { betas: (0.9, 0.999), epsilon: 1e-8, weight_decay: 0.0, momentum: 0.9, trust: 1e-3 };
+        match kind {
+            Kind::AdamW => Self { betas: (0.9, 0.95), weight_decay: 0.1, ..plain },
+            Kind::Lamb => Self { epsilon: 1e-6, weight_decay: 0.01, ..plain },
+            Kind::Lars => Self { weight_decay: 5e-4, ..plain },
+            Kind::Momentum => Self { weight_decay: 1e-4, ..plain },
+            Kind::Adam | Kind::Sgd | Kind::RmsProp => plain,
+        }
+    }
+
+    /// The same with what a job says.
+    pub fn with(kind: Kind, training: &TrainingSpec) -> Self {
+        let usual = Self::of(kind);
+        let single = |own: Option<f64>, usual: f32| own.map_or(usual, |own| own as f32);
+        Self {
+            betas: training.betas.map_or(usual.betas, |[first, second]| (first as f32, second as f32)),
+            epsilon: single(training.epsilon, usual.epsilon),
+            weight_decay: single(training.weight_decay, usual.weight_decay),
+            momentum: training.momentum.unwrap_or(usual.momentum),
+            ..usual
+        }
+    }
+}
+
+/// What an optimizer remembers of a piece of a parameter: running means in the order in which the rule names them.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
     /// Updates so far.
     pub(crate) time: usize,
-    /// Running mean of the gradient.
-    pub(crate) first: Vec<f32>,
-    /// Running mean of its square.
-    pub(crate) second: Vec<f32>,
+    /// Each as long as the piece.
+    pub(crate) means: Vec<Tensor<1>>,
 }
 
-/// The optimizer of one stage.
-pub(crate) enum StageOptimizer {
-    /// Two moments per parameter.
-    AdamW {
-        /// The rule.
-        rule: AdamW,
-        /// What it remembers.
-        state: BTreeMap<ParameterKey, AdamWState<1>>,
-    },
-    /// No state.
-    Sgd(Sgd),
+/// A piece of a parameter that is to be updated.
+pub(crate) struct Update {
+    /// Which parameter.
+    pub(crate) key: ParameterKey,
+    /// Whether it is a matrix or more: rates from norms are for these only, as the papers' experiments have it.
+    pub(crate) is_matrix: bool,
+    pub(crate) value: Tensor<1>,
+    pub(crate) gradient: Tensor<1>,
 }
 
-impl StageOptimizer {
-    pub(crate) fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::AdamW => Self::AdamW {
-                rule: AdamWConfig::new()
-                    .with_beta_1(BETAS.0)
-                    .with_beta_2(BETAS.1)
-                    .with_epsilon(EPSILON)
-                    .with_weight_decay(WEIGHT_DECAY)
+/// What pieces add up to over the ranks that hold the others: from sums of squares by update to those of the whole.
+pub(crate) type WholeNorms<'a> = &'a dyn Fn(Vec<f32>) -> Result<Vec<f32>, GroupError>;
+
+enum Method {
+    AdamW(AdamW),
+    Adam(Adam),
+    Sgd,
+    Momentum(Momentum),
+    Lamb(Lamb),
+    Lars(Momentum),
+}
+
+/// The optimizer of one rank.
+pub(crate) struct RankOptimizer {
+    method: Method,
+    rule: Rule,
+    memory: BTreeMap<ParameterKey, Memory>,
+}
+
+impl RankOptimizer {
+    pub(crate) fn new(kind: Kind, rule: Rule) -> Self {
+        let (beta_1, beta_2) = rule.betas;
+        let momentum = || Momentum::new(&MomentumConfig::new().with_momentum(rule.momentum).with_dampening(0.0));
+        let method = match kind {
+            Kind::AdamW => Method::AdamW(
+                AdamWConfig::new()
+                    .with_beta_1(beta_1)
+                    .with_beta_2(beta_2)
+                    .with_epsilon(rule.epsilon)
+                    .with_weight_decay(rule.weight_decay)
                     .build(),
-                state: BTreeMap::new(),
-            },
-            Kind::Sgd => Self::Sgd(SgdConfig::new().build()),
-            other => unreachable!("plans with {other} are refused before they run"),
-        }
-    }
-
-    /// One update of every parameter.
-    pub(crate) fn step<M: Module>(&mut self, module: M, gradients: &GradientBucket, learning_rate: f64) -> M {
-        module.map(&mut Update { optimizer: self, gradients, learning_rate })
-    }
-
-    fn update(&mut self, key: ParameterKey, value: Tensor<1>, gradient: Tensor<1>, learning_rate: f64) -> Tensor<1> {
-        match self {
-            Self::AdamW { rule, state } => {
-                let (value, next) = rule.step(learning_rate, value, gradient, state.remove(&key));
-                state.extend(next.map(|next| (key, next)));
-                value
+            ),
+            Kind::Adam => {
+                let decay = (rule.weight_decay > 0.0).then(|| WeightDecayConfig::new(rule.weight_decay));
+                let config = AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(rule.epsilon);
+                Method::Adam(config.with_weight_decay(decay).build())
             }
-            Self::Sgd(rule) => rule.step(learning_rate, value, gradient, None).0,
+            Kind::Sgd => Method::Sgd,
+            Kind::Momentum => Method::Momentum(momentum()),
+            Kind::Lars => Method::Lars(momentum()),
+            Kind::Lamb => Method::Lamb(
+                LambConfig::new()
+                    .with_beta_1(beta_1)
+                    .with_beta_2(beta_2)
+                    .with_epsilon(rule.epsilon)
+                    .with_weight_decay(rule.weight_decay)
+                    .with_use_trust_ratio(false)
+                    .build(),
+            ),
+            other @ Kind::RmsProp => unreachable!("plans with {other} are refused before they run"),
+        };
+        Self { method, rule, memory: BTreeMap::new() }
+    }
+
+    /// New values of the pieces, in their order.
+    pub(crate) fn step(
+        &mut self,
+        updates: Vec<Update>,
+        learning_rate: f64,
+        norms: WholeNorms<'_>,
+    ) -> Result<Vec<Tensor<1>>, GroupError> {
+        match &self.method {
+            Method::Lamb(_) => self.lamb(updates, learning_rate, norms),
+            Method::Lars(_) => self.lars(updates, learning_rate, norms),
+            _ => Ok(updates.into_iter().map(|update| self.elementwise(update, learning_rate)).collect()),
         }
+    }
+
+    /// Rules that look at each element alone.
+    fn elementwise(&mut self, Update { key, value, gradient, .. }: Update, learning_rate: f64) -> Tensor<1> {
+        let memory = self.memory.remove(&key);
+        let (value, memory) = match &self.method {
+            Method::AdamW(rule) => {
+                let state = memory.map(|memory| AdamWState::new(adaptive(memory)));
+                let (value, state) = rule.step(learning_rate, value, gradient, state);
+                (value, state.map(|state| remembered(state.momentum)))
+            }
+            Method::Adam(rule) => {
+                let state = memory.map(|memory| AdamState::new(adaptive(memory)));
+                let (value, state) = rule.step(learning_rate, value, gradient, state);
+                (value, state.map(|state| remembered(state.momentum)))
+            }
+            Method::Sgd => (value - gradient * learning_rate, None),
+            Method::Momentum(rule) => {
+                // Decay is part of the gradient (Goyal et al., arXiv:1706.02677, section 3).
+                let gradient = gradient + value.clone() * self.rule.weight_decay;
+                let (velocity, memory) = accelerate(rule, gradient, memory);
+                (value - velocity * learning_rate, Some(memory))
+            }
+            Method::Lamb(_) | Method::Lars(_) => unreachable!("rules with norms see all pieces at once"),
+        };
+        self.memory.extend(memory.map(|memory| (key, memory)));
+        value
+    }
+
+    /// You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1 and without its own norms,
+    /// which know one piece only, gives the direction.
+    fn lamb(
+        &mut self,
+        updates: Vec<Update>,
+        learning_rate: f64,
+        norms: WholeNorms<'_>,
+    ) -> Result<Vec<Tensor<1>>, GroupError> {
+        let Method::Lamb(rule) = &self.method else { unreachable!("called for LAMB only") };
+        let mut steps = Vec::new();
+        let mut squares = Vec::new();
+        for Update { key, is_matrix, value, gradient } in updates {
+            let state = self.memory.remove(&key).map(|Memory { time, means }| {
+                let [moment_1, moment_2] = two(means);
+                LambState { time, moment_1, moment_2 }
+            });
+            let (next, state) = rule.step(1.0, value.clone(), gradient, state);
+            let direction = value.clone() - next;
+            if let Some(LambState { time, moment_1, moment_2 }) = state {
+                self.memory.insert(key, Memory { time, means: vec![moment_1, moment_2] });
+            }
+            squares.extend([square_sum(&value), square_sum(&direction)]);
+            steps.push((is_matrix, value, direction));
+        }
+        let squares = norms(squares)?;
+        let each = steps.into_iter().zip(squares.chunks(2));
+        Ok(each
+            .map(|((is_matrix, value, direction), squares)| {
+                let (weight, step) = (squares[0].sqrt(), squares[1].sqrt());
+                let trust = if is_matrix && weight > 0.0 && step > 0.0 { weight / step } else { 1.0 };
+                value - direction * (learning_rate * f64::from(trust))
+            })
+            .collect())
+    }
+
+    /// You et al., arXiv:1708.03888, algorithm 1.
+    fn lars(
+        &mut self,
+        updates: Vec<Update>,
+        learning_rate: f64,
+        norms: WholeNorms<'_>,
+    ) -> Result<Vec<Tensor<1>>, GroupError> {
+        let squares = updates.iter().flat_map(|update| [square_sum(&update.value), square_sum(&update.gradient)]);
+        let squares = norms(squares.collect())?;
+        let Method::Lars(rule) = &self.method else { unreachable!("called for LARS only") };
+        let Rule { weight_decay, trust, .. } = self.rule;
+        let mut values = Vec::new();
+        for (Update { key, is_matrix, value, gradient }, squares) in updates.into_iter().zip(squares.chunks(2)) {
+            let (weight, slope) = (squares[0].sqrt(), squares[1].sqrt());
+            let local = if is_matrix && weight > 0.0 && slope > 0.0 {
+                trust * weight / (slope + weight_decay * weight)
+            } else {
+                1.0
+            };
+            let decay = if is_matrix { weight_decay } else { 0.0 };
+            let scaled = (gradient + value.clone() * decay) * (learning_rate * f64::from(local));
+            let (velocity, memory) = accelerate(rule, scaled, self.memory.remove(&key));
+            self.memory.insert(key, memory);
+            values.push(value - velocity);
+        }
+        Ok(values)
     }
 
     /// What is remembered, by parameter.
-    pub(crate) fn moments(&self) -> BTreeMap<ParameterKey, Moments> {
-        let Self::AdamW { state, .. } = self else { return BTreeMap::new() };
-        let moments = |state: &AdamWState<1>| Moments {
-            time: state.momentum.time,
-            first: to_vec(state.momentum.moment_1.clone()),
-            second: to_vec(state.momentum.moment_2.clone()),
-        };
-        state.iter().map(|(key, state)| (*key, moments(state))).collect()
+    pub(crate) fn memory(&self) -> &BTreeMap<ParameterKey, Memory> {
+        &self.memory
     }
 
-    /// Puts back what [`Self::moments`] gave.
-    pub(crate) fn restore(&mut self, key: ParameterKey, moments: &Moments, device: &Device) {
-        if let Self::AdamW { state, .. } = self {
-            let tensor = |values: &Vec<f32>| Tensor::from_data(TensorData::new(values.clone(), [values.len()]), device);
-            let momentum = AdaptiveMomentumState::new(moments.time, tensor(&moments.first), tensor(&moments.second));
-            state.insert(key, AdamWState::new(momentum));
-        }
+    /// Puts back what [`Self::memory`] gave.
+    pub(crate) fn restore(&mut self, key: ParameterKey, memory: Memory) {
+        self.memory.insert(key, memory);
     }
 }
 
-struct Update<'a> {
-    optimizer: &'a mut StageOptimizer,
-    gradients: &'a GradientBucket,
-    learning_rate: f64,
+fn adaptive(Memory { time, means }: Memory) -> AdaptiveMomentumState<1> {
+    let [first, second] = two(means);
+    AdaptiveMomentumState::new(time, first, second)
 }
 
-impl ModuleMapper for Update<'_> {
-    fn map_float<const D: usize>(&mut self, parameter: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let (id, tensor, mapper) = parameter.consume();
-        let value = tensor.inner();
-        let (shape, device) = (value.shape(), value.device());
-        let length = shape.num_elements();
-        let gradient = Tensor::<1>::from_data(TensorData::new(self.gradients.of(id).to_vec(), [length]), &device);
-        let key = ParameterKey::from_id(id);
-        let value = self.optimizer.update(key, value.reshape([length]), gradient, self.learning_rate);
-        let value = Tensor::from_inner(value.reshape(shape)).require_grad();
-        Param::from_mapped_value(id, value, mapper)
+fn remembered(state: AdaptiveMomentumState<1>) -> Memory {
+    Memory { time: state.time, means: vec![state.moment_1, state.moment_2] }
+}
+
+fn two(means: Vec<Tensor<1>>) -> [Tensor<1>; 2] {
+    means.try_into().expect("rules with two moments remember two")
+}
+
+fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<Memory>) -> (Tensor<1>, Memory) {
+    let time = memory.as_ref().map_or(0, |memory| memory.time);
+    let before = memory.and_then(|mut memory| memory.means.pop()).map(MomentumState::new);
+    let (velocity, _) = rule.transform(gradient, before);
+    (velocity.clone(), Memory { time: time + 1, means: vec![velocity] })
+}
+
+/// The sum of the squares of all elements.
+pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
+    if tensor.shape().num_elements() == 0 { 0.0 } else { tensor.clone().square().sum().into_scalar::<f32>() }
+}
+
+/// How many running means a rule keeps of each element, and what files call them.
+pub(crate) fn means_of(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::AdamW | Kind::Adam | Kind::Lamb => &["first_moments", "second_moments"],
+        Kind::Momentum | Kind::Lars => &["velocities"],
+        Kind::Sgd => &[],
+        Kind::RmsProp => unreachable!("plans with it are refused before they run"),
     }
-}
-
-/// The values of a tensor on the host.
-pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_into_vec::<f32>().expect("parameters and activations are single precision")
 }

@@ -3,7 +3,8 @@
 use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
-use crate::data::BYTE_VOCABULARY;
+use crate::data::Wanted;
+use crate::network::Network;
 
 /// Why a plan is not run, in the words of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,24 +22,23 @@ pub struct Refusal {
 
 /// Why `plan` cannot be run here, if it cannot.
 pub fn refusal(plan: &Plan) -> Option<Refusal> {
-    decoder(plan).err()
+    network(plan).err()
 }
 
-/// The decoder of a plan that can be run.
-pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
+/// The network of a plan that can be run.
+pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     let refuse =
         |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
-    let Model::Gpt(gpt) = plan.model() else {
-        let family = plan.model().family().to_string();
-        return refuse("model.family", family, "only gpt is built", "describe a model with family = \"gpt\"");
-    };
-    if gpt.attention == AttentionKernel::Flash {
+    let network = Network::new(plan.model())?;
+    if let Model::Gpt(Gpt { attention: AttentionKernel::Flash, .. }) = plan.model() {
         let allowed = "processors have only the unfused kernel with a backward pass";
         return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
     }
-    if gpt.vocab < BYTE_VOCABULARY {
-        let allowed = "text is read as bytes, which need at least 256 entries";
-        return refuse("model.vocab", gpt.vocab.to_string(), allowed, "set vocab = 256");
+    let parallel = plan.mesh().parallel();
+    let tokens = plan.model().tokens_per_sample().unwrap_or(1);
+    if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
+        let allowed = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
+        return refuse("parallel.sequence", "true".into(), &allowed, "set parallel.sequence = false");
     }
     if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
         return refuse(
@@ -48,7 +48,17 @@ pub(crate) fn decoder(plan: &Plan) -> Result<&Gpt, Refusal> {
             "hold that field with --fix when planning for this machine",
         );
     }
-    Ok(gpt)
+    Ok(network)
+}
+
+/// What a plan's model wants to be trained on.
+pub(crate) fn wanted(plan: &Plan) -> Result<Wanted, Refusal> {
+    Wanted::of(plan.model()).ok_or_else(|| Refusal {
+        field: "model.family",
+        value: plan.model().family().to_string(),
+        allowed: "there is no reader for what it is trained on".into(),
+        hint: "gpt, llama, bert, vit, resnet and mlp can be trained here",
+    })
 }
 
 /// What to tell a user whose plan has more ranks than the machine has processor threads: it runs, but ranks take turns.

@@ -2,25 +2,27 @@
 
 use crate::checkpoint::{self, CheckpointError, State};
 use crate::clock::Clock;
-use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice, Wanted};
+use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice};
+use crate::groups::Groups;
+use crate::learning_rate::LearningRate;
 use crate::memory::{self, AllocationMeter, MemoryWatch};
-use crate::optimizer::Moments;
-use crate::parameters::ParameterKey;
-use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, run_ranks};
-use crate::refusal::{Refusal, cores, decoder, threads_per_rank};
+use crate::network::{Network, ParameterKey};
+use crate::optimizer::Rule;
+use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
+use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
 use crate::report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
     StepReport,
 };
-use crate::safetensors::{HostTensor, HostTensors};
 use crate::statistics::{median, quantile};
-use crate::trainer::{Groups, Trainer};
-use std::collections::{BTreeMap, VecDeque};
+use crate::trainer::{StepResult, Trainer, TrainerOptions};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_models::Gpt;
 use trainyard_plan::{Plan, Rank};
+
+mod state;
 
 /// The framework that computes, with its version as pinned in the workspace.
 pub const FRAMEWORK: &str = "burn 0.22.1 (flex)";
@@ -38,11 +40,14 @@ pub struct RunOptions {
     pub data: DataSource,
     /// Optimizer steps that the training shall have when it is done, those of resumed runs included.
     pub steps: u64,
-    /// Learning rate after warm-up.
-    pub learning_rate: f64,
-    /// Steps over which the learning rate rises linearly; it is constant afterwards, so that a resumed or lengthened
-    /// training goes on as if it had never stopped.
-    pub learning_rate_warm_up: u64,
+    /// How fast is learnt.
+    pub learning_rate: LearningRate,
+    /// The optimizer's other numbers.
+    pub rule: Rule,
+    /// The greatest norm that the gradient of all parameters may have (Pascanu et al., arXiv:1211.5063, section 3.2).
+    pub clip_norm: Option<f64>,
+    /// Steps in a row whose gradients may be other than finite, and are not taken, before the run ends.
+    pub skips_max: u32,
     /// Seed of first parameters and of the data order.
     pub seed: u64,
     /// Where checkpoints go.
@@ -98,12 +103,14 @@ pub enum RunError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// The loss is no longer a number, so that going on is pointless. The last checkpoint is whole.
-    #[error("the loss became {loss} in step {step}; a lower learning rate may help")]
+    /// Gradients were no numbers for too long. The last checkpoint is whole.
+    #[error("{skipped} steps in a row up to step {step} had gradients that are no numbers; the loss was {loss}")]
     Diverged {
-        /// Which step.
+        /// The last step.
         step: u64,
-        /// The loss.
+        /// Steps that were not taken.
+        skipped: u32,
+        /// The last loss.
         loss: f32,
     },
     /// A rank failed.
@@ -123,8 +130,8 @@ enum WorkerError {
     Group(#[from] GroupError),
     #[error("cannot start its threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
-    #[error("the loss became {loss} in step {step}")]
-    Diverged { step: u64, loss: f32 },
+    #[error("gradients are no numbers in step {step}")]
+    Diverged { step: u64, skipped: u32, loss: f32 },
     #[error(transparent)]
     Data(#[from] DataError),
 }
@@ -132,7 +139,7 @@ enum WorkerError {
 /// What all ranks of a run know.
 struct Job<'a> {
     plan: &'a Plan,
-    gpt: &'a Gpt,
+    network: &'a Network,
     options: &'a RunOptions,
     data: &'a Arc<Dataset>,
     resumed: Option<&'a State>,
@@ -154,11 +161,9 @@ struct WorkerOutcome {
     /// Seconds that it waited for samples.
     waited_s: f64,
     memory: Option<u64>,
-    /// Parameters and optimizer state, from the first replica.
-    state: Option<(Parameters, BTreeMap<ParameterKey, Moments>)>,
+    /// What it holds of the training's state.
+    pieces: Vec<state::Piece>,
 }
-
-type Parameters = BTreeMap<ParameterKey, Vec<f32>>;
 
 /// Trains `plan`. `observer` hears of each step as it ends; when `stop` becomes true, the step is finished and the run
 /// ends with [`RunEnd::Interrupted`]. Either way a checkpoint is written at the end, if a place was given.
@@ -172,16 +177,16 @@ pub fn run(
     observer: &(dyn Fn(StepReport) + Sync),
     stop: &AtomicBool,
 ) -> Result<RunOutcome, RunError> {
-    let gpt = decoder(plan)?;
+    let network = network(plan)?;
     check(options)?;
-    let wanted = Wanted::of(plan.model()).expect("decoders read tokens");
+    let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
-    let resumed = resume(gpt, options, data.bytes(), data.checksum())?;
+    let resumed = resume(&network, options, data.bytes(), data.checksum())?;
     let ranks = plan.mesh().ranks() as usize;
     let threads = threads_per_rank(options.threads.unwrap_or_else(cores), ranks);
     let job = Job {
         plan,
-        gpt,
+        network: &network,
         options,
         data: &data,
         resumed: resumed.as_ref(),
@@ -191,11 +196,13 @@ pub fn run(
         observer,
         stop,
     };
-    let mut outcomes = collect(run_ranks(ranks, |world| work(&job, world)))?;
+    let mut outcomes = collect(run_ranks(&World::threads(ranks), |world| work(&job, world)))?;
     let report = report(&job, &outcomes);
     let checkpoint = match &options.checkpoint {
         Some(folder) => {
-            let state = state(&job, &mut outcomes);
+            let pieces: Vec<_> = outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.pieces)).collect();
+            let done = outcomes[0].steps.len() as u64;
+            let state = state::state(&job, &pieces, done, (data.bytes(), data.checksum().to_owned()));
             Some(checkpoint::write(folder, &state, &checkpoint::create)?)
         }
         None => None,
@@ -203,12 +210,18 @@ pub fn run(
     Ok(RunOutcome { report, checkpoint })
 }
 
+/// Tokens of a sample.
+fn sequence(plan: &Plan) -> usize {
+    plan.model().tokens_per_sample().unwrap_or(1) as usize
+}
+
 fn check(options: &RunOptions) -> Result<(), RunError> {
     if options.steps == 0 {
         return Err(RunError::Option { field: "steps", value: "0".into(), allowed: "at least 1" });
     }
-    if !(options.learning_rate.is_finite() && options.learning_rate > 0.0) {
-        let value = options.learning_rate.to_string();
+    let rate = options.learning_rate.peak;
+    if !(rate.is_finite() && rate > 0.0) {
+        let value = rate.to_string();
         return Err(RunError::Option { field: "learning_rate", value, allowed: "a positive number" });
     }
     if options.resume && options.checkpoint.is_none() {
@@ -219,7 +232,7 @@ fn check(options: &RunOptions) -> Result<(), RunError> {
 }
 
 /// The state to go on from, if the run is to be resumed.
-fn resume(gpt: &Gpt, options: &RunOptions, bytes: u64, checksum: &str) -> Result<Option<State>, RunError> {
+fn resume(network: &Network, options: &RunOptions, bytes: u64, checksum: &str) -> Result<Option<State>, RunError> {
     let Some(folder) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
     let (path, state) = checkpoint::read(folder)?;
     let mismatch = |field, found: String, expected: String| {
@@ -232,11 +245,11 @@ fn resume(gpt: &Gpt, options: &RunOptions, bytes: u64, checksum: &str) -> Result
         let text = |bytes: u64, checksum: &str| format!("{bytes} bytes, checksum {checksum}");
         return mismatch("data", text(state.data_bytes, &state.data_checksum), text(bytes, checksum));
     }
-    for parameter in ParameterKey::all(gpt).into_iter().map(|key| key.describe(gpt)) {
-        let found = state.model.get(&parameter.name).map(|tensor| &tensor.shape);
-        if found != Some(&parameter.shape) {
+    for parameter in network.keys().map(|key| network.parameter(key)) {
+        let (found, shape) = (state.model.get(&parameter.name).map(|tensor| &tensor.shape), parameter.stored_shape());
+        if found != Some(&shape) {
             let found = found.map_or("none".into(), |shape| format!("{shape:?}"));
-            return mismatch("model", format!("{} {found}", parameter.name), format!("{:?}", parameter.shape));
+            return mismatch("model", format!("{} {found}", parameter.name), format!("{shape:?}"));
         }
     }
     if state.step >= options.steps {
@@ -256,8 +269,8 @@ fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Resul
             Err(RankError::Failed(WorkerError::Group(GroupError::RankFailed { rank, reason }))) => {
                 first.get_or_insert(RunError::Rank { rank, reason });
             }
-            Err(RankError::Failed(WorkerError::Diverged { step, loss })) => {
-                first = Some(RunError::Diverged { step, loss });
+            Err(RankError::Failed(WorkerError::Diverged { step, skipped, loss })) => {
+                first = Some(RunError::Diverged { step, skipped, loss });
             }
             Err(RankError::Failed(error)) => first = Some(RunError::Rank { rank, reason: error.to_string() }),
             Err(RankError::Panicked(reason)) => first = Some(RunError::Rank { rank, reason }),
@@ -286,22 +299,15 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError
 
 /// A trainer with first or resumed values.
 fn trainer(job: &Job<'_>, groups: Groups) -> Trainer {
-    let Job { gpt, options, resumed, .. } = *job;
+    let Job { network, options, resumed, .. } = *job;
     let values = |key: ParameterKey| match resumed {
-        Some(state) => state.model[&key.describe(gpt).name].values.clone(),
-        None => key.first_values(gpt, options.seed),
+        Some(state) => state::values(network, state, key),
+        None => network.parameter(key).first_values(key, options.seed),
     };
-    let mut trainer = Trainer::new(job.plan, gpt, groups, values, job.clock);
-    if let Some(state) = resumed.filter(|state| state.updates > 0) {
-        let device = trainer.plain_device().clone();
-        for key in trainer.parameters().into_keys() {
-            let name = key.describe(gpt).name;
-            if let (Some(first), Some(second)) = (state.first_moments.get(&name), state.second_moments.get(&name)) {
-                let time = state.updates as usize;
-                let moments = Moments { time, first: first.values.clone(), second: second.values.clone() };
-                trainer.optimizer().restore(key, &moments, &device);
-            }
-        }
+    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock };
+    let mut trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
+    if let Some(state) = resumed {
+        state::restore(job, &mut trainer, state);
     }
     trainer
 }
@@ -321,8 +327,9 @@ fn train(
         interrupted: false,
         waited_s: 0.0,
         memory: None,
-        state: None,
+        pieces: Vec::new(),
     };
+    let mut skipped = 0;
     trainer.world().barrier()?;
     for step in first + 1..=job.options.steps {
         let start = trainer.now();
@@ -334,11 +341,12 @@ fn train(
             }
             None => Vec::new(),
         };
-        let share = trainer.step(&batch, learning_rate(job.options, step))?;
-        let (loss, stop) = agree(&mut trainer, share, rank == 0 && job.stop.load(Ordering::Relaxed))?;
+        let result = trainer.step(&batch, job.options.learning_rate.at(step))?;
+        let (loss, stop) = agree(&mut trainer, result, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
-        if !loss.is_finite() {
-            return Err(WorkerError::Diverged { step, loss });
+        skipped = if result.skipped { skipped + 1 } else { 0 };
+        if skipped > job.options.skips_max {
+            return Err(WorkerError::Diverged { step, skipped, loss });
         }
         note(&mut outcome, &trainer, StepReport { step, loss: f64::from(loss), seconds });
         if rank == 0 {
@@ -350,24 +358,17 @@ fn train(
         }
     }
     outcome.memory = job.memory.peak();
-    outcome.held_out = held_out(job, &trainer)?;
-    let at = job.plan.mesh().coordinates(Rank(rank as u32));
-    if at.data == 0 && job.options.checkpoint.is_some() {
-        outcome.state = Some((trainer.parameters(), trainer.optimizer().moments()));
+    outcome.held_out = held_out(job, &mut trainer)?;
+    if job.options.checkpoint.is_some() {
+        outcome.pieces = state::pieces(&trainer);
     }
     Ok(outcome)
 }
 
-/// Rises linearly during warm-up, then stays.
-fn learning_rate(options: &RunOptions, step: u64) -> f64 {
-    let share = step as f64 / options.learning_rate_warm_up.max(1) as f64;
-    options.learning_rate * share.min(1.0)
-}
-
 /// What all ranks must know of a step in the same way: its loss, and whether it is the last.
-fn agree(trainer: &mut Trainer, share: f32, stop: bool) -> Result<(f32, bool), GroupError> {
+fn agree(trainer: &mut Trainer, result: StepResult, stop: bool) -> Result<(f32, bool), GroupError> {
     let start = trainer.now();
-    let mut known = vec![share, f32::from(u8::from(stop))];
+    let mut known = vec![result.loss, f32::from(u8::from(stop))];
     trainer.world().all_reduce(&mut known, Reduction::Sum)?;
     trainer.record(Phase::Communication, None, start);
     Ok((known[0], known[1] > 0.0))
@@ -383,7 +384,7 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
 }
 
 /// The mean loss over the held-out samples. Replicas share them.
-fn held_out(job: &Job<'_>, trainer: &Trainer) -> Result<Option<f64>, WorkerError> {
+fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerError> {
     let count = job.data.held_out_samples();
     if count == 0 {
         return Ok(None);
@@ -391,8 +392,10 @@ fn held_out(job: &Job<'_>, trainer: &Trainer) -> Result<Option<f64>, WorkerError
     let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
     let own: Vec<usize> = (at.data as usize..count).step_by(job.plan.mesh().data() as usize).collect();
     let micro = job.plan.batch().micro as usize;
-    let batches: Vec<MicroBatch> =
-        own.chunks(micro).map(|indices| job.data.held_out(indices)).collect::<Result<_, _>>()?;
+    let reads = trainer.reads_data();
+    let read =
+        |indices: &[usize]| if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
+    let batches: Vec<MicroBatch> = own.chunks(micro).map(read).collect::<Result<_, _>>()?;
     let mut sum = vec![trainer.evaluate(&batches)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
@@ -433,7 +436,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         step_time_s,
         interval_s: [quantile(&seconds, 0.05), quantile(&seconds, 0.95)],
         samples_per_s,
-        tokens_per_s: samples_per_s * job.gpt.seq_len as f64,
+        tokens_per_s: samples_per_s * sequence(job.plan) as f64,
         memory_bytes: outcomes[0].memory,
         phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
         ranks,
@@ -455,40 +458,6 @@ fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
         .flat_map(|(_, _, spans)| spans)
         .map(|span| Span { start_s: span.start_s - start, end_s: span.end_s - start, ..*span })
         .collect()
-}
-
-/// The state of the whole training, from the ranks of the first replica.
-fn state(job: &Job<'_>, outcomes: &mut [WorkerOutcome]) -> State {
-    let (mut model, mut first_moments, mut second_moments) =
-        (HostTensors::new(), HostTensors::new(), HostTensors::new());
-    let mut updates = 0;
-    for (parameters, moments) in outcomes.iter_mut().filter_map(|outcome| outcome.state.take()) {
-        for (key, values) in parameters.into_iter().filter(|(key, _)| !key.is_copy(job.gpt)) {
-            let parameter = key.describe(job.gpt);
-            model.insert(parameter.name, HostTensor { shape: parameter.shape, values });
-        }
-        for (key, moments) in moments.into_iter().filter(|(key, _)| !key.is_copy(job.gpt)) {
-            let parameter = key.describe(job.gpt);
-            updates = moments.time as u64;
-            let tensor = |values| HostTensor { shape: parameter.shape.clone(), values };
-            first_moments.insert(parameter.name.clone(), tensor(moments.first));
-            second_moments.insert(parameter.name.clone(), tensor(moments.second));
-        }
-    }
-    let done = outcomes[0].steps.len() as u64;
-    let (step, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
-    State {
-        step: step + done,
-        position: position + done * job.plan.batch().global,
-        seed: job.options.seed,
-        updates,
-        data_bytes: job.data.bytes(),
-        data_checksum: job.data.checksum().into(),
-        plan: job.options.plan_document.clone(),
-        model,
-        first_moments,
-        second_moments,
-    }
 }
 
 /// Writes a report as JSON, whole or not at all.

@@ -1,160 +1,194 @@
-//! One rank's part of a training step: its stage, its micro-batches, its messages, its update.
+//! One rank's part of a training step: its layers, its micro-batches, its messages, its update.
 
 use crate::clock::Clock;
-use crate::data::{Inputs, MicroBatch};
-use crate::gpt::{Builder, Stage, StageInput, Values, causal_mask};
-use crate::gradients::GradientBucket;
-use crate::optimizer::{StageOptimizer, to_vec};
-use crate::parameters::{ParameterKey, embedding, head};
-use crate::process_group::{GroupError, ProcessGroup, Reduction};
+use crate::data::MicroBatch;
+use crate::groups::Groups;
+use crate::network::operators::{from_vec, single, to_vec};
+use crate::network::{Network, ParameterKey, Pass, Weights};
+use crate::optimizer::{RankOptimizer, Rule};
+use crate::precision::LossScale;
+use crate::process_group::{GroupError, ProcessGroup, Tag};
+use crate::reducer::Reducer;
 use crate::report::{Phase, Span};
-use burn::module::Module;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use crate::tape::Tape;
+use crate::unit::{Builder, Shards, Unit};
+use burn::tensor::{Device, FloatDType, Tensor};
 use std::collections::BTreeMap;
-use trainyard_models::Gpt;
-use trainyard_plan::{Plan, Rank, Recompute, Slot, StageId, StagePass};
+use std::ops::Range;
+use trainyard_models::LayerRole;
+use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePass};
 
-/// The groups a rank belongs to.
-pub(crate) struct Groups {
-    /// All ranks.
-    pub(crate) world: ProcessGroup,
-    /// The ranks with the same stage.
-    data: ProcessGroup,
-    /// The stages of the same replica.
-    pipeline: ProcessGroup,
+mod update;
+
+/// What is kept of a layer between its forward and its backward.
+enum Kept {
+    Recorded(Tape),
+    /// Its input, to compute it again.
+    Input(Tensor<2>),
 }
 
-impl Groups {
-    /// Splits the world as the plan's mesh says.
-    pub(crate) fn new(world: ProcessGroup, plan: &Plan) -> Result<Self, GroupError> {
-        let at = plan.mesh().coordinates(Rank(world.rank() as u32));
-        let data = world.split(at.pipeline as usize)?;
-        let pipeline = world.split(at.data as usize)?;
-        Ok(Self { world, data, pipeline })
+/// Where a rank stands in the pipeline.
+struct Place {
+    stage: StageId,
+    /// The layers of each of its runs.
+    runs: Vec<Range<usize>>,
+    /// For each run, the stage and run before it and behind it.
+    before: Vec<Option<(StageId, u32)>>,
+    behind: Vec<Option<(StageId, u32)>>,
+}
+
+impl Place {
+    fn of(plan: &Plan, stage: StageId) -> Self {
+        let stages = plan.stages();
+        let links: Vec<u32> = (0..stages.runs()).map(|run| stages.link(stage, run)).collect();
+        let at = |link: Option<u32>| link.filter(|link| *link < stages.links()).map(|link| stages.at(link));
+        Self {
+            stage,
+            runs: stages.runs_of(stage).collect(),
+            before: links.iter().map(|link| at(link.checked_sub(1))).collect(),
+            behind: links.iter().map(|link| at(Some(link + 1))).collect(),
+        }
     }
-}
 
-/// What is kept of a micro-batch between its forward and its backward.
-enum InFlight {
-    /// The graph from the stage's input to its output or loss.
-    Graph(Box<Graph>),
-    /// The inputs of the stage's layers, to compute each again.
-    Inputs(Vec<StageInput>),
-}
-
-/// A recorded graph.
-struct Graph {
-    /// Where it starts; nothing in the first stage, whose input has no gradient.
-    input: Option<Tensor<3>>,
-    output: Output,
-}
-
-enum Output {
-    Activations(Tensor<3>),
-    Loss(Tensor<1>),
+    fn holds(&self, layer: usize) -> bool {
+        self.runs.iter().any(|layers| layers.contains(&layer))
+    }
 }
 
 /// A rank in training.
 pub(crate) struct Trainer {
-    gpt: Gpt,
+    network: Network,
     groups: Groups,
-    stage: StageId,
+    place: Place,
     program: Vec<Slot>,
     micro_batches: u32,
-    recompute: Recompute,
-    module: Stage,
-    optimizer: StageOptimizer,
-    bucket: GradientBucket,
-    /// Where gradients are recorded, and where not.
+    /// Which layers are computed again in backward.
+    recomputed: Vec<bool>,
+    reduction: GradientReduction,
+    shards: Shards,
+    /// By layer.
+    units: BTreeMap<usize, Unit>,
+    optimizer: RankOptimizer,
+    scale: LossScale,
+    clip: Option<f64>,
+    reducer: Option<Reducer>,
+    /// Backward passes that each layer still has to go through before its gradients are whole.
+    passes_left: BTreeMap<usize, u32>,
+    format: FloatDType,
     device: Device,
-    plain: Device,
-    mask: Tensor<4, Bool>,
-    plain_mask: Tensor<4, Bool>,
-    in_flight: BTreeMap<u32, InFlight>,
+    in_flight: BTreeMap<(u32, u32), Vec<Kept>>,
     clock: Clock,
     spans: Vec<Span>,
 }
 
-impl Trainer {
-    /// A rank with its stage built from `values`.
-    pub(crate) fn new(plan: &Plan, gpt: &Gpt, groups: Groups, values: impl Values, clock: Clock) -> Self {
-        let at = plan.mesh().coordinates(Rank(groups.world.rank() as u32));
-        let stage = StageId(at.pipeline);
-        let micro_batches = plan.batch().accumulation as u32;
-        let plain = Device::flex();
-        let device = Device::flex().autodiff();
-        let module = Builder { gpt, device: &device, values }.stage(plan.stages().layers(stage));
-        let sequence = gpt.seq_len as usize;
-        Self {
-            gpt: gpt.clone(),
-            stage,
-            program: plan.pipeline().program(stage),
-            micro_batches,
-            recompute: plan.recompute(),
-            optimizer: StageOptimizer::new(plan.optimizer()),
-            bucket: GradientBucket::new(&module),
-            module,
-            mask: causal_mask(sequence, &device),
-            plain_mask: causal_mask(sequence, &plain),
-            device,
-            plain,
-            groups,
-            in_flight: BTreeMap::new(),
-            clock,
-            spans: Vec::new(),
-        }
-    }
+/// What a trainer is told besides its plan.
+pub(crate) struct TrainerOptions {
+    /// The optimizer's numbers.
+    pub(crate) rule: Rule,
+    /// The greatest norm that the gradient of all parameters may have, if it is limited.
+    pub(crate) clip: Option<f64>,
+    /// Where spans are measured from.
+    pub(crate) clock: Clock,
+}
 
-    pub(crate) fn optimizer(&mut self) -> &mut StageOptimizer {
-        &mut self.optimizer
+/// What one step told this rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StepResult {
+    /// This rank's share of the global mean loss: nothing except in ranks with the last layer.
+    pub(crate) loss: f32,
+    /// The norm of the gradient of all parameters, before it is clipped.
+    pub(crate) gradient_norm: f64,
+    /// By how much the loss was scaled up.
+    pub(crate) loss_scale: f32,
+    /// Whether gradients were not finite, so that nothing was updated.
+    pub(crate) skipped: bool,
+}
+
+impl Trainer {
+    /// A rank with its layers built from `values`, which gives whole parameters.
+    pub(crate) fn new(
+        plan: &Plan,
+        network: Network,
+        groups: Groups,
+        values: &dyn Fn(ParameterKey) -> Vec<f32>,
+        options: &TrainerOptions,
+    ) -> Self {
+        let at = groups.at;
+        let place = Place::of(plan, StageId(at.pipeline));
+        let device = Device::flex();
+        let format = crate::precision::compute_format(plan.precision());
+        let shards = groups.shards(plan);
+        let held: Vec<usize> = place.runs.iter().cloned().flatten().collect();
+        // Where weights are gathered, each layer brings its own copy of a shared table together.
+        let alias = |key: ParameterKey| {
+            let source = network.parameter(key).tied_to;
+            !shards.gathers_weights() && source.is_some_and(|source| held.contains(&(source.layer as usize)))
+        };
+        let (tensor, held_elsewhere) = (&groups.tensor, &alias);
+        let builder = Builder { network: &network, tensor, shards, format, device: &device, values, held_elsewhere };
+        let units = held.iter().map(|layer| (*layer, builder.unit(*layer))).collect();
+        let roles = plan.graph().layers().map(|layer| layer.role == LayerRole::Block);
+        let recompute = plan.recompute() == Recompute::Full;
+        Self {
+            program: plan.pipeline().program(place.stage),
+            micro_batches: plan.batch().accumulation as u32,
+            recomputed: roles.map(|is_block| recompute && is_block).collect(),
+            reduction: plan.gradient_reduction(),
+            shards,
+            units,
+            optimizer: RankOptimizer::new(plan.optimizer(), options.rule),
+            scale: LossScale::of(plan.precision()),
+            clip: options.clip,
+            reducer: groups.gradients.has_peers().then(|| Reducer::start(groups.gradients.clone())),
+            passes_left: BTreeMap::new(),
+            format,
+            device,
+            in_flight: BTreeMap::new(),
+            clock: options.clock,
+            spans: Vec::new(),
+            network,
+            groups,
+            place,
+        }
     }
 
     pub(crate) fn world(&self) -> &ProcessGroup {
         &self.groups.world
     }
 
-    pub(crate) fn plain_device(&self) -> &Device {
-        &self.plain
+    pub(crate) fn loss_scale(&mut self) -> &mut LossScale {
+        &mut self.scale
     }
 
-    fn is_first(&self) -> bool {
-        self.stage.0 == 0
-    }
-
-    fn is_last(&self) -> bool {
-        self.module.head.is_some()
-    }
-
-    /// Whether the rank reads tokens: as inputs or as targets.
+    /// Whether the rank reads data: as inputs or as targets.
     pub(crate) fn reads_data(&self) -> bool {
-        self.is_first() || self.is_last()
+        self.place.holds(0) || self.has_loss()
     }
 
-    /// One optimizer step. Returns this rank's share of the global mean loss: nothing except on last stages.
-    pub(crate) fn step(&mut self, batches: &[MicroBatch], learning_rate: f64) -> Result<f32, GroupError> {
+    fn has_loss(&self) -> bool {
+        self.place.holds(self.network.len() - 1)
+    }
+
+    /// One optimizer step.
+    pub(crate) fn step(&mut self, batches: &[MicroBatch], learning_rate: f64) -> Result<StepResult, GroupError> {
         self.spans.clear();
-        self.bucket.start();
-        // Recomputation runs forward on modules that record nothing.
-        let plain = (self.recompute == Recompute::Full).then(|| self.module.valid());
+        self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
         let mut loss = 0.0;
-        for slot in self.program.clone() {
-            let m = slot.micro_batch;
-            match slot.pass {
-                StagePass::Forward => loss += self.forward(m, batches.get(m as usize), plain.as_ref())?,
-                StagePass::Backward => self.backward(m, batches.get(m as usize))?,
+        for Slot { pass, run, micro_batch } in self.program.clone() {
+            let batch = batches.get(micro_batch as usize);
+            match pass {
+                StagePass::Forward => loss += self.forward(run, micro_batch, batch)?,
+                StagePass::Backward => self.backward(run, micro_batch, batch)?,
                 StagePass::BackwardInput | StagePass::BackwardWeight => {
                     unreachable!("plans that compute them apart were refused")
                 }
             }
         }
-        // A second holder of the parameters would make the update copy them.
-        drop(plain);
-        self.reduce_gradients()?;
-        let start = self.clock.seconds();
-        let module = std::mem::replace(&mut self.module, Stage { embedding: None, blocks: Vec::new(), head: None });
-        self.module = self.optimizer.step(module, &self.bucket, learning_rate);
+        self.collect_reductions()?;
+        let start = self.now();
+        let result = self.update(loss / self.groups.replicas(), learning_rate)?;
         self.record(Phase::Optimizer, None, start);
-        Ok(loss / self.groups.data.size() as f32)
+        Ok(result)
     }
 
     /// The spans of the last step so far.
@@ -168,259 +202,262 @@ impl Trainer {
 
     /// Notes that `phase` lasted from `start` until now.
     pub(crate) fn record(&mut self, phase: Phase, micro_batch: Option<u32>, start: f64) {
-        let (rank, stage) = (self.groups.world.rank() as u32, self.stage.0);
+        let (rank, stage) = (self.groups.world.rank() as u32, self.place.stage.0);
         self.spans.push(Span { rank, stage, micro_batch, phase, start_s: start, end_s: self.clock.seconds() });
     }
 
-    fn forward(&mut self, m: u32, batch: Option<&MicroBatch>, plain: Option<&Stage>) -> Result<f32, GroupError> {
-        let received = self.receive_activations(m)?;
-        let start = self.clock.seconds();
-        let (sent, loss) = if let Some(plain) = plain {
-            self.forward_plain(m, batch, received, plain)
-        } else {
-            self.forward_graph(m, batch, received)
-        };
+    /// A micro-batch through a run of layers. Returns this rank's share of the loss, where the run ends with it.
+    fn forward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
+        let before = self.place.before[run as usize];
+        let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
+        let batch = self.batch(batch);
+        let start = self.now();
+        let mut kept = Vec::new();
+        for layer in self.place.runs[run as usize].clone() {
+            self.gather_weights(layer)?;
+            let output = if self.recomputed[layer] {
+                let input = stream.expect("blocks follow another layer");
+                let output = self.compute(layer, Some(input.clone()), &batch, true);
+                kept.push(Kept::Input(input));
+                output
+            } else {
+                let tape = self.recorded(layer, stream, &batch);
+                let output = tape.output();
+                kept.push(Kept::Recorded(tape));
+                output
+            };
+            self.units.get_mut(&layer).expect(HELD).release();
+            stream = Some(output);
+        }
+        self.groups.tensor.check()?;
+        self.in_flight.insert((run, m), kept);
+        let output = stream.expect("runs have layers");
         self.record(Phase::Forward, Some(m), start);
-        if let Some(message) = sent {
-            self.groups.pipeline.send(self.stage.0 as usize + 1, message)?;
+        match self.place.behind[run as usize] {
+            Some(to) => self.send(to, Way::Forth(to.1, m), output).map(|()| 0.0),
+            // All ranks of a tensor group know the loss; one of them tells.
+            None if self.groups.tensor.rank() > 0 => Ok(0.0),
+            None => Ok(single(output).into_scalar::<f32>() / self.micro_batches as f32),
         }
-        Ok(loss)
     }
 
-    fn receive_activations(&mut self, m: u32) -> Result<Option<Vec<f32>>, GroupError> {
-        if self.is_first() {
-            return Ok(None);
-        }
-        let start = self.clock.seconds();
-        let message = self.groups.pipeline.recv(self.stage.0 as usize - 1)?;
-        self.record(Phase::Communication, Some(m), start);
-        Ok(Some(message))
-    }
-
-    /// Forward that records the graph. Returns the message for the next stage and this micro-batch's share of the loss.
-    fn forward_graph(
-        &mut self,
-        m: u32,
-        batch: Option<&MicroBatch>,
-        received: Option<Vec<f32>>,
-    ) -> (Option<Vec<f32>>, f32) {
-        let (stage_input, input) = match received {
-            Some(message) => {
-                let input = self.activations(message, &self.device).require_grad();
-                (StageInput::Activations(input.clone()), Some(input))
+    /// A micro-batch back through a run of layers.
+    fn backward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
+        let mut gradient = match self.place.behind[run as usize] {
+            Some(from) => self.receive(from, Way::Back(run, m))?,
+            // The loss is the mean over micro-batches, scaled up where small gradients would vanish.
+            None => {
+                let share = self.scale.value() / self.micro_batches as f32;
+                from_vec(vec![share], [1, 1], &self.device)
             }
-            None => (StageInput::Tokens(tokens(batch, &self.device)), None),
         };
-        let activations = self.module.activations(stage_input, &self.mask);
-        if !self.is_last() {
-            let message = to_vec(activations.clone().inner());
-            self.in_flight
-                .insert(m, InFlight::Graph(Box::new(Graph { input, output: Output::Activations(activations) })));
-            return (Some(message), 0.0);
+        let batch = self.batch(batch);
+        let start = self.now();
+        let mut kept = self.in_flight.remove(&(run, m)).expect("forward comes before backward");
+        for layer in self.place.runs[run as usize].clone().rev() {
+            self.gather_weights(layer)?;
+            let tape = match kept.pop().expect("every layer was kept") {
+                Kept::Recorded(tape) => tape,
+                Kept::Input(input) => self.recorded(layer, Some(input), &batch),
+            };
+            let (of_input, of_weights) = tape.backward(gradient);
+            self.groups.tensor.check()?;
+            self.keep_gradients(layer, of_weights);
+            self.units.get_mut(&layer).expect(HELD).release();
+            self.hand_over(layer);
+            let Some(of_input) = of_input else {
+                self.record(Phase::Backward, Some(m), start);
+                return Ok(());
+            };
+            gradient = of_input;
         }
-        let loss = self.module.loss(activations, targets(batch, &self.device)) / f64::from(self.micro_batches);
-        let value = scalar(loss.clone().inner());
-        self.in_flight.insert(m, InFlight::Graph(Box::new(Graph { input, output: Output::Loss(loss) })));
-        (None, value)
-    }
-
-    /// Forward that keeps only the input of each layer.
-    fn forward_plain(
-        &mut self,
-        m: u32,
-        batch: Option<&MicroBatch>,
-        received: Option<Vec<f32>>,
-        plain: &Stage,
-    ) -> (Option<Vec<f32>>, f32) {
-        let mut inputs = Vec::new();
-        let mut stream = if let Some(message) = received {
-            self.activations(message, &self.plain)
-        } else {
-            let tokens = tokens(batch, &self.plain);
-            inputs.push(StageInput::Tokens(tokens.clone()));
-            plain.embedding.as_ref().expect("the first stage has the embedding").forward(tokens)
-        };
-        for block in &plain.blocks {
-            inputs.push(StageInput::Activations(stream.clone()));
-            stream = block.forward(stream, &self.plain_mask);
-        }
-        if !self.is_last() {
-            self.in_flight.insert(m, InFlight::Inputs(inputs));
-            return (Some(to_vec(stream)), 0.0);
-        }
-        inputs.push(StageInput::Activations(stream.clone()));
-        let loss = plain.loss(stream, targets(batch, &self.plain)) / f64::from(self.micro_batches);
-        self.in_flight.insert(m, InFlight::Inputs(inputs));
-        (None, scalar(loss))
-    }
-
-    fn backward(&mut self, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
-        let received = if self.is_last() {
-            None
-        } else {
-            let start = self.clock.seconds();
-            let message = self.groups.pipeline.recv(self.stage.0 as usize + 1)?;
-            self.record(Phase::Communication, Some(m), start);
-            Some(message)
-        };
-        let start = self.clock.seconds();
-        let message = match self.in_flight.remove(&m).expect("forward comes before backward") {
-            InFlight::Graph(graph) => self.backward_graph(*graph, received),
-            InFlight::Inputs(inputs) => self.backward_again(inputs, batch, received),
-        };
         self.record(Phase::Backward, Some(m), start);
-        if let Some(message) = message {
-            self.groups.pipeline.send(self.stage.0 as usize - 1, message)?;
-        }
-        Ok(())
+        let to = self.place.before[run as usize].expect("only the first layer has no input");
+        self.send(to, Way::Back(to.1, m), gradient)
     }
 
-    /// Backward over the recorded graph. Returns the gradient of the stage's input.
-    fn backward_graph(&mut self, Graph { input, output }: Graph, received: Option<Vec<f32>>) -> Option<Vec<f32>> {
-        let root = match (output, received) {
-            (Output::Loss(loss), _) => loss,
-            (Output::Activations(activations), Some(message)) => {
-                let gradient = self.activations(message, &self.plain);
-                seeded(activations, gradient)
-            }
-            (Output::Activations(_), None) => unreachable!("stages before the last receive gradients"),
+    /// The micro-batch as layers see it: ranks in between know only how many samples it has.
+    fn batch(&self, batch: Option<&MicroBatch>) -> MicroBatch {
+        batch.cloned().unwrap_or_else(|| MicroBatch::unread(self.groups.micro))
+    }
+
+    fn pass(&self, recorded: bool, training: bool) -> Pass {
+        let device = if recorded { self.device.clone().autodiff() } else { self.device.clone() };
+        Pass { tensor: self.groups.tensor.clone(), device, training }
+    }
+
+    fn weights(&self, layer: usize, recorded: bool) -> (Weights, Vec<Tensor<1>>) {
+        let elsewhere = |key: ParameterKey| {
+            let source = self.network.parameter(key).tied_to.expect("only tied parameters are held elsewhere");
+            self.units[&(source.layer as usize)].slots[source.slot as usize].working()
         };
-        let mut gradients = root.backward();
-        drop(root);
-        let message = input.map(|input| to_vec(input.grad_remove(&mut gradients).expect(REACHES_INPUT)));
-        self.bucket.gather(&self.module, &mut gradients);
-        message
+        self.units[&layer].weights(recorded, &elsewhere)
     }
 
-    /// Backward that computes each layer again from its input.
-    fn backward_again(
-        &mut self,
-        mut inputs: Vec<StageInput>,
-        batch: Option<&MicroBatch>,
-        received: Option<Vec<f32>>,
-    ) -> Option<Vec<f32>> {
-        let mut gradient = received.map(|message| self.activations(message, &self.plain));
-        if self.is_last() {
-            let input = recorded(inputs.pop());
-            let loss = self.module.loss(input.clone(), targets(batch, &self.device)) / f64::from(self.micro_batches);
-            let mut gradients = loss.backward();
-            gradient = input.grad_remove(&mut gradients);
-            self.bucket.gather(&self.module, &mut gradients);
-        }
-        let mut gradient = gradient.expect("a stage has a head or receives gradients");
-        for block in self.module.blocks.iter().rev() {
-            let input = recorded(inputs.pop());
-            let output = block.forward(input.clone(), &self.mask);
-            let mut gradients = seeded(output, gradient).backward();
-            gradient = input.grad_remove(&mut gradients).expect(REACHES_INPUT);
-            self.bucket.gather(block, &mut gradients);
-        }
-        let Some(embedding) = &self.module.embedding else { return Some(to_vec(gradient)) };
-        let Some(StageInput::Tokens(_)) = inputs.pop() else { unreachable!("the embedding's input is kept first") };
-        let output = embedding.forward(tokens(batch, &self.device));
-        let mut gradients = seeded(output, gradient).backward();
-        self.bucket.gather(embedding, &mut gradients);
-        None
+    fn recorded(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tape {
+        let weights = self.weights(layer, true);
+        Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, input, batch)
     }
 
-    /// Means over replicas, then the sum over the two copies of a shared table.
-    fn reduce_gradients(&mut self) -> Result<(), GroupError> {
-        let start = self.clock.seconds();
-        self.groups.data.all_reduce(self.bucket.values_mut(), Reduction::Mean)?;
-        let stages = self.groups.pipeline.size();
-        if stages > 1 && self.reads_data() {
-            let last = self.gpt.layers as usize + 1;
-            let (key, other) = if self.is_first() {
-                (ParameterKey::new(0, embedding::TOKENS), stages - 1)
+    fn compute(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch, training: bool) -> Tensor<2> {
+        let (weights, _) = self.weights(layer, false);
+        self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch)
+    }
+
+    /// Adds a layer's gradients to what is there; those of a parameter that another layer holds, to that one's.
+    fn keep_gradients(&mut self, layer: usize, gradients: Vec<Option<Tensor<1>>>) {
+        for (slot, gradient) in gradients.into_iter().enumerate() {
+            let Some(gradient) = gradient else { continue };
+            let key = ParameterKey::new(layer, slot);
+            let holder = if self.units[&layer].slots[slot].held_elsewhere {
+                self.network.parameter(key).tied_to.expect("only tied parameters are held elsewhere")
             } else {
-                (ParameterKey::new(last, head::TIED), 0)
+                key
             };
-            let own = self.bucket.of_mut(key.id());
-            self.groups.pipeline.send(other, own.to_vec())?;
-            // A sum of two does not depend on their order, so both copies get the same bits.
-            let theirs = self.groups.pipeline.recv(other)?;
-            own.iter_mut().zip(&theirs).for_each(|(sum, value)| *sum += value);
+            let unit = self.units.get_mut(&(holder.layer as usize)).expect(HELD);
+            unit.add_gradient(holder.slot as usize, gradient);
         }
-        if self.groups.data.size() > 1 || stages > 1 {
-            self.record(Phase::Communication, None, start);
+    }
+
+    /// Hands a layer's gradients to the reducer once they are whole.
+    fn hand_over(&mut self, layer: usize) {
+        let left = self.passes_left.get_mut(&layer).expect(HELD);
+        *left -= 1;
+        let each = self.reduction == GradientReduction::MicroBatch && self.shards.shares_updates();
+        if *left > 0 && !each {
+            return;
         }
+        let unit = self.units.get_mut(&layer).expect(HELD);
+        match &mut self.reducer {
+            Some(reducer) => reducer.submit(layer, unit.take_gradients()),
+            None => unit.keep_gradients(),
+        }
+    }
+
+    /// Waits until all gradients are summed over replicas.
+    fn collect_reductions(&mut self) -> Result<(), GroupError> {
+        let Some(reducer) = &mut self.reducer else { return Ok(()) };
+        let start = self.clock.seconds();
+        for (layer, pieces) in reducer.collect()? {
+            self.units.get_mut(&layer).expect(HELD).put_reduced(&pieces);
+        }
+        self.record(Phase::Communication, None, start);
         Ok(())
     }
 
-    /// The sum of the losses of these samples, on last stages; other stages pass on activations and return zero.
-    pub(crate) fn evaluate(&self, batches: &[MicroBatch]) -> Result<f64, GroupError> {
-        let module = self.module.valid();
+    /// Brings a layer's weights together, where ranks share them out.
+    fn gather_weights(&mut self, layer: usize) -> Result<(), GroupError> {
+        if !self.shards.gathers_weights() {
+            return Ok(());
+        }
+        self.gather(layer)
+    }
+
+    fn gather(&mut self, layer: usize) -> Result<(), GroupError> {
+        let start = self.now();
+        let unit = self.units.get_mut(&layer).expect(HELD);
+        let all = self.groups.weights.all_gather(&unit.pieces())?;
+        unit.put_gathered(&all);
+        self.record(Phase::Communication, None, start);
+        Ok(())
+    }
+
+    fn receive(&mut self, (stage, _): (StageId, u32), way: Way) -> Result<Tensor<2>, GroupError> {
+        let start = self.now();
+        let message = self.groups.pipeline.recv(stage.0 as usize, way.tag(self.micro_batches))?;
+        self.record(Phase::Communication, way.micro_batch(), start);
+        let width = self.groups.widths[way.boundary(&self.place)];
+        let rows = message.len() / width;
+        Ok(from_vec(message, [rows, width], &self.device).cast(self.format))
+    }
+
+    fn send(&mut self, (stage, _): (StageId, u32), way: Way, tensor: Tensor<2>) -> Result<(), GroupError> {
+        self.groups.pipeline.send(stage.0 as usize, way.tag(self.micro_batches), to_vec(tensor))
+    }
+
+    /// The sum of the losses of these samples, in ranks with the last layer; others return zero.
+    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch]) -> Result<f64, GroupError> {
         let mut sum = 0.0;
-        for batch in batches {
-            let input = if self.is_first() {
-                StageInput::Tokens(tokens(Some(batch), &self.plain))
-            } else {
-                let message = self.groups.pipeline.recv(self.stage.0 as usize - 1)?;
-                StageInput::Activations(self.activations(message, &self.plain))
-            };
-            let activations = module.activations(input, &self.plain_mask);
-            if self.is_last() {
-                let loss = scalar(module.loss(activations, targets(Some(batch), &self.plain)));
-                sum += f64::from(loss) * batch.samples as f64;
-            } else {
-                self.groups.pipeline.send(self.stage.0 as usize + 1, to_vec(activations))?;
+        for (number, batch) in batches.iter().enumerate() {
+            for link in 0..self.groups.links {
+                let Some(run) = self.groups.run_at(link, self.place.stage) else { continue };
+                let m = number as u32 % self.micro_batches;
+                let mut stream = match self.place.before[run as usize] {
+                    Some(from) => Some(self.receive(from, Way::Forth(run, m))?),
+                    None => None,
+                };
+                for layer in self.place.runs[run as usize].clone() {
+                    self.gather_weights(layer)?;
+                    stream = Some(self.compute(layer, stream, batch, false));
+                    self.units.get_mut(&layer).expect(HELD).release();
+                }
+                self.groups.tensor.check()?;
+                let output = stream.expect("runs have layers");
+                match self.place.behind[run as usize] {
+                    Some(to) => self.send(to, Way::Forth(to.1, m), output)?,
+                    None if self.groups.tensor.rank() > 0 => {}
+                    None => sum += f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64,
+                }
             }
         }
         Ok(sum)
     }
 
-    /// The stage's parameters.
-    pub(crate) fn parameters(&self) -> BTreeMap<ParameterKey, Vec<f32>> {
-        let mut collector = Collector { values: BTreeMap::new() };
-        self.module.visit(&mut collector);
-        collector.values
+    /// The rank's layers.
+    pub(crate) fn units(&self) -> &BTreeMap<usize, Unit> {
+        &self.units
     }
 
-    /// (samples, sequence, hidden) from a message.
-    fn activations(&self, message: Vec<f32>, device: &Device) -> Tensor<3> {
-        let (sequence, hidden) = (self.gpt.seq_len as usize, self.gpt.hidden as usize);
-        let samples = message.len() / (sequence * hidden);
-        Tensor::from_data(TensorData::new(message, [samples, sequence, hidden]), device)
+    pub(crate) fn optimizer(&self) -> &RankOptimizer {
+        &self.optimizer
+    }
+
+    pub(crate) fn optimizer_mut(&mut self) -> &mut RankOptimizer {
+        &mut self.optimizer
+    }
+
+    /// Which pieces the rank owns.
+    pub(crate) fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 }
 
-const REACHES_INPUT: &str = "the graph reaches the stage's input";
+const HELD: &str = "the rank holds the layers of its runs";
 
-/// A scalar whose backward starts with `gradient` at `output`.
-fn seeded(output: Tensor<3>, gradient: Tensor<3>) -> Tensor<1> {
-    (output * Tensor::from_inner(gradient)).sum()
+/// A message between runs: activations into a run, or gradients back into it.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Forth(u32, u32),
+    Back(u32, u32),
 }
 
-/// A kept input as the start of a graph.
-fn recorded(input: Option<StageInput>) -> Tensor<3> {
-    let Some(StageInput::Activations(input)) = input else { unreachable!("every layer's input was kept") };
-    Tensor::from_inner(input).require_grad()
-}
+impl Way {
+    /// Different for all messages that may be under way between two ranks.
+    fn tag(self, micro_batches: u32) -> Tag {
+        match self {
+            Self::Forth(run, m) => Tag(2 * (run * micro_batches + m)),
+            Self::Back(run, m) => Tag(2 * (run * micro_batches + m) + 1),
+        }
+    }
 
-fn scalar(loss: Tensor<1>) -> f32 {
-    loss.into_scalar::<f32>()
-}
+    fn micro_batch(self) -> Option<u32> {
+        let (Self::Forth(_, m) | Self::Back(_, m)) = self;
+        Some(m)
+    }
 
-const HAS_TOKENS: &str = "first and last stages read every micro-batch";
-
-fn tokens(batch: Option<&MicroBatch>, device: &Device) -> Tensor<2, Int> {
-    let batch = batch.expect(HAS_TOKENS);
-    let Inputs::Tokens { ids, sequence } = &batch.inputs else { unreachable!("decoders read tokens") };
-    Tensor::from_data(TensorData::new(ids.clone(), [batch.samples, *sequence]), device)
-}
-
-fn targets(batch: Option<&MicroBatch>, device: &Device) -> Tensor<1, Int> {
-    let targets = batch.expect(HAS_TOKENS).targets.clone();
-    let length = targets.len();
-    Tensor::from_data(TensorData::new(targets, [length]), device)
-}
-
-struct Collector {
-    values: BTreeMap<ParameterKey, Vec<f32>>,
-}
-
-impl burn::module::ModuleVisitor for Collector {
-    fn visit_float<const D: usize>(&mut self, parameter: &burn::module::Param<Tensor<D>>) {
-        self.values.insert(ParameterKey::from_id(parameter.id), to_vec(parameter.val().inner()));
+    /// The layer in front of the boundary that the message crosses, seen from who receives it.
+    fn boundary(self, place: &Place) -> usize {
+        match self {
+            Self::Forth(run, _) => place.runs[run as usize].start - 1,
+            Self::Back(run, _) => place.runs[run as usize].end - 1,
+        }
     }
 }

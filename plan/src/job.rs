@@ -2,7 +2,8 @@
 
 use crate::campaign::CampaignSpec;
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
-use crate::spec::{Optimizer, Precision, Pricing};
+use crate::spec::Pricing;
+use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -161,33 +162,6 @@ pub enum GlobalBatch {
         /// At most.
         max: u64,
     },
-}
-
-/// How it is trained.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingSpec {
-    /// Samples of an optimizer step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub global_batch: Option<GlobalBatch>,
-    /// Passes over the data set; 1 if neither this nor `steps` nor `target` is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epochs: Option<f64>,
-    /// Optimizer steps, instead of `epochs`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u64>,
-    /// What is to be reached, `mlperf-resnet`, instead of `epochs`: steps then follow from published trainings.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// The optimizer; adamw if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub optimizer: Option<Optimizer>,
-    /// Peak learning rate of a run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub learning_rate: Option<f64>,
-    /// Number formats that may be chosen; all that the hardware has if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub precision: Option<Vec<Precision>>,
 }
 
 /// Which machines may be chosen.

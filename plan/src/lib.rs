@@ -26,6 +26,7 @@ mod schedule;
 mod spec;
 mod task;
 mod timeline;
+mod training;
 mod valid;
 mod what_if;
 
@@ -39,7 +40,7 @@ pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
-pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, TrainingSpec, Volume};
+pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with};
 pub use mesh::{Coordinates, Group, Mesh, Rank};
@@ -57,6 +58,7 @@ pub use task::{
     Work,
 };
 pub use timeline::{Interval, StageUse, Timeline};
+pub use training::{Decay, TrainingSpec};
 pub use valid::{Architecture, Plan, PlanError};
 pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 

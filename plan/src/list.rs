@@ -2,7 +2,8 @@
 //! what became of them.
 
 use crate::document::Loss;
-use crate::job::{DataSpec, ModelChoice, TrainingSpec};
+use crate::job::{DataSpec, ModelChoice};
+use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

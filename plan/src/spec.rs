@@ -301,6 +301,8 @@ named! {
     Optimizer {
         /// Two moments per parameter, weight decay apart (Loshchilov and Hutter, arXiv:1711.05101).
         AdamW = "adamw",
+        /// Two moments per parameter, weight decay part of the gradient (Kingma and Ba, arXiv:1412.6980).
+        Adam = "adam",
         /// No state.
         Sgd = "sgd",
         /// One moment (Sutskever et al., ICML 2013).
@@ -356,7 +358,7 @@ impl Optimizer {
     /// Bytes that it keeps for a parameter.
     pub fn state_bytes(self) -> u64 {
         match self {
-            Self::AdamW | Self::RmsProp | Self::Lamb => 8,
+            Self::AdamW | Self::Adam | Self::RmsProp | Self::Lamb => 8,
             Self::Momentum | Self::Lars => 4,
             Self::Sgd => 0,
         }
@@ -369,7 +371,7 @@ impl Optimizer {
         match self {
             Self::Lars => 8,
             Self::Lamb => 16,
-            Self::AdamW | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
+            Self::AdamW | Self::Adam | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::campaign::settings;
 use crate::fix::Fixed;
+use crate::hyper_parameters;
 use crate::input::{Data, data, field_of_input};
 use crate::problem::{Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase};
 use crate::quota::Quotas;
@@ -371,13 +372,7 @@ pub(crate) fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> R
     if let (Some(first), Some(second)) = (written.next(), written.next()) {
         return Err(JobError::Conflict { first, second, rule: "write one of them" });
     }
-    if spec.learning_rate.is_some_and(|rate| !(rate > 0.0 && rate <= 10.0)) {
-        return Err(invalid(
-            "training.learning_rate",
-            spec.learning_rate.unwrap_or_default(),
-            "above 0 and at most 10",
-        ));
-    }
+    hyper_parameters::check(spec)?;
     let samples = samples(data, model)?;
     if let Some(target) = &spec.target {
         return Ok(Training::Target(convergence_curve(target, model)?));

@@ -16,6 +16,7 @@ mod fix;
 mod fleet;
 mod front;
 mod guidance;
+mod hyper_parameters;
 mod input;
 mod job;
 mod overheads;

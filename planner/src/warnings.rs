@@ -193,7 +193,7 @@ fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
     let ratio = global as f64 / reference as f64;
     match optimizer {
         Optimizer::Sgd | Optimizer::Momentum | Optimizer::Lars => ratio,
-        Optimizer::AdamW | Optimizer::RmsProp | Optimizer::Lamb => ratio.sqrt(),
+        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lamb => ratio.sqrt(),
     }
 }
 
@@ -224,7 +224,7 @@ fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images:
             let warm_up = warm_up(", after a warm-up that grows with it");
             format!("{times} times (square root{warm_up}: You et al., arXiv:1904.00962)")
         }
-        Optimizer::AdamW | Optimizer::RmsProp => {
+        Optimizer::AdamW | Optimizer::Adam | Optimizer::RmsProp => {
             format!("{times} times (square root: Malladi et al., arXiv:2205.10287)")
         }
     };

@@ -21,6 +21,7 @@ mod machine;
 pub mod network;
 pub mod queue;
 mod simulate;
+mod unmeasured;
 mod variation;
 mod wiring;
 

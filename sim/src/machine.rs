@@ -1,8 +1,9 @@
 //! Where a plan runs: hardware and the software on it.
 
 use crate::cost::rate;
+use crate::unmeasured::unmeasured;
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
-use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
+use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +124,7 @@ impl Machine {
         let mesh = plan.mesh();
         enough_devices(&self.cluster, mesh)?;
         match &self.cluster.first().device {
-            Device::Measured(machine) => match not_executable(plan) {
+            Device::Measured(machine) => match unmeasured(plan) {
                 None => Ok(()),
                 Some(NotExecutable { field, value, allowed }) => {
                     Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_executor::{
-    AllocationMeter, DataSource, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores, oversubscription,
-    refusal, run, write_report,
+    AllocationMeter, DataSource, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    oversubscription, refusal, run, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -44,8 +44,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) threads: Option<usize>,
 }
 
-const LEARNING_RATE: f64 = 1e-3;
-const LEARNING_RATE_WARM_UP: u64 = 10;
+/// Steps in a row without a usable gradient after which a run ends.
+const SKIPS_MAX: u32 = 5;
 /// The log of a run's steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
 /// How many lines a run says where no bar can be drawn.
@@ -84,11 +84,14 @@ pub(crate) fn runnable(
 
 /// Runs the plan, writes what was measured, and shows it beside the prediction.
 pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -> Result<Exit, Failure> {
+    let training = &execution.document.job.training;
     let options = RunOptions {
         data: execution.data.clone(),
         steps: execution.steps,
-        learning_rate: execution.document.job.training.learning_rate.unwrap_or(LEARNING_RATE),
-        learning_rate_warm_up: LEARNING_RATE_WARM_UP,
+        learning_rate: LearningRate::of(training, execution.steps),
+        rule: Rule::with(plan.optimizer(), training),
+        clip_norm: training.clip_norm,
+        skips_max: SKIPS_MAX,
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,

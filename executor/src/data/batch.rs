@@ -50,6 +50,17 @@ impl MicroBatch {
         Self { samples: 0, inputs, targets: Vec::new(), scored: None }
     }
 
+    /// What a rank knows of samples that it does not read: how many they are.
+    pub(crate) fn unread(samples: usize) -> Self {
+        Self { samples, ..Self::empty(Inputs::Tokens { ids: Vec::new(), sequence: 0 }) }
+    }
+
+    /// Token ids, (samples, sequence), flat.
+    pub(crate) fn tokens(&self) -> &[i32] {
+        let Inputs::Tokens { ids, .. } = &self.inputs else { unreachable!("models of tokens read texts") };
+        ids
+    }
+
     /// Adds a text of which each token predicts the next: one token more than a sample has.
     pub(crate) fn push_text(&mut self, tokens: &[i32]) {
         let Inputs::Tokens { ids, .. } = &mut self.inputs else { unreachable!("texts go into batches of tokens") };

@@ -1,16 +1,18 @@
 //! The grid of operators and shapes, and how each is run once.
 
 use crate::clock::Clock;
-use crate::gpt::{Builder, Stage, StageInput, attention, causal_mask, cross_entropy, embed, tied_head};
-use crate::gradients::GradientBucket;
-use crate::optimizer::StageOptimizer;
-use crate::parameters::ParameterKey;
+use crate::network::operators::{
+    Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear as product, look_up, seeded, to_vec,
+};
+use crate::network::{Network, ParameterKey, Role, TensorGroup};
+use crate::optimizer::{RankOptimizer, Rule, Update};
+use crate::process_group::alone;
 use crate::statistics::median;
-use burn::tensor::activation::gelu;
-use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use crate::unit::{Builder, Shards, Unit};
+use burn::tensor::{Device, FloatDType, Tensor};
 use trainyard_hardware_profiles::OperatorClass;
-use trainyard_models::{AttentionKernel, Gpt};
-use trainyard_plan::Optimizer;
+use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_plan::{Optimizer, StateSharding};
 
 /// One operator at one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,10 +114,9 @@ impl Case {
     pub(super) fn shape(self) -> Vec<u64> {
         let [a, b, c, d] = self.dimensions.map(|size| size as u64);
         if super::is_whole(self.operator) {
-            let gpt = parameter_model(self.dimensions);
-            let keys = ParameterKey::all(&gpt);
-            let parameters = keys.iter().map(|key| key.describe(&gpt).shape.iter().product::<usize>() as u64).sum();
-            return vec![parameters, keys.len() as u64];
+            let network = parameter_network(self.dimensions);
+            let parameters = network.keys().map(|key| network.parameter(key).elements() as u64).sum();
+            return vec![parameters, network.keys().count() as u64];
         }
         match self.operator {
             OperatorClass::Attention | OperatorClass::Embedding => vec![a, b, c, d],
@@ -132,29 +133,32 @@ pub(super) fn prepare(case: Case) -> Run {
     match case.operator {
         OperatorClass::Linear => linear(a, b, c, &device),
         OperatorClass::Attention => {
-            let mask = causal_mask(c, &device);
-            passes([a, c, 3 * b * d], [a, c, b * d], &device, move |qkv| attention(qkv, b, &mask))
+            passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| attention(qkv, Heads { samples: a, heads: b }))
         }
         OperatorClass::LayerNorm => {
-            let norm = burn::nn::LayerNormConfig::new(b).init(&device);
-            passes([1, a, b], [1, a, b], &device, move |x| norm.forward(x))
+            let (scale, shift) = (leaf([b], 2, &device), leaf([b], 3, &device));
+            passes([a, b], [a, b], move |x| layer_norm(x, scale.clone(), shift.clone(), 1e-5))
         }
-        OperatorClass::Activation => passes([1, a, b], [1, a, b], &device, gelu),
+        OperatorClass::Activation => passes([a, b], [a, b], gelu),
         OperatorClass::Residual => residual(a, b, &device),
         OperatorClass::Embedding => embedding(a, b, c, d, &device),
         OperatorClass::TiedHead => {
             let table = leaf([c, b], 3, &device);
-            passes([a, b], [a, c], &device, move |rows| tied_head(rows, table.clone()))
+            passes([a, b], [a, c], move |rows| rows.matmul(table.clone().transpose()))
         }
         OperatorClass::CrossEntropy => {
-            let targets = tokens(a, b, &device);
-            passes([a, b], [1], &device, move |logits| cross_entropy(logits, targets.clone()))
+            let (targets, group) = (tokens(a, b), alone_in_tensor_group());
+            passes([a, b], [1, 1], move |logits| cross_entropy(logits, &targets, 0, &group))
         }
         OperatorClass::AdamW => update(Optimizer::AdamW, case.dimensions),
         OperatorClass::Sgd => update(Optimizer::Sgd, case.dimensions),
         OperatorClass::Accumulate => gather(case.dimensions, Gathering::Add),
-        OperatorClass::Flatten => gather(case.dimensions, Gathering::Copy),
+        OperatorClass::Flatten => gather(case.dimensions, Gathering::Flatten),
     }
+}
+
+fn alone_in_tensor_group() -> TensorGroup {
+    TensorGroup::new(alone(), false)
 }
 
 /// Values between −1 and 1 that repeat nowhere near.
@@ -162,47 +166,37 @@ fn values(length: usize, start: usize) -> Vec<f32> {
     (0..length).map(|i| ((i + start).wrapping_mul(2_654_435_761) % 65_536) as f32 / 32_768.0 - 1.0).collect()
 }
 
-fn plain<const D: usize>(shape: [usize; D], start: usize, device: &Device) -> Tensor<D> {
-    let length = shape.iter().product();
-    Tensor::from_data(TensorData::new(values(length, start), shape), device)
+fn plain<const D: usize>(shape: [usize; D], start: usize) -> Tensor<D> {
+    from_vec(values(shape.iter().product(), start), shape, &Device::flex())
 }
 
 fn leaf<const D: usize>(shape: [usize; D], start: usize, device: &Device) -> Tensor<D> {
-    plain(shape, start, device).require_grad()
+    from_vec(values(shape.iter().product(), start), shape, device).require_grad()
 }
 
-fn tokens(rows: usize, vocabulary: usize, device: &Device) -> Tensor<1, Int> {
-    let ids: Vec<u32> = (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as u32).collect();
-    Tensor::from_data(TensorData::new(ids, [rows]), device)
+fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
+    (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
 }
 
 /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
-fn passes<const I: usize, const O: usize>(
-    input: [usize; I],
-    output: [usize; O],
-    device: &Device,
-    forward: impl Fn(Tensor<I>) -> Tensor<O> + 'static,
-) -> Run {
-    let start = Tensor::<I>::from_data(TensorData::new(values(input.iter().product(), 1), input), device);
-    passes_from(output, device, move || fresh(&start), forward)
+fn passes(input: [usize; 2], output: [usize; 2], forward: impl Fn(Tensor<2>) -> Tensor<2> + 'static) -> Run {
+    let start = plain(input, 1);
+    passes_from(output, move || fresh(&start), forward)
 }
 
 /// A tensor with the same values that nobody else holds, as the result of an operator before.
-fn fresh<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
-    let data = tensor.clone().inner().into_data();
-    let copy = TensorData::new(data.as_slice::<f32>().expect("single precision").to_vec(), tensor.dims());
-    Tensor::from_data(copy, &tensor.device()).require_grad()
+fn fresh(tensor: &Tensor<2>) -> Tensor<2> {
+    let copy: Vec<f32> = to_vec(tensor.clone().inner()).as_slice().to_vec();
+    from_vec(copy, tensor.dims(), &Device::flex().autodiff()).require_grad()
 }
 
-fn passes_from<I: 'static, const O: usize>(
-    output: [usize; O],
-    device: &Device,
+fn passes_from<I: 'static>(
+    output: [usize; 2],
     input: impl Fn() -> I + 'static,
-    forward: impl Fn(I) -> Tensor<O> + 'static,
+    forward: impl Fn(I) -> Tensor<2> + 'static,
 ) -> Run {
-    let plain_device = device.clone().inner();
-    let gradient = plain(output, 7, &plain_device);
-    let device = device.clone();
+    let gradient = plain(output, 7);
+    let device = Device::flex().autodiff();
     // What putting the gradient in costs is no part of the operator.
     let harness: Vec<f64> = (0..3).map(|_| backward_seconds(leaf(output, 5, &device), &gradient)).collect();
     let harness_s = median(&harness);
@@ -229,8 +223,8 @@ fn touch(others: &mut [f32]) {
     std::hint::black_box(others);
 }
 
-fn backward_seconds<const O: usize>(result: Tensor<O>, gradient: &Tensor<O>) -> f64 {
-    let root = (result * Tensor::from_inner(gradient.clone())).sum();
+fn backward_seconds(result: Tensor<2>, gradient: &Tensor<2>) -> f64 {
+    let root = seeded(result, gradient.clone());
     let clock = Clock::start();
     drop(root.backward());
     drop(root);
@@ -239,19 +233,16 @@ fn backward_seconds<const O: usize>(result: Tensor<O>, gradient: &Tensor<O>) -> 
 
 fn linear(rows: usize, inputs: usize, outputs: usize, device: &Device) -> Run {
     let (weight, bias) = (leaf([inputs, outputs], 2, device), leaf([outputs], 3, device));
-    passes([1, rows, inputs], [1, rows, outputs], device, move |x| {
-        burn::tensor::module::linear(x, weight.clone(), Some(bias.clone()))
-    })
+    passes([rows, inputs], [rows, outputs], move |x| product(x, weight.clone(), Some(bias.clone())))
 }
 
 /// The residual stream is still held by the branch that left it, and the branch's result by nobody; on the way back
 /// the gradients of both are summed.
 fn residual(rows: usize, width: usize, device: &Device) -> Run {
-    let shape = [1, rows, width];
+    let shape = [rows, width];
     let stream = leaf(shape, 1, device);
     let mut forward = passes_from(
         shape,
-        device,
         {
             let stream = stream.clone();
             move || fresh(&stream)
@@ -261,25 +252,27 @@ fn residual(rows: usize, width: usize, device: &Device) -> Run {
             move |branch| stream.clone() + branch
         },
     );
-    let mut backward = passes_from(shape, device, move || stream.clone(), |stream| stream.clone() + stream);
+    let mut backward = passes_from(shape, move || stream.clone(), |stream| stream.clone() + stream);
     Box::new(move || [forward()[0], backward()[1]])
 }
 
 fn embedding(rows: usize, vocabulary: usize, positions: usize, width: usize, device: &Device) -> Run {
     let (table, places) = (leaf([vocabulary, width], 2, device), leaf([positions, width], 3, device));
     let samples = rows / positions;
-    let ids = tokens(rows, vocabulary, device).reshape([samples, positions]);
+    let (ids, group) = (tokens(rows, vocabulary), alone_in_tensor_group());
     passes_from(
-        [samples, positions, width],
-        device,
-        move || ids.clone(),
-        move |ids| embed(ids, table.clone(), places.clone()),
+        [rows, width],
+        || (),
+        move |()| {
+            let rows = look_up(table.clone(), &ids, 0, &group).reshape([samples, positions, width]);
+            (rows + places.clone().unsqueeze::<3>()).reshape([-1, width as i64])
+        },
     )
 }
 
 /// A model that only serves to have parameters.
-fn parameter_model([blocks, hidden, ..]: [usize; 4]) -> Gpt {
-    Gpt {
+fn parameter_network([blocks, hidden, ..]: [usize; 4]) -> Network {
+    let gpt = Gpt {
         name: "parameters".into(),
         layers: blocks as u32,
         hidden: hidden as u64,
@@ -288,58 +281,87 @@ fn parameter_model([blocks, hidden, ..]: [usize; 4]) -> Gpt {
         vocab: 256,
         seq_len: 64,
         attention: AttentionKernel::Unfused,
-    }
+    };
+    Network::new(&Model::Gpt(gpt)).expect("decoders are built")
 }
 
-fn parameter_stage(dimensions: [usize; 4], device: &Device) -> Stage {
-    let gpt = parameter_model(dimensions);
+/// All layers of that model, as one rank holds them.
+fn parameter_units(network: &Network) -> Vec<Unit> {
     let small = |key: ParameterKey| -> Vec<f32> {
-        let length = key.describe(&gpt).shape.iter().product();
+        let length = network.parameter(key).elements();
         values(length, key.slot as usize).into_iter().map(|value| value * 0.02).collect()
     };
-    Builder { gpt: &gpt, device, values: small }.stage(0..gpt.layers as usize + 2)
+    let builder = Builder {
+        network,
+        tensor: &alone_in_tensor_group(),
+        shards: Shards { state: StateSharding::None, count: 1, own: 0 },
+        format: FloatDType::F32,
+        device: &Device::flex(),
+        values: &small,
+        held_elsewhere: &|key| network.parameter(key).tied_to.is_some(),
+    };
+    (0..network.len()).map(|layer| builder.unit(layer)).collect()
 }
 
-/// Gradients of all parameters, from the smallest batch there is.
-fn gradients(stage: &Stage, device: &Device) -> Gradients {
-    let ids = tokens(64, 256, device);
-    let input = StageInput::Tokens(ids.clone().reshape([1, 64]));
-    stage.loss(stage.activations(input, &causal_mask(64, device)), ids).backward()
+/// A gradient for every parameter of a layer that is its own.
+fn gradients(unit: &Unit) -> Vec<(usize, Tensor<1>)> {
+    let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
+    own.map(|(index, slot)| (index, plain([slot.length], index))).collect()
 }
 
 fn update(kind: Optimizer, dimensions: [usize; 4]) -> Run {
-    let device = Device::flex().autodiff();
-    let stage = parameter_stage(dimensions, &device);
-    let mut bucket = GradientBucket::new(&stage);
-    bucket.gather(&stage, &mut gradients(&stage, &device));
-    let mut optimizer = StageOptimizer::new(kind);
-    let mut stage = Some(stage);
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
+    let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
     Box::new(move || {
-        let module = stage.take().expect("it is put back below");
+        let gradients: Vec<_> = units.iter().map(gradients).collect();
         let clock = Clock::start();
-        stage = Some(optimizer.step(module, &bucket, 1e-6));
+        for (unit, gradients) in units.iter_mut().zip(gradients) {
+            let slots: Vec<usize> = gradients.iter().map(|(slot, _)| *slot).collect();
+            let pieces = gradients.into_iter().map(|(slot, gradient)| {
+                let (key, is_matrix) = (unit.slots[slot].key, unit.slots[slot].shape.len() > 1);
+                Update { key, is_matrix, value: unit.take_master(slot), gradient }
+            });
+            let pieces = pieces.collect();
+            let values = optimizer.step(pieces, 1e-6, &Ok).expect("nobody else takes part");
+            slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
+        }
         [clock.seconds(), 0.0]
     })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gathering {
-    Copy,
+    /// Adds gradients to those of a micro-batch before.
     Add,
+    /// Into a buffer for collectives, and back.
+    Flatten,
 }
 
 fn gather(dimensions: [usize; 4], gathering: Gathering) -> Run {
-    let device = Device::flex().autodiff();
-    let stage = parameter_stage(dimensions, &device);
-    let mut bucket = GradientBucket::new(&stage);
-    bucket.gather(&stage, &mut gradients(&stage, &device));
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
     Box::new(move || {
-        let mut gradients = gradients(&stage, &device);
-        if gathering == Gathering::Copy {
-            bucket.start();
+        let mut seconds = 0.0;
+        for unit in &mut units {
+            let put = |unit: &mut Unit| {
+                gradients(unit).into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient))
+            };
+            put(unit);
+            if gathering == Gathering::Add {
+                let more = gradients(unit);
+                let clock = Clock::start();
+                more.into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
+                seconds += clock.seconds();
+                unit.keep_gradients();
+            } else {
+                let clock = Clock::start();
+                let buffer = unit.take_gradients();
+                unit.put_reduced(&buffer);
+                seconds += clock.seconds();
+            }
+            unit.slots.iter_mut().for_each(|slot| slot.reduced = None);
         }
-        let clock = Clock::start();
-        bucket.gather(&stage, &mut gradients);
-        [clock.seconds(), 0.0]
+        [seconds, 0.0]
     })
 }

@@ -2,7 +2,7 @@
 
 use super::{MeasureError, MeasureSettings, WorkerError, on_ranks};
 use crate::clock::Clock;
-use crate::process_group::{GroupError, ProcessGroup, Reduction};
+use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag};
 use crate::refusal::threads_per_rank;
 use crate::statistics::median;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,12 +73,12 @@ fn send_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
         let clock = Clock::start();
         match group.rank() {
             0 => {
-                group.send(1, payload.clone())?;
-                drop(group.recv(1)?);
+                group.send(1, Tag(0), payload.clone())?;
+                drop(group.recv(1, Tag(0))?);
             }
             1 => {
-                drop(group.recv(0)?);
-                group.send(0, payload.clone())?;
+                drop(group.recv(0, Tag(0))?);
+                group.send(0, Tag(0), payload.clone())?;
             }
             _ => {}
         }

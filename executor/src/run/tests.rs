@@ -1,11 +1,13 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::*;
+use crate::safetensors::HostTensors;
 use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{Family, ModelSpec};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName, StageSpec,
+    BatchSpec, ClusterSpec, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision, Recompute, ScheduleName,
+    StageSpec, StateSharding, TrainingSpec,
 };
 
 const GLOBAL: u64 = 8;
@@ -55,8 +57,13 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
     RunOptions {
         data: DataSource::new(folder.path().join("text")),
         steps,
-        learning_rate: 1e-2,
-        learning_rate_warm_up: 4,
+        learning_rate: LearningRate::of(
+            &TrainingSpec { learning_rate: Some(1e-2), warm_up_steps: Some(4), ..TrainingSpec::default() },
+            steps,
+        ),
+        rule: Rule::of(Optimizer::AdamW),
+        clip_norm: None,
+        skips_max: 5,
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
         resume: false,
@@ -128,6 +135,50 @@ fn replicas_of_a_pipeline_equal_the_single_process() {
 fn recomputation_equals_the_single_process() {
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 1, 2, ScheduleName::None) });
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 2, 2, ScheduleName::GPipe) });
+}
+
+/// A cut with tensor parallelism.
+fn tensor(spec: PlanSpec, tensor: u32, sequence: bool) -> PlanSpec {
+    PlanSpec { parallel: ParallelSpec { tensor, sequence, ..spec.parallel }, ..spec }
+}
+
+#[test]
+fn tensor_parallel_ranks_equal_the_single_process() {
+    assert_equals_single_process(&tensor(spec(1, 1, 1, ScheduleName::None), 2, false));
+    assert_equals_single_process(&tensor(spec(1, 1, 2, ScheduleName::None), 2, true));
+}
+
+#[test]
+fn tensor_parallelism_joins_all_others() {
+    assert_equals_single_process(&tensor(spec(2, 1, 1, ScheduleName::None), 2, false));
+    assert_equals_single_process(&tensor(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2, true));
+}
+
+#[test]
+fn interleaved_stages_equal_the_single_process() {
+    let stages = [(0, 1), (1, 2), (3, 2), (5, 1)].map(|(first, layers)| StageSpec { first, layers }).to_vec();
+    let cut = |data, accumulation| PlanSpec {
+        virtual_stages: 2,
+        stages: stages.clone(),
+        ..spec(data, 2, accumulation, ScheduleName::Interleaved)
+    };
+    assert_equals_single_process(&cut(1, 4));
+    assert_equals_single_process(&cut(2, 2));
+}
+
+#[test]
+fn what_replicas_share_out_makes_no_difference() {
+    for state_sharding in [StateSharding::Optimizer, StateSharding::Gradients, StateSharding::Parameters] {
+        for gradient_reduction in [GradientReduction::Step, GradientReduction::MicroBatch] {
+            let cut = spec(2, 1, 2, ScheduleName::None);
+            assert_equals_single_process(&PlanSpec { state_sharding, gradient_reduction, ..cut });
+        }
+        // Sharing out, stages and tensor parallelism together, in groups of two replicas of four.
+        let cut = tensor(spec(4, 1, 1, ScheduleName::None), 2, true);
+        assert_equals_single_process(&PlanSpec { state_sharding, sharding_ranks: Some(2), ..cut });
+        let cut = spec(2, 2, 2, ScheduleName::OneForwardOneBackward);
+        assert_equals_single_process(&PlanSpec { state_sharding, recompute: Recompute::Full, ..cut });
+    }
 }
 
 #[test]
@@ -229,10 +280,8 @@ fn the_report_accounts_for_the_whole_step() {
 #[test]
 fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let single = || spec(1, 1, 1, ScheduleName::None);
-    let mut tensor = single();
-    tensor.parallel.tensor = 2;
-    tensor.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
-    let half = PlanSpec { precision: Precision::Fp16Mixed, ..single() };
+    let rounded = PlanSpec { precision: Precision::Tf32, ..single() };
+    let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
     let mut small = single();
     small.model.vocab = Some(100);
     let mut flash = single();
@@ -249,8 +298,8 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let mlp = PlanSpec { model: mlp, stages: vec![StageSpec { first: 0, layers: 5 }], ..single() };
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
     for (spec, field) in [
-        (tensor, "parallel.tensor"),
-        (half, "precision"),
+        (rounded, "precision"),
+        (selective, "recompute"),
         (small, "model.vocab"),
         (flash, "model.attention"),
         (mlp, "model.family"),

@@ -4,9 +4,10 @@
 pub mod document;
 
 use crate::campaign::CampaignSpec;
-use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, TrainingSpec};
+use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice};
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use crate::spec::Pricing;
+use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,107 @@
+//! The groups of ranks that a rank belongs to, as the plan's mesh has them.
+
+use crate::network::TensorGroup;
+use crate::process_group::{GroupError, ProcessGroup, Wire};
+use crate::reducer::GradientGroups;
+use crate::unit::Shards;
+use trainyard_plan::{Coordinates, GradientCompression, Group, Plan, Precision, Rank, StageId, StateSharding};
+
+/// The groups a rank belongs to.
+pub(crate) struct Groups {
+    /// All ranks.
+    pub(crate) world: ProcessGroup,
+    /// Where the rank stands.
+    pub(crate) at: Coordinates,
+    /// Ranks that share each layer's weights.
+    pub(crate) tensor: TensorGroup,
+    /// The same, for what is not part of a layer.
+    pub(crate) tensor_plain: ProcessGroup,
+    /// The stages that a micro-batch goes through.
+    pub(crate) pipeline: ProcessGroup,
+    /// Ranks that sum gradients; used by the reducer's thread alone.
+    pub(crate) gradients: GradientGroups,
+    /// Ranks that share weights or their updates out; used by the rank's own thread.
+    pub(crate) weights: ProcessGroup,
+    /// Samples of a micro-batch.
+    pub(crate) micro: usize,
+    /// Features of a row behind each layer.
+    pub(crate) widths: Vec<usize>,
+    /// Runs of layers of all stages.
+    pub(crate) links: u32,
+    /// By run, the stage that has it.
+    stages: Vec<(StageId, u32)>,
+    replicas: u32,
+}
+
+impl Groups {
+    /// Splits the world as the plan's mesh says. All ranks must call it.
+    pub(crate) fn new(world: ProcessGroup, plan: &Plan) -> Result<Self, GroupError> {
+        let mesh = plan.mesh();
+        let rank = Rank(world.rank() as u32);
+        let along = |group: &[Rank]| world.split(group.iter().map(|rank| rank.0).min().unwrap_or(0) as usize);
+        let tensor = along(&mesh.group(rank, Group::Tensor))?;
+        let shares = plan.shards(StateSharding::Optimizer);
+        let (shard, replicas) = if shares {
+            (mesh.group(rank, Group::Shard), mesh.group(rank, Group::ShardReplicas))
+        } else {
+            (vec![rank], mesh.group(rank, Group::Gradient))
+        };
+        let gradients = GradientGroups { shard: along(&shard)?, replicas: along(&replicas)?, wire: wire(plan) };
+        let stages = plan.stages();
+        Ok(Self {
+            at: mesh.coordinates(rank),
+            tensor: TensorGroup::new(tensor.clone(), mesh.parallel().sequence),
+            tensor_plain: tensor,
+            pipeline: along(&mesh.pipeline_group(rank))?,
+            gradients,
+            weights: along(&shard)?,
+            micro: plan.batch().micro as usize,
+            widths: widths(plan),
+            links: stages.links(),
+            stages: (0..stages.links()).map(|link| stages.at(link)).collect(),
+            replicas: mesh.copies(),
+            world,
+        })
+    }
+
+    /// Which pieces this rank owns of what is shared out.
+    pub(crate) fn shards(&self, plan: &Plan) -> Shards {
+        Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank() }
+    }
+
+    /// Replicas of the model.
+    pub(crate) fn replicas(&self) -> f32 {
+        self.replicas as f32
+    }
+
+    /// How many ranks hold the same pieces as this one.
+    pub(crate) fn copies_of_pieces(&self) -> f32 {
+        self.gradients.replicas.size() as f32
+    }
+
+    /// The stage with the last layer.
+    pub(crate) fn last_stage(&self) -> StageId {
+        self.stages[self.stages.len() - 1].0
+    }
+
+    /// The run that `stage` has at this place in the order of the model, if it is that stage's.
+    pub(crate) fn run_at(&self, link: u32, stage: StageId) -> Option<u32> {
+        let (holder, run) = self.stages[link as usize];
+        (holder == stage).then_some(run)
+    }
+}
+
+/// Gradients travel as they are computed, or as the plan compresses them.
+fn wire(plan: &Plan) -> Wire {
+    match (plan.gradient_compression(), plan.precision()) {
+        (GradientCompression::Fp16, _) | (_, Precision::Fp16Mixed) => Wire::F16,
+        (_, Precision::Bf16Mixed) => Wire::Bf16,
+        (_, Precision::Fp32 | Precision::Tf32) => Wire::F32,
+    }
+}
+
+/// Features of a row behind each layer: those of a token where samples are sequences.
+fn widths(plan: &Plan) -> Vec<usize> {
+    let rows = plan.model().tokens_per_sample().unwrap_or(1) as usize;
+    plan.graph().layers().map(|layer| (layer.output_elements as usize / rows).max(1)).collect()
+}

@@ -1,0 +1,214 @@
+//! What the ranks of a tensor group do together within a layer, as operations that gradients go back through.
+//!
+//! Source: Shoeybi et al., arXiv:1909.08053, section 3 (the operators f and g); Korthikanti et al., arXiv:2205.05198,
+//! section 4.2.2 (g and its conjugate along the sequence).
+
+use crate::process_group::{GroupError, ProcessGroup, Reduction};
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
+use burn::backend::{Autodiff, Flex};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use std::sync::{Arc, Mutex};
+
+/// How a gradient goes back through an operation, on tensors that record nothing.
+#[derive(Clone)]
+struct GradientRule(Arc<dyn Fn(Tensor<2>) -> Tensor<2> + Send + Sync>);
+
+impl std::fmt::Debug for GradientRule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("GradientRule")
+    }
+}
+
+/// An operation whose gradient is given.
+#[derive(Debug)]
+struct WithGradient;
+
+impl Backward<Flex, 1> for WithGradient {
+    type State = GradientRule;
+
+    fn backward(self, ops: Ops<GradientRule, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let GradientRule(rule) = ops.state;
+        unary::<Flex, _>(ops.parents, ops.node, gradients, |gradient| {
+            primitive(rule(Tensor::from_primitive::<Flex>(gradient)))
+        });
+    }
+}
+
+fn primitive(tensor: Tensor<2>) -> burn::backend::flex::FlexTensor {
+    tensor.try_into_primitive::<Flex>().expect("ranks compute on processors")
+}
+
+/// `forward` of `input`, whose gradient is `backward` of the gradient of the result. Both work on tensors that record
+/// nothing; where `input` records nothing either, `backward` is never called.
+pub(crate) fn with_gradient(
+    input: Tensor<2>,
+    forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
+    backward: impl Fn(Tensor<2>) -> Tensor<2> + Send + Sync + 'static,
+) -> Tensor<2> {
+    if !input.is_autodiff() {
+        return forward(input);
+    }
+    let input = input.try_into_primitive::<Autodiff<Flex>>().expect("ranks compute on processors");
+    let result = |input| primitive(forward(Tensor::from_primitive::<Flex>(input)));
+    let output = match WithGradient.prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => {
+            preparation.finish(GradientRule(Arc::new(backward)), result(input.into_primitive()))
+        }
+        OpsKind::UnTracked(preparation) => preparation.finish(result(input.into_primitive())),
+    };
+    Tensor::from_primitive::<Autodiff<Flex>>(output)
+}
+
+/// The ranks that share a layer's weights, as layers see them.
+#[derive(Clone)]
+pub(crate) struct TensorGroup {
+    group: ProcessGroup,
+    /// Whether they share the rows outside of tensor-parallel parts as well.
+    sequence: bool,
+    /// Why the first exchange that did not happen did not. Gradients go back where no error can be returned, so that
+    /// it is asked for afterwards.
+    failure: Arc<Mutex<Option<GroupError>>>,
+}
+
+const UNPOISONED: &str = "nothing panics while it holds this lock";
+
+impl TensorGroup {
+    pub(crate) fn new(group: ProcessGroup, sequence: bool) -> Self {
+        let sequence = sequence && group.size() > 1;
+        Self { group, sequence, failure: Arc::default() }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    /// Whether each rank has only its share of every sample's tokens outside of tensor-parallel parts. Gradients of
+    /// what is not cut are parts of a sum then.
+    pub(crate) fn shares_tokens(&self) -> bool {
+        self.sequence
+    }
+
+    /// Which of the tokens of a sample this rank has outside of tensor-parallel parts.
+    pub(crate) fn own_tokens(&self, tokens: usize) -> std::ops::Range<usize> {
+        if self.sequence { super::share(tokens, self.size(), self.rank()) } else { 0..tokens }
+    }
+
+    /// An error if an exchange did not happen since the group was made; results after it mean nothing.
+    pub(crate) fn check(&self) -> Result<(), GroupError> {
+        self.failure.lock().expect(UNPOISONED).clone().map_or(Ok(()), Err)
+    }
+
+    /// Into a tensor-parallel part: every rank has the same rows before, and again all of them inside. With shared
+    /// sequences, `samples` times the own tokens become all tokens.
+    pub(crate) fn enter(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        if self.size() == 1 {
+            return rows;
+        }
+        let (forth, back) = (self.clone(), self.clone());
+        if self.sequence {
+            let gather = move |rows| forth.gathered(rows, samples);
+            return with_gradient(rows, gather, move |gradient| back.scattered(gradient, samples));
+        }
+        with_gradient(rows, |rows| rows, move |gradient| back.summed(gradient))
+    }
+
+    /// Out of a tensor-parallel part: each rank's result is a part of a sum.
+    pub(crate) fn leave(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        if self.size() == 1 {
+            return rows;
+        }
+        let (forth, back) = (self.clone(), self.clone());
+        if self.sequence {
+            let scatter = move |rows| forth.scattered(rows, samples);
+            return with_gradient(rows, scatter, move |gradient| back.gathered(gradient, samples));
+        }
+        with_gradient(rows, move |rows| forth.summed(rows), |gradient| gradient)
+    }
+
+    /// The sum over all ranks of what stays replicated, whose gradient is the same on each of them.
+    pub(crate) fn sum(&self, rows: Tensor<2>) -> Tensor<2> {
+        if self.size() == 1 {
+            return rows;
+        }
+        let forth = self.clone();
+        with_gradient(rows, move |rows| forth.summed(rows), |gradient| gradient)
+    }
+
+    /// The greatest value over all ranks; nothing goes back through it.
+    pub(crate) fn maximum(&self, rows: Tensor<2>) -> Tensor<2> {
+        let [height, width] = rows.dims();
+        let device = rows.device().inner();
+        let (values, dtype) = to_host(rows.inner());
+        let gathered = self.exchange(|group| group.all_gather(&values));
+        let Some(gathered) = gathered else { return from_host(values, [height, width], dtype, &device) };
+        let mut most = vec![f32::NEG_INFINITY; values.len()];
+        for rank in gathered.chunks(values.len().max(1)) {
+            most.iter_mut().zip(rank).for_each(|(most, value)| *most = most.max(*value));
+        }
+        from_host(most, [height, width], dtype, &device)
+    }
+
+    fn summed(&self, rows: Tensor<2>) -> Tensor<2> {
+        let ([height, width], device) = (rows.dims(), rows.device());
+        let (mut values, dtype) = to_host(rows);
+        self.exchange(|group| group.all_reduce(&mut values, Reduction::Sum));
+        from_host(values, [height, width], dtype, &device)
+    }
+
+    /// (samples × own tokens, features) of every rank → (samples × all tokens, features).
+    fn gathered(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        let ([height, width], device) = (rows.dims(), rows.device());
+        let (values, dtype) = to_host(rows);
+        let Some(all) = self.exchange(|group| group.all_gather(&values)) else {
+            return Tensor::<2>::zeros([height * self.size(), width], &device).cast(dtype);
+        };
+        let own = height / samples;
+        let ranks = from_host(all, [self.size(), samples, own, width], dtype, &device);
+        ranks.swap_dims(0, 1).reshape([samples * self.size() * own, width])
+    }
+
+    /// (samples × all tokens, features), parts of a sum → the own tokens of the sum.
+    fn scattered(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        let ([height, width], device) = (rows.dims(), rows.device());
+        let own = height / samples / self.size();
+        let by_rank = rows.reshape([samples, self.size(), own, width]).swap_dims(0, 1);
+        let (mut values, dtype) = to_host(by_rank.reshape([height, width]));
+        let reduced = self.exchange(|group| group.reduce_scatter(&mut values, Reduction::Sum));
+        match reduced {
+            Some(values) => from_host(values, [samples * own, width], dtype, &device),
+            None => Tensor::<2>::zeros([samples * own, width], &device).cast(dtype),
+        }
+    }
+
+    /// Does an exchange, or notes why it did not happen. After a failure nothing is exchanged any more.
+    fn exchange<T>(&self, act: impl FnOnce(&ProcessGroup) -> Result<T, GroupError>) -> Option<T> {
+        let mut failure = self.failure.lock().expect(UNPOISONED);
+        if failure.is_some() {
+            return None;
+        }
+        match act(&self.group) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                *failure = Some(error);
+                None
+            }
+        }
+    }
+}
+
+/// The values of a tensor on the host in single precision, and their own format.
+fn to_host(rows: Tensor<2>) -> (Vec<f32>, FloatDType) {
+    let dtype = rows.dtype().into();
+    (super::operators::to_vec(rows), dtype)
+}
+
+fn from_host<const D: usize>(values: Vec<f32>, shape: [usize; D], dtype: FloatDType, device: &Device) -> Tensor<D> {
+    Tensor::<D>::from_data(TensorData::new(values, shape), device).cast(dtype)
+}

@@ -1,0 +1,164 @@
+//! Decoders as GPT-2, with the parameters of Hugging Face's `GPT2LMHeadModel`.
+//!
+//! Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3; how tensor
+//! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
+
+use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up};
+use super::parameter::{Initial, Parameter, ParameterKey, share};
+use super::{Layer, Pass, Weights};
+use crate::data::MicroBatch;
+use burn::tensor::Tensor;
+use std::sync::Arc;
+use trainyard_models::Gpt;
+
+/// GPT-2's layer norm epsilon.
+const EPSILON: f64 = 1e-5;
+
+/// Standard deviation of first values (Radford et al., 2019, section 2.3 and the published code).
+const NORMAL: Initial = Initial::Normal(0.02);
+
+/// The layers of a decoder: embedding, blocks, head.
+pub(super) fn layers(gpt: &Gpt) -> Vec<Arc<dyn Layer>> {
+    let embedding: Arc<dyn Layer> = Arc::new(Embedding(gpt.clone()));
+    let blocks = (0..gpt.layers).map(|index| Arc::new(Block { gpt: gpt.clone(), index }) as Arc<dyn Layer>);
+    let head: Arc<dyn Layer> = Arc::new(Head(gpt.clone()));
+    std::iter::once(embedding).chain(blocks).chain(std::iter::once(head)).collect()
+}
+
+/// Token and position tables.
+struct Embedding(Gpt);
+
+/// Attention, then the feed-forward part, each on a normalised copy of the residual stream.
+struct Block {
+    gpt: Gpt,
+    index: u32,
+}
+
+/// Final normalisation and the head, which is tied to the token table.
+struct Head(Gpt);
+
+fn norm(name: &str, width: usize) -> [Parameter; 2] {
+    [
+        Parameter::new(format!("{name}.weight"), &[width], Initial::Ones),
+        Parameter::new(format!("{name}.bias"), &[width], Initial::Zeros),
+    ]
+}
+
+impl Layer for Embedding {
+    fn parameters(&self) -> Vec<Parameter> {
+        let Gpt { vocab, seq_len, hidden, .. } = self.0;
+        vec![
+            Parameter::new("wte.weight", &[vocab as usize, hidden as usize], NORMAL).split(0, 1),
+            Parameter::new("wpe.weight", &[seq_len as usize, hidden as usize], NORMAL),
+        ]
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
+        let rows = look_up(weights.get(0), batch.tokens(), first, &pass.tensor);
+        let rows = pass.tensor.leave(rows, batch.samples);
+        let own = pass.tensor.own_tokens(self.0.seq_len as usize);
+        let (length, width) = (own.len(), self.0.hidden as usize);
+        let positions = weights.get::<2>(1).narrow(0, own.start, length);
+        (rows.reshape([batch.samples, length, width]) + positions.unsqueeze::<3>()).reshape([-1, width as i64])
+    }
+}
+
+impl Layer for Block {
+    fn parameters(&self) -> Vec<Parameter> {
+        let (hidden, ffn) = (self.gpt.hidden as usize, self.gpt.ffn as usize);
+        let prefix = format!("h.{}", self.index);
+        // The residual stream sums one projection per half block; scaling them keeps its variance (GPT-2, section 2.3).
+        let residual = Initial::Normal(0.02 / (2.0 * f64::from(self.gpt.layers)).sqrt());
+        let weight = |name: &str, inputs, outputs, initial| {
+            Parameter::new(format!("{prefix}.{name}.weight"), &[inputs, outputs], initial)
+        };
+        let bias = |name: &str, outputs| Parameter::new(format!("{prefix}.{name}.bias"), &[outputs], Initial::Zeros);
+        let [scale_1, shift_1] = norm(&format!("{prefix}.ln_1"), hidden);
+        let [scale_2, shift_2] = norm(&format!("{prefix}.ln_2"), hidden);
+        vec![
+            scale_1,
+            shift_1,
+            weight("attn.c_attn", hidden, 3 * hidden, NORMAL).split(1, 3),
+            bias("attn.c_attn", 3 * hidden).split(0, 3),
+            weight("attn.c_proj", hidden, hidden, residual).split(0, 1),
+            bias("attn.c_proj", hidden),
+            scale_2,
+            shift_2,
+            weight("mlp.c_fc", hidden, ffn, NORMAL).split(1, 1),
+            bias("mlp.c_fc", ffn).split(0, 1),
+            weight("mlp.c_proj", ffn, hidden, residual).split(0, 1),
+            bias("mlp.c_proj", hidden),
+        ]
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        let stream = input.expect("a block follows another layer");
+        let (group, samples) = (&pass.tensor, batch.samples);
+        let heads = Heads { samples, heads: self.gpt.heads as usize / group.size() };
+        let normal = layer_norm(stream.clone(), weights.get(0), weights.get(1), EPSILON);
+        let qkv = linear(group.enter(normal, samples), weights.get(2), Some(weights.get(3)));
+        let stream = stream + project(group, attention(qkv, heads), weights, 4, samples);
+        let normal = layer_norm(stream.clone(), weights.get(6), weights.get(7), EPSILON);
+        let expanded = gelu(linear(group.enter(normal, samples), weights.get(8), Some(weights.get(9))));
+        stream + project(group, expanded, weights, 10, samples)
+    }
+}
+
+/// A product whose parts the ranks sum up; the bias is added once, afterwards.
+fn project(group: &super::TensorGroup, rows: Tensor<2>, weights: &Weights, slot: usize, samples: usize) -> Tensor<2> {
+    let (weight, bias) = (weights.get(slot), weights.get(slot + 1));
+    if group.size() == 1 {
+        return linear(rows, weight, Some(bias));
+    }
+    group.leave(linear(rows, weight, None), samples) + bias.unsqueeze::<2>()
+}
+
+impl Layer for Head {
+    fn parameters(&self) -> Vec<Parameter> {
+        let Gpt { vocab, hidden, .. } = self.0;
+        let [scale, shift] = norm("ln_f", hidden as usize);
+        let table = Parameter::new("lm_head.weight", &[vocab as usize, hidden as usize], NORMAL).split(0, 1);
+        vec![scale, shift, Parameter { tied_to: Some(ParameterKey::new(0, 0)), ..table }]
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        let stream = input.expect("the head follows another layer");
+        let normal = layer_norm(stream, weights.get(0), weights.get(1), EPSILON);
+        let logits = pass.tensor.enter(normal, batch.samples).matmul(weights.get::<2>(2).transpose());
+        let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
+        cross_entropy(logits, &batch.targets, first, &pass.tensor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::network::Network;
+    use trainyard_models::{AttentionKernel, Gpt, Model};
+
+    #[test]
+    fn the_parameters_are_those_that_the_description_counts() {
+        let gpt = Gpt {
+            name: "test".into(),
+            layers: 3,
+            hidden: 8,
+            heads: 2,
+            ffn: 24,
+            vocab: 256,
+            seq_len: 16,
+            attention: AttentionKernel::Unfused,
+        };
+        let model = Model::Gpt(gpt);
+        let (network, graph) = (Network::new(&model).expect("it is built"), model.graph());
+        assert_eq!(network.len(), graph.len());
+        let count: usize = network.keys().map(|key| network.parameter(key).elements()).sum();
+        assert_eq!(count as u64, graph.parameters());
+        let mut names: Vec<_> = network.keys().map(|key| network.parameter(key).name.clone()).collect();
+        let tensors: u32 = graph.layers().map(trainyard_models::Layer::parameter_tensors).sum();
+        assert_eq!(names.len() as u32, tensors);
+        assert!(names.contains(&"h.2.mlp.c_proj.weight".into()), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len() as u32, tensors);
+    }
+}

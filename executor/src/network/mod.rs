@@ -1,0 +1,133 @@
+//! Networks as layers that compute through Burn, made from the same descriptions that the simulator uses.
+//!
+//! A layer is a function of its weights, of what the layer before computed, and of the micro-batch; it knows neither
+//! how stages are cut nor what is kept for backward. Between layers goes a tensor of (rows, features): tokens of a
+//! sequence model, samples of any other. Layers are counted as [`trainyard_models::OperatorGraph::layers`] does.
+
+mod exchange;
+mod gpt;
+pub(crate) mod operators;
+mod parameter;
+
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
+use burn::tensor::{Device, Tensor};
+use std::sync::Arc;
+use trainyard_models::Model;
+
+pub(crate) use exchange::TensorGroup;
+pub(crate) use parameter::{Parameter, ParameterKey, Role, share};
+
+/// One layer of a network.
+pub(crate) trait Layer: Send + Sync {
+    /// Its parameters by slot, whole.
+    fn parameters(&self) -> Vec<Parameter>;
+
+    /// From what the layer before computed (nothing for the first layer, which reads `batch`) to what the next one
+    /// reads: (rows, features). The last layer's result is the mean loss of the micro-batch, (1, 1).
+    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2>;
+}
+
+/// What a forward pass knows besides its values.
+#[derive(Clone)]
+pub(crate) struct Pass {
+    /// The ranks that share this layer's weights.
+    pub(crate) tensor: TensorGroup,
+    /// Where tensors are made; it records gradients where the pass shall be gone back through.
+    pub(crate) device: Device,
+    /// Whether the pass trains; batch normalisation asks.
+    #[expect(dead_code, reason = "no layer of the families built so far asks")]
+    pub(crate) training: bool,
+}
+
+/// The weights of one layer on one rank, in the format that computes.
+pub(crate) struct Weights {
+    values: Vec<Weight>,
+}
+
+/// One of them: its elements, and the shape of what this rank has.
+pub(crate) struct Weight {
+    pub(crate) flat: Tensor<1>,
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Weights {
+    pub(crate) fn new(values: Vec<Weight>) -> Self {
+        Self { values }
+    }
+
+    /// The weight at `slot`, whose shape has `D` dimensions.
+    pub(crate) fn get<const D: usize>(&self, slot: usize) -> Tensor<D> {
+        let Weight { flat, shape } = &self.values[slot];
+        let shape: [usize; D] = shape.as_slice().try_into().expect("layers ask for the shapes that they declared");
+        flat.clone().reshape(shape)
+    }
+}
+
+/// A model that can be computed.
+#[derive(Clone)]
+pub(crate) struct Network {
+    layers: Vec<Arc<dyn Layer>>,
+    parameters: Arc<Vec<Vec<Parameter>>>,
+}
+
+impl Network {
+    /// The network that a description stands for.
+    ///
+    /// # Errors
+    ///
+    /// When no such network is built.
+    pub(crate) fn new(model: &Model) -> Result<Self, Refusal> {
+        let layers = match model {
+            Model::Gpt(gpt) => gpt::layers(gpt),
+            other => return Err(not_built(other)),
+        };
+        let parameters = layers.iter().map(|layer| layer.parameters()).collect();
+        Ok(Self { layers, parameters: Arc::new(parameters) })
+    }
+
+    /// How many layers it has.
+    pub(crate) fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    pub(crate) fn layer(&self, index: usize) -> &Arc<dyn Layer> {
+        &self.layers[index]
+    }
+
+    /// The parameters of a layer by slot.
+    pub(crate) fn parameters_of(&self, layer: usize) -> &[Parameter] {
+        &self.parameters[layer]
+    }
+
+    pub(crate) fn parameter(&self, key: ParameterKey) -> &Parameter {
+        &self.parameters[key.layer as usize][key.slot as usize]
+    }
+
+    /// All parameters, without those that always equal another.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = ParameterKey> {
+        let slots = |(layer, parameters): (usize, &Vec<Parameter>)| {
+            let own = parameters.iter().enumerate().filter(|(_, parameter)| parameter.tied_to.is_none());
+            own.map(|(slot, _)| ParameterKey::new(layer, slot)).collect::<Vec<_>>()
+        };
+        self.parameters.iter().enumerate().flat_map(slots)
+    }
+
+    /// The parameter that equals another one, and that other.
+    pub(crate) fn tie(&self) -> Option<(ParameterKey, ParameterKey)> {
+        let all = self.parameters.iter().enumerate();
+        all.flat_map(|(layer, slots)| {
+            slots.iter().enumerate().map(move |(slot, p)| (ParameterKey::new(layer, slot), p))
+        })
+        .find_map(|(key, parameter)| Some((key, parameter.tied_to?)))
+    }
+}
+
+fn not_built(model: &Model) -> Refusal {
+    Refusal {
+        field: "model.family",
+        value: model.family().to_string(),
+        allowed: "only gpt is built".into(),
+        hint: "describe a model with family = \"gpt\"",
+    }
+}

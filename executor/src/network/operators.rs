@@ -1,0 +1,136 @@
+//! The operators that layers are made of, on rows of features.
+//!
+//! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
+
+use super::exchange::{TensorGroup, with_gradient};
+use burn::tensor::activation::{gelu_approximate, log_softmax, softmax};
+use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
+
+/// rows · weight + bias: (rows, inputs) · (inputs, outputs).
+pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    burn::tensor::module::linear(rows, weight, bias)
+}
+
+/// Layer normalisation of each row (Ba et al., arXiv:1607.06450, section 3.1), in single precision.
+pub(crate) fn layer_norm(rows: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    let dtype = rows.dtype();
+    let [scale, shift] = [scale, shift].map(single);
+    let rows = burn::tensor::module::layer_norm(single(rows), scale, Some(shift), epsilon);
+    like(rows, dtype)
+}
+
+/// GPT-2's activation: the approximation of GELU by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415,
+/// section 2).
+pub(crate) fn gelu(rows: Tensor<2>) -> Tensor<2> {
+    gelu_approximate(rows)
+}
+
+/// How queries, keys and values lie beside each other in a row, on this rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    /// Samples whose tokens the rows are.
+    pub(crate) samples: usize,
+    /// Heads of this rank.
+    pub(crate) heads: usize,
+}
+
+/// Causal scaled dot-product attention: (tokens, 3 × width) → (tokens, width).
+///
+/// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
+pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tensor<2> {
+    let [rows, width] = qkv.dims();
+    let (sequence, hidden) = (rows / samples, width / 3);
+    let head_width = hidden / heads;
+    let part = |index: usize| {
+        qkv.clone().narrow(1, index * hidden, hidden).reshape([samples, sequence, heads, head_width]).swap_dims(1, 2)
+    };
+    let mask = causal_mask(sequence, &qkv.device());
+    // Scaling the queries is cheaper than scaling the scores.
+    let queries = part(0) * (1.0 / (head_width as f64).sqrt());
+    let scores = queries.matmul(part(1).transpose());
+    let dtype = scores.dtype();
+    let scores = single(scores).mask_fill(mask, f32::NEG_INFINITY);
+    let shares = like(softmax(scores, 3), dtype);
+    shares.matmul(part(2)).swap_dims(1, 2).reshape([rows, hidden])
+}
+
+/// `true` where attention must not look: at later tokens. (1, 1, sequence, sequence)
+fn causal_mask(sequence: usize, device: &Device) -> Tensor<4, Bool> {
+    // `tril_mask` is false on and below the diagonal.
+    Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, device).unsqueeze::<4>()
+}
+
+/// Rows of a table whose entries the ranks of `group` share: (ids) → (ids, width), a part of a sum over the ranks.
+/// `first` is the first entry of this rank.
+///
+/// Source: Shoeybi et al., arXiv:1909.08053, section 3.
+pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &TensorGroup) -> Tensor<2> {
+    let [entries, width] = table.dims();
+    let device = table.device();
+    let own: Vec<i32> = ids.iter().map(|id| *id - first as i32).collect();
+    let missing: Vec<bool> = own.iter().map(|id| *id < 0 || *id >= entries as i32).collect();
+    let places = own.iter().zip(&missing).map(|(id, missing)| if *missing { 0 } else { *id }).collect();
+    let ids: Tensor<2, Int> = integers(places, [1, ids.len()], &device);
+    let rows = burn::tensor::module::embedding(table, ids).reshape([-1, width as i64]);
+    if group.size() == 1 {
+        return rows;
+    }
+    let missing = Tensor::<2, Bool>::from_data(TensorData::new(missing, [own.len(), 1]), &device);
+    rows.mask_fill(missing.expand([own.len(), width]), 0.0)
+}
+
+/// Mean softmax cross-entropy in nats over rows of logits, (rows, classes of this rank) → (1, 1). The ranks of `group`
+/// share the classes; `first` is the first one of this rank.
+///
+/// Source: Shoeybi et al., arXiv:1909.08053, section 3: only sums over classes are exchanged, not logits.
+pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32], first: usize, group: &TensorGroup) -> Tensor<2> {
+    let logits = single(logits);
+    let device = logits.device();
+    let [rows, classes] = logits.dims();
+    if group.size() == 1 {
+        let targets: Tensor<2, Int> = integers(targets.to_vec(), [rows, 1], &device);
+        return log_softmax(logits, 1).gather(1, targets).mean().neg().reshape([1, 1]);
+    }
+    let greatest = group.maximum(logits.clone().max_dim(1));
+    let shifted = logits - Tensor::from_inner(greatest);
+    let sum = group.sum(shifted.clone().exp().sum_dim(1));
+    let own: Vec<i32> = targets.iter().map(|target| *target - first as i32).collect();
+    let elsewhere: Vec<bool> = own.iter().map(|target| *target < 0 || *target >= classes as i32).collect();
+    let places = own.iter().zip(&elsewhere).map(|(target, other)| if *other { 0 } else { *target }).collect();
+    let picked = shifted.gather(1, integers::<2>(places, [rows, 1], &device));
+    let elsewhere = Tensor::<2, Bool>::from_data(TensorData::new(elsewhere, [rows, 1]), &device);
+    let target = group.sum(picked.mask_fill(elsewhere, 0.0));
+    (sum.log() - target).mean().reshape([1, 1])
+}
+
+/// A scalar, (1, 1), whose gradient with respect to `output` is `gradient`: where going back through a part of a
+/// network begins.
+pub(crate) fn seeded(output: Tensor<2>, gradient: Tensor<2>) -> Tensor<2> {
+    let device = output.device().inner();
+    let dtype = output.dtype();
+    with_gradient(output, |_| like(Tensor::zeros([1, 1], &device), dtype), move |_| gradient.clone())
+}
+
+/// The tensor in single precision.
+pub(crate) fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    tensor.cast(FloatDType::F32)
+}
+
+fn like<const D: usize>(tensor: Tensor<D>, dtype: DType) -> Tensor<D> {
+    tensor.cast(FloatDType::from(dtype))
+}
+
+/// Integers on a device.
+pub(crate) fn integers<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device) -> Tensor<D, Int> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// The values of a tensor on the host in single precision.
+pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    single(tensor).into_data().try_into_vec::<f32>().expect("single precision")
+}
+
+/// A tensor from values on the host.
+pub(crate) fn from_vec<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values, shape), device)
+}

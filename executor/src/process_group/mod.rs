@@ -1,0 +1,659 @@
+//! Process groups: collectives and ordered messages between the ranks of a job.
+//!
+//! A rank is a thread. Ranks of one process meet in shared memory. Where the ranks of a group live in several
+//! processes, those of each process combine what they bring, one of them speaks for all through MPI (feature `mpi`),
+//! and what came is shared again.
+//!
+//! Every rank holds a [`ProcessGroup`] and calls the same collectives in the same order. Sums are taken in fp32 and in
+//! a fixed order, so that a run gives the same bits every time: over the ranks of a process in their order, then over
+//! processes in theirs. With all ranks in one process, or one rank in each, this is the order of ranks; other layouts
+//! add the same values in another order, and differ in the last bits.
+//!
+//! When a rank fails, [`ProcessGroup::fail`] (or the guard of [`run_ranks`]) makes every call of every other rank, in
+//! whatever process, return [`GroupError`] instead of waiting for ever. A process that dies without a word is noticed by
+//! the launcher, which then ends the job.
+
+mod across;
+mod failure;
+mod inbox;
+mod launch;
+mod link;
+mod meeting;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod wire;
+
+pub(crate) use launch::alone;
+pub use launch::{LaunchError, Launcher, Processes, RankError, World, launch, run_ranks};
+pub use wire::Wire;
+
+use crate::clock::Clock;
+use across::{Across, scaled};
+use failure::Failure;
+use inbox::{Envelope, Inbox};
+use link::{Carrier, Letter, Payload};
+use meeting::Barrier;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Why an operation between ranks did not happen. The group cannot be used afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// Another rank failed, or this one did before.
+    #[error("rank {rank} stopped: {reason}")]
+    RankFailed {
+        /// Which one, numbered in the whole job.
+        rank: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// Ranks called a collective with buffers of different lengths.
+    #[error("rank {rank} brought {length} elements to a collective, another {other}")]
+    LengthMismatch {
+        /// Which one, numbered in its group.
+        rank: usize,
+        /// Its elements.
+        length: usize,
+        /// The elements of this rank.
+        other: usize,
+    },
+}
+
+/// How values of several ranks become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum.
+    Sum,
+    /// Their sum over their number.
+    Mean,
+}
+
+/// What a message is called by its sender and its receiver: messages of one tag arrive in the order of their sending,
+/// those of different tags in any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(pub u32);
+
+impl Tag {
+    /// Tags of users are the first 2³² channels.
+    fn channel(self) -> u64 {
+        u64::from(self.0)
+    }
+}
+
+const ALL_TO_ALL: u64 = 1 << 32;
+const GATHER_BYTES: u64 = ALL_TO_ALL + 1;
+
+/// What all groups of a process share.
+struct Job {
+    failure: Arc<Failure>,
+    /// Turns at a barrier; see [`meeting::spins`].
+    spins: u32,
+    /// The first rank of this process.
+    first: usize,
+    /// Ranks of each process.
+    threads: usize,
+    /// Per rank of this process.
+    inboxes: Arc<Vec<Inbox>>,
+    /// To other processes; nothing where there are none.
+    carrier: Option<Arc<dyn Carrier>>,
+    /// Processes of the job, and which one this is.
+    processes: usize,
+    process: usize,
+    /// Tickets that this process has given to groups.
+    tickets: AtomicU64,
+}
+
+impl Job {
+    fn process_of(&self, rank: usize) -> usize {
+        rank / self.threads
+    }
+
+    /// `count` numbers, one after another, that no other call on this process returns.
+    fn tickets(&self, count: usize) -> u64 {
+        self.tickets.fetch_add(count as u64, Ordering::Relaxed)
+    }
+}
+
+/// What the ranks of one group share that live in this process.
+struct Shared {
+    job: Arc<Job>,
+    /// No other group that has ranks of this one's has the same.
+    id: u64,
+    /// The group's ranks, numbered in the whole job, in ascending order.
+    members: Vec<usize>,
+    /// Which of them live here.
+    local: Range<usize>,
+    barrier: Barrier,
+    /// Per rank here, the buffer it brought to the current collective.
+    brought: Vec<RwLock<Vec<f32>>>,
+    /// Per rank here, the part of the result that it computed. Kept between collectives, so that memory is touched once.
+    parts: Vec<RwLock<Vec<f32>>>,
+    /// What came from a collective of several processes.
+    result: RwLock<Vec<f32>>,
+    /// The group's processes, if they are several.
+    across: Option<Across>,
+    split: Mutex<Split>,
+}
+
+/// A split on its way.
+#[derive(Default)]
+struct Split {
+    /// What each rank here brought.
+    colours: Vec<usize>,
+    /// The groups that have ranks here.
+    groups: BTreeMap<usize, Arc<Shared>>,
+}
+
+impl Shared {
+    /// A group of `members` with at least one in this process.
+    fn new(job: Arc<Job>, id: u64, members: Vec<usize>) -> Arc<Self> {
+        let processes: BTreeSet<usize> = members.iter().map(|rank| job.process_of(*rank)).collect();
+        let ranks_of = |process: usize| {
+            let start = members.partition_point(|rank| job.process_of(*rank) < process);
+            start..members.partition_point(|rank| job.process_of(*rank) <= process)
+        };
+        let local = ranks_of(job.process);
+        let across = job.carrier.as_ref().filter(|_| processes.len() > 1).map(|carrier| {
+            let place = processes.range(..job.process).count();
+            let link = carrier.link(&processes.iter().copied().collect::<Vec<_>>(), id);
+            Across::new(link, processes.iter().map(|process| ranks_of(*process)).collect(), place)
+        });
+        let slots = || local.clone().map(|_| RwLock::default()).collect();
+        Arc::new(Self {
+            barrier: Barrier::default(),
+            brought: slots(),
+            parts: slots(),
+            result: RwLock::default(),
+            split: Mutex::new(Split { colours: vec![0; local.len()], groups: BTreeMap::new() }),
+            id,
+            across,
+            local,
+            members,
+            job,
+        })
+    }
+}
+
+/// Time that a rank waited for others.
+#[derive(Default)]
+struct Waited {
+    nanoseconds: AtomicU64,
+}
+
+impl Waited {
+    fn add(&self, seconds: f64) {
+        self.nanoseconds.fetch_add((seconds * 1e9) as u64, Ordering::Relaxed);
+    }
+}
+
+/// One rank's end of a group.
+#[derive(Clone)]
+pub struct ProcessGroup {
+    shared: Arc<Shared>,
+    rank: usize,
+    waited: Arc<Waited>,
+}
+
+impl ProcessGroup {
+    /// This rank's number in the group.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks the group has.
+    pub fn size(&self) -> usize {
+        self.shared.members.len()
+    }
+
+    /// The group's ranks, numbered in the whole job, in ascending order.
+    pub fn world_ranks(&self) -> &[usize] {
+        &self.shared.members
+    }
+
+    /// This rank's number in the whole job.
+    pub fn world_rank(&self) -> usize {
+        self.shared.members[self.rank]
+    }
+
+    /// Seconds that this rank has waited for others, in this group and in all that come from the same world: at
+    /// barriers, in collectives before anything moved, and for messages that had not arrived. Where several threads of
+    /// a rank wait at once, each counts.
+    pub fn waited_s(&self) -> f64 {
+        self.waited.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9
+    }
+
+    /// Makes every present and later call on every rank of this group, and of all groups of the job, an error.
+    pub fn fail(&self, reason: &str) {
+        let (job, rank) = (&self.shared.job, self.world_rank());
+        if job.failure.note(rank, reason)
+            && let Some(carrier) = &job.carrier
+        {
+            carrier.announce(rank, reason);
+        }
+    }
+
+    /// Waits until every rank is here.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn barrier(&self) -> Result<(), GroupError> {
+        self.arrive()?;
+        match &self.shared.across {
+            Some(across) => self.led(across, || across.barrier().map(|()| Vec::new())),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces every rank's `buffer` by the reduction of all of them.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed, or buffers differ in length.
+    pub fn all_reduce(&self, buffer: &mut Vec<f32>, reduction: Reduction) -> Result<(), GroupError> {
+        self.all_reduce_as(buffer, reduction, Wire::F32)
+    }
+
+    /// [`ProcessGroup::all_reduce`] of values that travel as `wire`: each rank's values are rounded before they leave
+    /// it, their reduction is rounded before it comes back, sums are fp32. Where ranks of one process have a sum
+    /// before it travels to another process, that sum is rounded too. A group of one rank sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed, or buffers differ in length.
+    pub fn all_reduce_as(&self, buffer: &mut Vec<f32>, reduction: Reduction, wire: Wire) -> Result<(), GroupError> {
+        if self.size() == 1 {
+            return self.shared.job.failure.check();
+        }
+        let scale = self.scale(reduction);
+        if let Some(across) = &self.shared.across {
+            let sums = self.local_sums(buffer, wire)?;
+            self.led(across, || across.all_reduce(sums, scale, wire))?;
+            if self.shared.local.len() == 1 {
+                std::mem::swap(buffer, &mut *write(&self.shared.result));
+            } else {
+                buffer.clone_from(&read(&self.shared.result));
+            }
+            return Ok(());
+        }
+        self.reduce_parts(
+            buffer,
+            |part| {
+                scaled(part, scale);
+                wire.round(part);
+            },
+            wire,
+        )?;
+        for rank in 0..self.size() {
+            let range = share(buffer.len(), self.size(), rank);
+            buffer[range].copy_from_slice(&read(&self.shared.parts[rank]));
+        }
+        Ok(())
+    }
+
+    /// This rank's [`share`] of the reduction of all buffers. `buffer` stays as it was.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed, or buffers differ in length.
+    pub fn reduce_scatter(&self, buffer: &mut Vec<f32>, reduction: Reduction) -> Result<Vec<f32>, GroupError> {
+        self.reduce_scatter_as(buffer, reduction, Wire::F32)
+    }
+
+    /// [`ProcessGroup::reduce_scatter`] of values that are rounded to `wire` before they leave a rank. With
+    /// [`ProcessGroup::all_gather_as`] after it, this is [`ProcessGroup::all_reduce_as`].
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed, or buffers differ in length.
+    pub fn reduce_scatter_as(
+        &self,
+        buffer: &mut Vec<f32>,
+        reduction: Reduction,
+        wire: Wire,
+    ) -> Result<Vec<f32>, GroupError> {
+        if self.size() == 1 {
+            return self.shared.job.failure.check().map(|()| buffer.clone());
+        }
+        let scale = self.scale(reduction);
+        let Some(across) = &self.shared.across else {
+            self.reduce_parts(buffer, |part| scaled(part, scale), wire)?;
+            return Ok(read(&self.shared.parts[self.slot()]).clone());
+        };
+        let length = buffer.len();
+        let sums = self.local_sums(buffer, wire)?;
+        let alone = self.shared.local.len() == 1;
+        self.led(across, || {
+            let (brought, piece) = across.reduce_scatter(sums, scale, wire)?;
+            if alone {
+                *buffer = brought;
+            }
+            Ok(piece)
+        })?;
+        let (start, own) = (across.start(length), share(length, self.size(), self.rank));
+        Ok(read(&self.shared.result)[own.start - start..own.end - start].to_vec())
+    }
+
+    /// The buffers of all ranks, which may differ in length, one after another, first rank first.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn all_gather(&self, own: &[f32]) -> Result<Vec<f32>, GroupError> {
+        self.all_gather_as(own, Wire::F32)
+    }
+
+    /// [`ProcessGroup::all_gather`] of values that are rounded to `wire`, this rank's own among them.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn all_gather_as(&self, own: &[f32], wire: Wire) -> Result<Vec<f32>, GroupError> {
+        if self.size() == 1 {
+            return self.shared.job.failure.check().map(|()| own.to_vec());
+        }
+        {
+            let mut slot = write(&self.shared.brought[self.slot()]);
+            slot.clear();
+            slot.extend_from_slice(own);
+            wire.round(&mut slot);
+        }
+        self.arrive()?;
+        let concatenated = || {
+            let mut all = Vec::new();
+            self.shared.brought.iter().for_each(|slot| all.extend_from_slice(&read(slot)));
+            all
+        };
+        let Some(across) = &self.shared.across else {
+            let gathered = concatenated();
+            self.meet()?;
+            return Ok(gathered);
+        };
+        self.led(across, || across.all_gather(concatenated(), wire))?;
+        Ok(read(&self.shared.result).clone())
+    }
+
+    /// Replaces every rank's `buffer` by that of `root`, whose length may be another.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn broadcast(&self, buffer: &mut Vec<f32>, root: usize) -> Result<(), GroupError> {
+        let Shared { local, brought, across, result, .. } = &*self.shared;
+        if self.rank == root {
+            write(&brought[self.slot()]).clone_from(buffer);
+        }
+        self.arrive()?;
+        let from_here = local.contains(&root).then(|| &brought[root - local.start]);
+        if let Some(across) = across {
+            self.led(across, || across.broadcast(from_here.map(|slot| read(slot).clone()).unwrap_or_default(), root))?;
+        }
+        if self.rank != root {
+            buffer.clone_from(&read(from_here.unwrap_or(result)));
+        }
+        self.meet()
+    }
+
+    /// Hands `parts[i]` to rank i and returns what each rank had for this one, first rank first. Parts may differ in
+    /// length.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    ///
+    /// # Panics
+    ///
+    /// When there is not one part per rank.
+    pub fn all_to_all(&self, parts: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, GroupError> {
+        assert_eq!(parts.len(), self.size(), "an all-to-all has one part per rank");
+        for (to, part) in parts.into_iter().enumerate() {
+            self.deliver(to, ALL_TO_ALL, Payload::F32(part))?;
+        }
+        (0..self.size()).map(|from| self.take(from, ALL_TO_ALL).map(|part| Wire::F32.decode(part))).collect()
+    }
+
+    /// The bytes of every rank, first rank first, on rank `root`; nothing on the others.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn gather_bytes(&self, own: Vec<u8>, root: usize) -> Result<Option<Vec<Vec<u8>>>, GroupError> {
+        self.deliver(root, GATHER_BYTES, Payload::Bytes(own))?;
+        if self.rank != root {
+            return Ok(None);
+        }
+        let bytes = |from| {
+            self.take(from, GATHER_BYTES).map(|message| match message {
+                Payload::Bytes(bytes) => bytes,
+                Payload::F32(_) | Payload::Half(_) => unreachable!("only bytes are gathered"),
+            })
+        };
+        (0..self.size()).map(bytes).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Hands `message` to rank `to`. Does not wait for it to be received.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn send(&self, to: usize, tag: Tag, message: Vec<f32>) -> Result<(), GroupError> {
+        self.deliver(to, tag.channel(), Payload::F32(message))
+    }
+
+    /// The oldest message of this tag from rank `from` that was not received yet; waits for it.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn recv(&self, from: usize, tag: Tag) -> Result<Vec<f32>, GroupError> {
+        self.take(from, tag.channel()).map(|message| Wire::F32.decode(message))
+    }
+
+    /// The group of the ranks that give the same `colour`, in the order of their ranks here. All ranks must call it.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub fn split(&self, colour: usize) -> Result<Self, GroupError> {
+        lock(&self.shared.split).colours[self.slot()] = colour;
+        self.arrive()?;
+        if self.slot() == 0
+            && let Err(error) = self.make_groups()
+        {
+            self.fail(&error.to_string());
+            return Err(error);
+        }
+        self.meet()?;
+        let group = lock(&self.shared.split).groups.get(&colour).cloned().expect("a rank has its own colour");
+        self.meet()?;
+        if self.slot() == 0 {
+            // Groups live as long as their ranks hold them.
+            lock(&self.shared.split).groups.clear();
+        }
+        let rank = group.members.binary_search(&self.world_rank()).expect("a rank is in the group of its colour");
+        Ok(Self { shared: group, rank, waited: self.waited.clone() })
+    }
+
+    /// Makes the groups of a split that have ranks in this process.
+    fn make_groups(&self) -> Result<(), GroupError> {
+        let Shared { job, members, across, split, .. } = &*self.shared;
+        let own = lock(split).colours.clone();
+        // At most as many groups as ranks: each has its own number.
+        let ticket = job.tickets(self.size());
+        let first = job.process_of(members[0]);
+        let (colours, ticket) = match across {
+            Some(across) => across.colours(&own, ticket)?,
+            None => (own.clone(), ticket),
+        };
+        let distinct: BTreeSet<usize> = colours.iter().copied().collect();
+        for (number, colour) in distinct.into_iter().enumerate().filter(|(_, colour)| own.contains(colour)) {
+            let id = (ticket + number as u64) * job.processes as u64 + first as u64;
+            let of_colour = members.iter().zip(&colours).filter(|(_, other)| **other == colour);
+            let group = Shared::new(job.clone(), id, of_colour.map(|(rank, _)| *rank).collect());
+            lock(split).groups.insert(colour, group);
+        }
+        Ok(())
+    }
+}
+
+impl ProcessGroup {
+    /// Where this rank stands among those of its process.
+    fn slot(&self) -> usize {
+        self.rank - self.shared.local.start
+    }
+
+    fn scale(&self, reduction: Reduction) -> f32 {
+        match reduction {
+            Reduction::Sum => 1.0,
+            Reduction::Mean => 1.0 / self.size() as f32,
+        }
+    }
+
+    /// Waits for the ranks of this process.
+    fn meet(&self) -> Result<(), GroupError> {
+        let Shared { barrier, job, local, .. } = &*self.shared;
+        barrier.wait(local.len(), job.spins, &job.failure)
+    }
+
+    /// [`ProcessGroup::meet`] before anything moves: that is waiting.
+    fn arrive(&self) -> Result<(), GroupError> {
+        let clock = Clock::start();
+        let met = self.meet();
+        self.waited.add(clock.seconds());
+        met
+    }
+
+    /// The first rank of this process does `work` with the other processes; all of this process wait for the result.
+    fn led(&self, across: &Across, work: impl FnOnce() -> Result<Vec<f32>, GroupError>) -> Result<(), GroupError> {
+        if self.slot() == 0 {
+            match work() {
+                Ok(result) => *write(&self.shared.result) = result,
+                Err(error) => {
+                    self.fail(&error.to_string());
+                    return Err(error);
+                }
+            }
+        }
+        self.meet()?;
+        self.waited.add(across.waited_s());
+        Ok(())
+    }
+
+    /// Leaves this rank's share of the sum of all buffers in `parts`, after `finish`; all ranks are of this process.
+    /// `buffer` comes back as it was.
+    fn reduce_parts(
+        &self,
+        buffer: &mut Vec<f32>,
+        finish: impl FnOnce(&mut [f32]),
+        wire: Wire,
+    ) -> Result<(), GroupError> {
+        let slot = self.slot();
+        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffer);
+        self.arrive()?;
+        let reduced = self.reduce_own_part(finish, wire);
+        // A rank that found a mismatch must not leave the others at the next barrier.
+        if let Err(error) = &reduced {
+            self.fail(&error.to_string());
+        }
+        let met = self.meet();
+        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffer);
+        reduced.and(met)
+    }
+
+    fn reduce_own_part(&self, finish: impl FnOnce(&mut [f32]), wire: Wire) -> Result<(), GroupError> {
+        let slot = self.slot();
+        let brought: Vec<_> = self.shared.brought.iter().map(read).collect();
+        let length = brought[slot].len();
+        if let Some((other_slot, other)) = brought.iter().enumerate().find(|(_, other)| other.len() != length) {
+            let rank = self.shared.local.start + other_slot;
+            return Err(GroupError::LengthMismatch { rank, length: other.len(), other: length });
+        }
+        let range = share(length, brought.len(), slot);
+        let mut part = write(&self.shared.parts[slot]);
+        part.clear();
+        part.extend_from_slice(&brought[0][range.clone()]);
+        wire.round(&mut part);
+        for other in &brought[1..] {
+            wire.add(&mut part, &other[range.clone()]);
+        }
+        finish(&mut part);
+        Ok(())
+    }
+
+    /// The sum over the ranks of this process, on the first of them; nothing on the others. A rank that is alone in its
+    /// process gives its `buffer` away.
+    fn local_sums(&self, buffer: &mut Vec<f32>, wire: Wire) -> Result<Vec<f32>, GroupError> {
+        if self.shared.local.len() == 1 {
+            return self.shared.job.failure.check().map(|()| std::mem::take(buffer));
+        }
+        self.reduce_parts(buffer, |_| {}, wire)?;
+        let mut sums = Vec::new();
+        if self.slot() == 0 {
+            sums.reserve(buffer.len());
+            self.shared.parts.iter().for_each(|part| sums.extend_from_slice(&read(part)));
+        }
+        Ok(sums)
+    }
+
+    fn deliver(&self, to: usize, channel: u64, message: Payload) -> Result<(), GroupError> {
+        let Shared { job, id, members, local, .. } = &*self.shared;
+        job.failure.check()?;
+        let envelope = Envelope { group: *id, from: self.world_rank(), channel };
+        let to_world = members[to];
+        match &job.carrier {
+            Some(carrier) if !local.contains(&to) => carrier.post(Letter { envelope, to: to_world, message }),
+            _ => {
+                job.inboxes[to_world - job.first].deliver(envelope, message);
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&self, from: usize, channel: u64) -> Result<Payload, GroupError> {
+        let Shared { job, id, members, local, .. } = &*self.shared;
+        job.failure.check()?;
+        let envelope = Envelope { group: *id, from: members[from], channel };
+        let inbox = &job.inboxes[self.world_rank() - job.first];
+        if let Some(message) = inbox.take(envelope) {
+            return Ok(message);
+        }
+        let clock = Clock::start();
+        let carrier = job.carrier.as_ref().filter(|_| !local.contains(&from));
+        if let Some(carrier) = carrier {
+            carrier.expect(true);
+        }
+        let message = inbox.wait(envelope, &job.failure);
+        if let Some(carrier) = carrier {
+            carrier.expect(false);
+        }
+        self.waited.add(clock.seconds());
+        message
+    }
+}
+
+/// The share of `length` elements that belongs to `rank` of `size`: equal ones side by side, the first ranks having one
+/// more where it does not divide.
+pub fn share(length: usize, size: usize, rank: usize) -> Range<usize> {
+    let (share, extra) = (length / size, length % size);
+    let start = rank * share + rank.min(extra);
+    start..start + share + usize::from(rank < extra)
+}
+
+const UNPOISONED: &str = "no code panics while it holds a lock of the group";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect(UNPOISONED)
+}
+
+fn read<T>(slot: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    slot.read().expect(UNPOISONED)
+}
+
+fn write<T>(slot: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    slot.write().expect(UNPOISONED)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,540 @@
+//! Processes that an MPI launcher started.
+//!
+//! A communicator stays with the thread that made it, so each group has a thread of its own here that does its
+//! collectives one after another. Messages go through two more kinds of threads: one per pair of ranks sends, so that a
+//! message that nobody takes holds up no other; one per process receives what comes and puts it where ranks look for
+//! it, so that messages travel while ranks compute. All of them sleep while there is nothing to do.
+
+use super::failure::{FAILURE_CHECK, Failure};
+use super::inbox::{Envelope, Inbox};
+use super::launch::{LaunchError, Seats};
+use super::link::{Carrier, Letter, Link, Payload};
+use super::{GroupError, lock};
+use crate::clock::Clock;
+use crate::refusal::cores;
+use mpi::Threading;
+use mpi::collective::CommunicatorCollectives;
+use mpi::datatype::{Partition, PartitionMut};
+use mpi::environment::Universe;
+use mpi::point_to_point::{Destination, Message, Source, Status};
+use mpi::request::{LocalScope, Request, scope};
+use mpi::topology::{Communicator, Group, SimpleCommunicator};
+use mpi::traits::{Equivalence, Root};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Messages that say which rank failed and why.
+const FAILURE_TAG: i32 = 0;
+/// Messages that say that a process is about to end.
+const LEAVING_TAG: i32 = 1;
+/// Messages from one rank to another: one tag per pair of ranks.
+const FIRST_PAIR_TAG: i32 = 2;
+/// Tags that every MPI library has.
+const TAGS: u64 = 32_768;
+/// Elements that one operation may move: counts and places are 32-bit integers with a sign.
+const LIMIT: usize = 1 << 30;
+/// How long processes wait for each other before a job is ended by force.
+const FAREWELL_S: f64 = 5.0;
+
+/// MPI, started in this process.
+pub(super) struct Session {
+    universe: Universe,
+}
+
+impl Session {
+    /// Joins the processes that were started.
+    pub(super) fn start() -> Result<Self, LaunchError> {
+        let (universe, given) =
+            mpi::initialize_with_threading(Threading::Multiple).ok_or(LaunchError::AlreadyStarted)?;
+        if given != Threading::Multiple {
+            let library = mpi::environment::library_version().unwrap_or_default();
+            let library = library.split([',', '\n']).next().unwrap_or_default().to_owned();
+            return Err(LaunchError::Threading { given: format!("{given:?}").to_lowercase(), library });
+        }
+        Ok(Self { universe })
+    }
+
+    pub(super) fn processes(&self) -> usize {
+        number(self.universe.world().size())
+    }
+
+    pub(super) fn process(&self) -> usize {
+        number(self.universe.world().rank())
+    }
+
+    /// Asks all processes how many processors they may use. All must call it.
+    pub(super) fn seats(&self) -> Seats {
+        let world = self.universe.world();
+        let host = world.split_shared(world.rank());
+        let mut all = vec![0; number(world.size())];
+        world.all_gather_into(&(cores() as u64), &mut all[..]);
+        let (own_set, mut sets) = (processor_set(), vec![0; number(host.size())]);
+        host.all_gather_into(&own_set, &mut sets[..]);
+        Seats {
+            own: cores(),
+            fewest: all.into_iter().min().unwrap_or(1) as usize,
+            sharing: sets.iter().filter(|set| **set == own_set).count(),
+            on_host: sets.len(),
+        }
+    }
+}
+
+/// A number for the set of processors that this process may use; the same for all processes where the system does not
+/// tell.
+fn processor_set() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
+    xxhash_rust::xxh3::xxh3_64(set.as_bytes())
+}
+
+/// The processes of a job.
+pub(super) struct Mpi {
+    office: Arc<Office>,
+    threads: usize,
+    /// The queue of each pair of ranks that has one.
+    senders: Mutex<BTreeMap<(usize, usize), Sender<Letter>>>,
+    /// The threads that end when nothing more is asked of them: of senders, and of groups.
+    sending: Mutex<Vec<JoinHandle<()>>>,
+    serving: Mutex<Vec<JoinHandle<()>>>,
+    receiving: Mutex<Option<JoinHandle<()>>>,
+    universe: Mutex<Option<Universe>>,
+}
+
+/// What the receiving thread shares with the others.
+struct Office {
+    failure: Arc<Failure>,
+    inboxes: Arc<Vec<Inbox>>,
+    first: usize,
+    /// Whether ranks send messages to each other at all.
+    used: AtomicBool,
+    /// Ranks that wait for a message from another process.
+    expecting: AtomicUsize,
+    /// Processes that are about to end.
+    leaving: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Mpi {
+    /// Connects the processes, each of which has `threads` ranks, this one from rank `first` on.
+    pub(super) fn new(
+        session: Session,
+        failure: Arc<Failure>,
+        inboxes: Arc<Vec<Inbox>>,
+        first: usize,
+        threads: usize,
+    ) -> Self {
+        let office = Arc::new(Office {
+            failure,
+            inboxes,
+            first,
+            used: AtomicBool::new(false),
+            expecting: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let receiver = office.clone();
+        Self {
+            office,
+            threads,
+            senders: Mutex::default(),
+            sending: Mutex::default(),
+            serving: Mutex::default(),
+            receiving: Mutex::new(Some(std::thread::spawn(move || receiver.receive()))),
+            universe: Mutex::new(Some(session.universe)),
+        }
+    }
+
+    /// Ends everything in order, unless a rank has failed: then operations that others will never join cannot be ended.
+    pub(super) fn close(&self) {
+        if self.office.failure.happened() {
+            return;
+        }
+        lock(&self.senders).clear();
+        let waiting = [&self.sending, &self.serving].map(|threads| std::mem::take(&mut *lock(threads)));
+        for thread in waiting.into_iter().flatten() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        // Others may still wait for this process to take their messages.
+        settle(SimpleCommunicator::world().immediate_barrier(), &mut Pause::waiting());
+        self.office.closed.store(true, Ordering::Release);
+        if let Some(thread) = lock(&self.receiving).take() {
+            let _ = thread.join();
+        }
+        drop(lock(&self.universe).take());
+    }
+
+    /// Ends the job once all processes want to, or after a while.
+    pub(super) fn abort(&self, code: i32) -> ! {
+        self.office.used.store(true, Ordering::Release);
+        tell_others(LEAVING_TAG, Vec::new());
+        let world = SimpleCommunicator::world();
+        let clock = Clock::start();
+        let others = number(world.size()) - 1;
+        // The first process ends the job for all; the others only if it does not.
+        let patience = if world.rank() == 0 { FAREWELL_S } else { 2.0 * FAREWELL_S };
+        while clock.seconds() < patience {
+            if world.rank() == 0 && self.office.leaving.load(Ordering::Acquire) == others {
+                break;
+            }
+            std::thread::sleep(FAILURE_CHECK);
+        }
+        world.abort(code)
+    }
+}
+
+/// Sends `bytes` to every other process, on a thread of its own: a process may never take them.
+fn tell_others(tag: i32, bytes: Vec<u8>) {
+    std::thread::spawn(move || {
+        let world = SimpleCommunicator::world();
+        for process in (0..world.size()).filter(|process| *process != world.rank()) {
+            scope(|scope| {
+                let sent = world.process_at_rank(process).immediate_send_with_tag(scope, &bytes[..], tag);
+                settle(sent, &mut Pause::waiting());
+            });
+        }
+    });
+}
+
+impl Carrier for Mpi {
+    fn link(&self, processes: &[usize], id: u64) -> Box<dyn Link> {
+        let (tasks, queue) = channel::<Task>();
+        let members: Vec<i32> = processes.iter().map(|process| count(*process)).collect();
+        let tag = count((id % TAGS) as usize);
+        lock(&self.serving).push(std::thread::spawn(move || {
+            let world = SimpleCommunicator::world();
+            let group = world.group().include(&members);
+            let group = world.split_by_subgroup_with_tag(&group, tag).expect("a process is in its own groups");
+            for task in queue {
+                task(&group);
+            }
+        }));
+        Box::new(GroupLink { tasks, processes: processes.len(), failure: self.office.failure.clone() })
+    }
+
+    fn post(&self, letter: Letter) -> Result<(), GroupError> {
+        self.office.used.store(true, Ordering::Release);
+        let pair = (letter.envelope.from - self.office.first, letter.to);
+        let mut senders = lock(&self.senders);
+        let sender = senders.entry(pair).or_insert_with(|| {
+            let (sender, letters) = channel::<Letter>();
+            let tag = FIRST_PAIR_TAG + count(pair.0 * self.threads + pair.1 % self.threads);
+            let to = count(pair.1 / self.threads);
+            lock(&self.sending).push(std::thread::spawn(move || {
+                letters.into_iter().for_each(|letter| send(letter, to, tag));
+            }));
+            sender
+        });
+        sender.send(letter).map_err(|_| ended())
+    }
+
+    fn expect(&self, waits: bool) {
+        self.office.used.store(true, Ordering::Release);
+        if waits {
+            self.office.expecting.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.office.expecting.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn announce(&self, rank: usize, reason: &str) {
+        let mut notice = (rank as u64).to_le_bytes().to_vec();
+        notice.extend_from_slice(reason.as_bytes());
+        tell_others(FAILURE_TAG, notice);
+    }
+}
+
+/// What comes before the elements of a message.
+const HEADER_WORDS: usize = 6;
+
+fn send(letter: Letter, process: i32, tag: i32) {
+    let Letter { envelope: Envelope { group, from, channel }, to, message } = letter;
+    let kind = match &message {
+        Payload::F32(_) => 0,
+        Payload::Half(_) => 1,
+        Payload::Bytes(_) => 2,
+    };
+    let header: [u64; HEADER_WORDS] = [group, from as u64, channel, to as u64, message.len() as u64, kind];
+    send_elements(&header, process, tag);
+    match &message {
+        Payload::F32(values) => send_elements(values, process, tag),
+        Payload::Half(values) => send_elements(values, process, tag),
+        Payload::Bytes(bytes) => send_elements(bytes, process, tag),
+    }
+}
+
+fn send_elements<T: Equivalence>(elements: &[T], process: i32, tag: i32) {
+    let world = SimpleCommunicator::world();
+    for part in elements.chunks(LIMIT) {
+        scope(|scope| {
+            let sent = world.process_at_rank(process).immediate_send_with_tag(scope, part, tag);
+            settle(sent, &mut Pause::waiting());
+        });
+    }
+}
+
+impl Office {
+    /// Takes what other processes send until the job ends.
+    fn receive(&self) {
+        let world = SimpleCommunicator::world();
+        let mut pause = Pause::waiting();
+        loop {
+            if let Some((message, status)) = world.any_process().immediate_matched_probe() {
+                self.take(message, &status);
+                pause = Pause::waiting();
+            } else if self.closed.load(Ordering::Acquire) {
+                return;
+            } else if !self.used.load(Ordering::Acquire) {
+                std::thread::sleep(FAILURE_CHECK / 2);
+            } else if self.expecting.load(Ordering::Acquire) > 0 {
+                pause.turn();
+            } else {
+                std::thread::sleep(Pause::NAP);
+            }
+        }
+    }
+
+    fn take(&self, message: Message, status: &Status) {
+        match status.tag() {
+            FAILURE_TAG => {
+                let mut notice = vec![0u8; number(status.count(u8::equivalent_datatype()))];
+                message.matched_receive_into(&mut notice[..]);
+                let (rank, reason) = notice.split_at(size_of::<u64>());
+                let rank = u64::from_le_bytes(rank.try_into().expect("a notice starts with the rank"));
+                self.failure.note(rank as usize, &String::from_utf8_lossy(reason));
+            }
+            LEAVING_TAG => {
+                message.matched_receive_into(&mut [0u8; 0][..]);
+                self.leaving.fetch_add(1, Ordering::AcqRel);
+            }
+            tag => self.take_letter(message, status.source_rank(), tag),
+        }
+    }
+
+    fn take_letter(&self, message: Message, process: i32, tag: i32) {
+        let mut header = [0u64; HEADER_WORDS];
+        message.matched_receive_into(&mut header[..]);
+        let [group, from, channel, to, length, kind] = header;
+        let length = length as usize;
+        let message = match kind {
+            0 => Payload::F32(receive_elements(length, process, tag)),
+            1 => Payload::Half(receive_elements(length, process, tag)),
+            _ => Payload::Bytes(receive_elements(length, process, tag)),
+        };
+        self.inboxes[to as usize - self.first].deliver(Envelope { group, from: from as usize, channel }, message);
+    }
+}
+
+fn receive_elements<T: Equivalence + Clone + Default>(length: usize, process: i32, tag: i32) -> Vec<T> {
+    let world = SimpleCommunicator::world();
+    let mut elements = vec![T::default(); length];
+    for part in elements.chunks_mut(LIMIT) {
+        scope(|scope| {
+            let received = world.process_at_rank(process).immediate_receive_into_with_tag(scope, part, tag);
+            settle(received, &mut Pause::moving());
+        });
+    }
+    elements
+}
+
+/// Work for the thread of a group.
+type Task = Box<dyn FnOnce(&SimpleCommunicator) + Send>;
+
+/// The processes of one group.
+struct GroupLink {
+    tasks: Sender<Task>,
+    processes: usize,
+    failure: Arc<Failure>,
+}
+
+impl GroupLink {
+    /// What `work` returns on the group's thread.
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&SimpleCommunicator) -> T + Send + 'static,
+    ) -> Result<T, GroupError> {
+        let (reply, answer) = sync_channel(1);
+        let task: Task = Box::new(move |group| {
+            // Nobody hears the answer once a rank has failed.
+            let _ = reply.send(work(group));
+        });
+        self.tasks.send(task).map_err(|_| ended())?;
+        loop {
+            match answer.recv_timeout(FAILURE_CHECK) {
+                Ok(value) => return Ok(value),
+                Err(RecvTimeoutError::Timeout) => self.failure.check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(ended()),
+            }
+        }
+    }
+}
+
+impl Link for GroupLink {
+    fn limit(&self) -> usize {
+        LIMIT
+    }
+
+    fn meet(&self, words: Vec<u32>) -> Result<Vec<u32>, GroupError> {
+        let mut all = vec![0; words.len() * self.processes];
+        self.call(move |group| {
+            scope(|scope| {
+                let gathered = group.immediate_all_gather_into(scope, &words[..], &mut all[..]);
+                settle(gathered, &mut Pause::waiting());
+            });
+            all
+        })
+    }
+
+    fn exchange(&self, own: Payload, counts: &[usize], into: Payload) -> Result<(Payload, Payload), GroupError> {
+        let counts: Vec<i32> = counts.iter().map(|elements| count(*elements)).collect();
+        self.call(move |group| match (own, into) {
+            (Payload::F32(own), Payload::F32(into)) => {
+                let into = exchange_elements(group, &own, &counts, into);
+                (Payload::F32(own), Payload::F32(into))
+            }
+            (Payload::Half(own), Payload::Half(into)) => {
+                let into = exchange_elements(group, &own, &counts, into);
+                (Payload::Half(own), Payload::Half(into))
+            }
+            (Payload::Bytes(own), Payload::Bytes(into)) => {
+                let into = exchange_elements(group, &own, &counts, into);
+                (Payload::Bytes(own), Payload::Bytes(into))
+            }
+            _ => unreachable!("what travels together is of one type"),
+        })
+    }
+
+    fn gather(&self, own: Payload, counts: &[usize], into: Payload) -> Result<(Payload, Payload), GroupError> {
+        let counts: Vec<i32> = counts.iter().map(|elements| count(*elements)).collect();
+        self.call(move |group| match (own, into) {
+            (Payload::F32(own), Payload::F32(into)) => {
+                let into = gather_elements(group, &own, &counts, into);
+                (Payload::F32(own), Payload::F32(into))
+            }
+            (Payload::Half(own), Payload::Half(into)) => {
+                let into = gather_elements(group, &own, &counts, into);
+                (Payload::Half(own), Payload::Half(into))
+            }
+            (Payload::Bytes(own), Payload::Bytes(into)) => {
+                let into = gather_elements(group, &own, &counts, into);
+                (Payload::Bytes(own), Payload::Bytes(into))
+            }
+            _ => unreachable!("what travels together is of one type"),
+        })
+    }
+
+    fn broadcast(&self, own: Payload, count: usize, root: usize) -> Result<Payload, GroupError> {
+        self.call(move |group| match own {
+            Payload::F32(own) => Payload::F32(broadcast_elements(group, own, count, root)),
+            Payload::Half(own) => Payload::Half(broadcast_elements(group, own, count, root)),
+            Payload::Bytes(own) => Payload::Bytes(broadcast_elements(group, own, count, root)),
+        })
+    }
+}
+
+fn exchange_elements<T: Equivalence + Clone + Default>(
+    group: &SimpleCommunicator,
+    own: &[T],
+    counts: &[i32],
+    mut into: Vec<T>,
+) -> Vec<T> {
+    let received = vec![counts[number(group.rank())]; counts.len()];
+    into.resize(received.iter().copied().map(number).sum(), T::default());
+    let sent = Partition::new(own, counts, places(counts));
+    let mut arrived = PartitionMut::new(&mut into[..], &received[..], places(&received));
+    scope(|scope| {
+        let moved = group.immediate_all_to_all_varcount_into(scope, &sent, &mut arrived);
+        settle(moved, &mut Pause::moving());
+    });
+    into
+}
+
+fn gather_elements<T: Equivalence + Clone + Default>(
+    group: &SimpleCommunicator,
+    own: &[T],
+    counts: &[i32],
+    mut into: Vec<T>,
+) -> Vec<T> {
+    into.resize(counts.iter().copied().map(number).sum(), T::default());
+    let mut arrived = PartitionMut::new(&mut into[..], counts, places(counts));
+    scope(|scope| {
+        let moved = group.immediate_all_gather_varcount_into(scope, own, &mut arrived);
+        settle(moved, &mut Pause::moving());
+    });
+    into
+}
+
+fn broadcast_elements<T: Equivalence + Clone + Default>(
+    group: &SimpleCommunicator,
+    mut own: Vec<T>,
+    count_: usize,
+    root: usize,
+) -> Vec<T> {
+    own.resize(count_, T::default());
+    scope(|scope| {
+        let moved = group.process_at_rank(count(root)).immediate_broadcast_into(scope, &mut own[..]);
+        settle(moved, &mut Pause::moving());
+    });
+    own
+}
+
+/// Where parts of these lengths start that lie one after another.
+fn places(counts: &[i32]) -> Vec<i32> {
+    let mut next = 0;
+    counts.iter().map(|count| std::mem::replace(&mut next, next + count)).collect()
+}
+
+/// Waits until MPI is done with a request.
+fn settle<'a, D: ?Sized, S: mpi::request::Scope<'a>>(mut request: Request<'a, D, S>, pause: &mut Pause) {
+    while let Err(pending) = request.test() {
+        request = pending;
+        pause.turn();
+    }
+}
+
+/// How a thread waits: MPI moves bytes only while it is called.
+struct Pause {
+    /// Since when; nothing where bytes are on their way, which are moved as fast as may be.
+    since: Option<Clock>,
+}
+
+impl Pause {
+    /// How long a thread waits with its processor at hand.
+    const EAGER_S: f64 = 200e-6;
+    /// How long it sleeps afterwards, each time.
+    const NAP: Duration = Duration::from_micros(30);
+
+    /// For other processes, which may take long to come.
+    fn waiting() -> Self {
+        Self { since: Some(Clock::start()) }
+    }
+
+    /// For bytes that both sides are ready to move.
+    fn moving() -> Self {
+        Self { since: None }
+    }
+
+    fn turn(&mut self) {
+        match self.since {
+            Some(since) if since.seconds() > Self::EAGER_S => std::thread::sleep(Self::NAP),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+/// What is said when a thread of the group is gone: it panicked.
+fn ended() -> GroupError {
+    GroupError::RankFailed { rank: 0, reason: "the connection to other processes is closed".into() }
+}
+
+fn number(count: i32) -> usize {
+    usize::try_from(count).expect("MPI counts from zero")
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).expect("operations are cut so that counts fit")
+}

@@ -1,0 +1,330 @@
+//! Every collective against a slow obvious one, over threads and over processes × threads.
+
+mod loopback;
+
+use super::*;
+use loopback::run_processes;
+use proptest::prelude::*;
+
+fn values<T: Send, E: Send + std::fmt::Display + std::fmt::Debug>(
+    size: usize,
+    work: impl Fn(ProcessGroup) -> Result<T, E> + Sync,
+) -> Vec<T> {
+    run_ranks(&World::threads(size), work).into_iter().map(|result| result.expect("no rank fails")).collect()
+}
+
+fn brought(rank: usize, length: usize) -> Vec<f32> {
+    (0..length).map(|i| ((i * 7 + rank * 13) % 29) as f32 * 0.37 - 3.0).collect()
+}
+
+/// A case of a property: ranks, what they bring, and how they are grouped.
+#[derive(Clone, Debug)]
+struct Case {
+    processes: usize,
+    threads: usize,
+    /// Per rank.
+    colours: Vec<usize>,
+    /// Of buffers that must be equally long, and per rank of those that need not.
+    length: usize,
+    lengths: Vec<usize>,
+    reduction: Reduction,
+    wire: Wire,
+    /// Elements in one operation between processes.
+    limit: usize,
+}
+
+/// What one rank gets from all collectives.
+#[derive(Clone, Debug, PartialEq)]
+struct Got {
+    reduced: Vec<f32>,
+    unchanged: Vec<f32>,
+    part: Vec<f32>,
+    gathered: Vec<f32>,
+    broadcast: Vec<f32>,
+    parts: Vec<Vec<f32>>,
+    bytes: Option<Vec<Vec<u8>>>,
+    world_sum: Vec<f32>,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let layouts = prop_oneof![(Just(1usize), 1..6usize), (2..4usize, 1..3usize), (Just(5), Just(1))];
+    let length = prop_oneof![0..4usize, 60..70usize, 0..300usize];
+    layouts.prop_flat_map(move |(processes, threads)| {
+        let ranks = processes * threads;
+        (
+            proptest::collection::vec(0..3usize, ranks),
+            length.clone(),
+            proptest::collection::vec(length.clone(), ranks),
+            prop_oneof![Just(Reduction::Sum), Just(Reduction::Mean)],
+            prop_oneof![Just(Wire::F32), Just(Wire::F16), Just(Wire::Bf16)],
+            prop_oneof![Just(7usize), Just(100), Just(LARGE)],
+        )
+            .prop_map(move |(colours, length, lengths, reduction, wire, limit)| Case {
+                processes,
+                threads,
+                colours,
+                length,
+                lengths,
+                reduction,
+                wire,
+                limit: limit.max(ranks),
+            })
+    })
+}
+
+const LARGE: usize = 1 << 20;
+
+fn part_for(from: usize, to: usize, lengths: &[usize]) -> Vec<f32> {
+    brought(from * 5 + to, lengths[from] / (to + 1))
+}
+
+/// All collectives, as a rank calls them.
+fn collectives(case: &Case, world: &ProcessGroup) -> Result<Got, GroupError> {
+    let own = world.rank();
+    let group = world.split(case.colours[own])?;
+    let mut reduced = brought(own, case.length);
+    group.all_reduce_as(&mut reduced, case.reduction, case.wire)?;
+    let mut unchanged = brought(own, case.length);
+    let part = group.reduce_scatter_as(&mut unchanged, case.reduction, case.wire)?;
+    let gathered = group.all_gather_as(&brought(own, case.lengths[own]), case.wire)?;
+    let mut broadcast = brought(own, case.lengths[own]);
+    group.broadcast(&mut broadcast, group.size() - 1)?;
+    let parts = group.world_ranks().iter().map(|to| part_for(own, *to, &case.lengths)).collect();
+    let parts = group.all_to_all(parts)?;
+    let bytes = group.gather_bytes(vec![own as u8; case.lengths[own]], 0)?;
+    group.barrier()?;
+    let mut world_sum = vec![own as f32];
+    world.all_reduce(&mut world_sum, Reduction::Sum)?;
+    Ok(Got { reduced, unchanged, part, gathered, broadcast, parts, bytes, world_sum })
+}
+
+fn arrives(value: f32, wire: Wire) -> f32 {
+    match wire {
+        Wire::F32 => value,
+        Wire::F16 => half::f16::from_f32(value).to_f32(),
+        Wire::Bf16 => half::bf16::from_f32(value).to_f32(),
+    }
+}
+
+/// One element of a reduction, in the documented order.
+fn element(case: &Case, members: &[usize], i: usize) -> f32 {
+    if members.len() == 1 {
+        return brought(members[0], case.length)[i];
+    }
+    let processes: BTreeSet<usize> = members.iter().map(|rank| rank / case.threads).collect();
+    let of_process = |process: usize| {
+        let ranks = members.iter().filter(|rank| *rank / case.threads == process);
+        let sum = ranks.map(|rank| arrives(brought(*rank, case.length)[i], case.wire)).reduce(|a, b| a + b);
+        let sum = sum.expect("the process has a rank");
+        if processes.len() > 1 { arrives(sum, case.wire) } else { sum }
+    };
+    let sum = processes.iter().map(|process| of_process(*process)).reduce(|a, b| a + b).expect("a group has ranks");
+    match case.reduction {
+        Reduction::Sum => sum,
+        Reduction::Mean => sum * (1.0 / members.len() as f32),
+    }
+}
+
+/// What the rank should get.
+fn expected(case: &Case, rank: usize) -> Got {
+    let members: Vec<usize> = (0..case.colours.len()).filter(|r| case.colours[*r] == case.colours[rank]).collect();
+    let place = members.iter().position(|member| *member == rank).expect("it is in its group");
+    let sum: Vec<f32> = (0..case.length).map(|i| element(case, &members, i)).collect();
+    let alone = members.len() == 1;
+    let wire = if alone { Wire::F32 } else { case.wire };
+    let whole = |rank: &usize| brought(*rank, case.lengths[*rank]);
+    // Equal shares: an element belongs to the rank in whose share it lies.
+    let (least, extra) = (case.length / members.len(), case.length % members.len());
+    let owner = |i: usize| if i < extra * (least + 1) { i / (least + 1) } else { (i - extra) / least.max(1) };
+    Got {
+        reduced: sum.iter().map(|value| arrives(*value, wire)).collect(),
+        unchanged: brought(rank, case.length),
+        part: (0..case.length).filter(|i| owner(*i) == place).map(|i| sum[i]).collect(),
+        gathered: members.iter().flat_map(whole).map(|value| arrives(value, wire)).collect(),
+        broadcast: whole(members.last().expect("a group has ranks")),
+        parts: members.iter().map(|from| part_for(*from, rank, &case.lengths)).collect(),
+        bytes: (place == 0).then(|| members.iter().map(|rank| vec![*rank as u8; case.lengths[*rank]]).collect()),
+        world_sum: vec![(0..case.colours.len()).sum::<usize>() as f32],
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_collective_is_the_obvious_one(case in cases()) {
+        let results = if case.processes == 1 {
+            run_ranks(&World::threads(case.threads), |world| collectives(&case, &world))
+        } else {
+            run_processes(case.processes, case.threads, case.limit, |world| collectives(&case, &world))
+        };
+        for (rank, result) in results.into_iter().enumerate() {
+            prop_assert_eq!(result.expect("no rank fails"), expected(&case, rank), "rank {}", rank);
+        }
+    }
+
+    #[test]
+    fn shares_are_equal_and_cover_everything(length in 0..200usize, size in 1..9usize) {
+        let shares: Vec<_> = (0..size).map(|rank| share(length, size, rank)).collect();
+        prop_assert_eq!(shares[0].start, 0);
+        prop_assert_eq!(shares[size - 1].end, length);
+        prop_assert!(shares.windows(2).all(|pair| pair[0].end == pair[1].start && pair[0].len() >= pair[1].len()));
+        prop_assert!(shares[0].len() - shares[size - 1].len() <= 1);
+    }
+}
+
+#[test]
+fn a_large_buffer_takes_the_way_of_large_buffers_in_every_layout() {
+    for (processes, threads) in [(2, 1), (2, 2), (3, 2)] {
+        let ranks = processes * threads;
+        let case = Case {
+            processes,
+            threads,
+            colours: vec![0; ranks],
+            length: 40_001,
+            lengths: vec![20_003; ranks],
+            reduction: Reduction::Mean,
+            wire: Wire::F32,
+            limit: LARGE,
+        };
+        let results = run_processes(processes, threads, LARGE, |world| collectives(&case, &world));
+        for (rank, result) in results.into_iter().enumerate() {
+            assert!(result.expect("no rank fails") == expected(&case, rank), "rank {rank} of {processes} × {threads}");
+        }
+    }
+}
+
+/// Messages of two tags in two groups, received in another order than sent.
+fn messages(world: &ProcessGroup) -> Result<bool, GroupError> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    let again = world.split(0)?;
+    for number in 0..50 {
+        world.send(next, Tag(number % 2), vec![(rank * 100 + number as usize) as f32])?;
+        again.send(next, Tag(0), vec![-1.0; number as usize])?;
+    }
+    let of_tag = |tag: u32| {
+        let received = (0..25).map(|_| world.recv(previous, Tag(tag)).map(|message| message[0]));
+        received.collect::<Result<Vec<f32>, _>>()
+    };
+    let (odd, even) = (of_tag(1)?, of_tag(0)?);
+    let right = |values: Vec<f32>, tag: usize| {
+        values.into_iter().eq((0..25).map(|number| (previous * 100 + 2 * number + tag) as f32))
+    };
+    let mut others = true;
+    for number in 0..50 {
+        others &= again.recv(previous, Tag(0))?.len() == number;
+    }
+    Ok(right(odd, 1) && right(even, 0) && others)
+}
+
+#[test]
+fn messages_keep_their_order_within_a_tag_and_a_group() {
+    assert_eq!(values(3, |world| messages(&world)), [true; 3]);
+    for (processes, threads) in [(3, 1), (2, 2)] {
+        let results = run_processes(processes, threads, LARGE, |world| messages(&world));
+        assert!(results.iter().all(|result| matches!(result, Ok(true))), "{results:?}");
+    }
+}
+
+#[test]
+fn split_groups_work_apart_from_each_other() {
+    let work = |world: ProcessGroup| {
+        let part = world.split(world.rank() % 2)?;
+        let again = world.split(world.rank() / 3)?;
+        let inner = part.split(usize::from(part.rank() == 0))?;
+        let mut sum = vec![world.rank() as f32];
+        part.all_reduce(&mut sum, Reduction::Sum)?;
+        let mut second = vec![world.rank() as f32];
+        again.all_reduce(&mut second, Reduction::Sum)?;
+        let mut third = vec![world.rank() as f32];
+        inner.all_reduce(&mut third, Reduction::Sum)?;
+        assert_eq!(part.world_ranks()[part.rank()], world.rank());
+        Ok::<_, GroupError>((part.rank(), part.size(), sum[0], second[0], third[0]))
+    };
+    for results in [run_ranks(&World::threads(6), work), run_processes(3, 2, LARGE, work)] {
+        assert_eq!(results[3], Ok((1, 3, 9.0, 12.0, 8.0)));
+        assert_eq!(results[4], Ok((2, 3, 6.0, 12.0, 6.0)));
+    }
+}
+
+#[test]
+fn a_rank_that_fails_or_panics_ends_the_wait_of_the_others() {
+    let work = |world: ProcessGroup| {
+        let part = world.split(usize::from(world.rank() > 0))?;
+        match world.rank() {
+            0 => Err(GroupError::RankFailed { rank: 0, reason: "no memory".into() }),
+            1 => part.recv(1, Tag(0)).map(|_| ()),
+            2 => world.all_reduce(&mut vec![1.0], Reduction::Sum),
+            _ => world.barrier(),
+        }
+    };
+    for results in
+        [run_ranks(&World::threads(4), work), run_processes(4, 1, LARGE, work), run_processes(2, 2, LARGE, work)]
+    {
+        for result in &results[1..] {
+            let Err(RankError::Failed(error)) = result else { panic!("{result:?}") };
+            assert!(error.to_string().contains("no memory"), "{error}");
+        }
+    }
+    let results = run_ranks(&World::threads(2), |group| {
+        assert!(group.rank() == 0, "this rank falls over");
+        group.all_reduce(&mut vec![1.0], Reduction::Sum)
+    });
+    let told = GroupError::RankFailed { rank: 1, reason: "it panicked".into() };
+    assert_eq!(results[0], Err(RankError::Failed(told)));
+    assert_eq!(results[1], Err(RankError::Panicked("this rank falls over".into())));
+}
+
+#[test]
+fn buffers_of_different_lengths_are_refused_on_every_rank() {
+    for length in [2, 200] {
+        let work = |group: ProcessGroup| {
+            group.all_reduce(&mut vec![0.0; length + usize::from(group.rank() == 1)], Reduction::Sum)
+        };
+        for results in
+            [run_ranks(&World::threads(2), work), run_processes(2, 1, LARGE, work), run_processes(2, 2, LARGE, work)]
+        {
+            assert!(results.iter().all(Result::is_err), "{results:?}");
+            let told = results.iter().any(|result| format!("{result:?}").contains("LengthMismatch"));
+            assert!(told, "{results:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_came_late_makes_the_others_wait() {
+    let waited = values(2, |group| {
+        if group.rank() == 1 {
+            // Until rank 0 is at the barrier for good, it has nothing to receive.
+            while group.shared.barrier.waiting() == 0 {
+                std::thread::yield_now();
+            }
+        }
+        group.barrier()?;
+        let before = group.waited_s();
+        group.send(1 - group.rank(), Tag(0), vec![1.0])?;
+        group.recv(1 - group.rank(), Tag(0))?;
+        Ok::<_, GroupError>((before, group.split(0)?.waited_s() >= before))
+    });
+    assert!(waited[0].0 > 0.0, "{waited:?}");
+    assert!(waited.iter().all(|(_, shared)| *shared));
+}
+
+#[test]
+fn the_ranks_of_a_world_are_told_where_they_live() {
+    let world = World::threads(3);
+    assert_eq!((world.ranks(), world.local(), world.is_root(), world.processes()), (3, 0..3, true, 1));
+    assert_eq!(world.ranks_on_host(), 3);
+    assert!(world.threads_per_rank() >= 1);
+    let ranks = run_ranks(&world, |group| Ok::<_, GroupError>((group.rank(), group.world_rank())));
+    assert_eq!(ranks, [Ok((0, 0)), Ok((1, 1)), Ok((2, 2))]);
+}
+
+#[test]
+#[cfg(not(feature = "mpi"))]
+fn without_mpi_the_launcher_says_what_to_install() {
+    let error = launch(Launcher::Mpi, 2).map(|_| ()).expect_err("it was not built");
+    assert_eq!(error, LaunchError::NotBuilt);
+    assert!(error.hint().contains("libopenmpi-dev"), "{}", error.hint());
+}

@@ -1,0 +1,48 @@
+//! One layer's forward pass as it is kept for backward.
+//!
+//! Every layer records a graph of its own, from its input to its output. Its gradients are therefore there as soon as
+//! backward has gone through it, and a layer can be computed again from its input alone (Chen et al.,
+//! arXiv:1604.06174, section 3).
+
+use crate::data::MicroBatch;
+use crate::network::operators::seeded;
+use crate::network::{Layer, Pass, Weights};
+use burn::tensor::Tensor;
+
+/// A recorded layer.
+pub(crate) struct Tape {
+    /// Where it starts; nothing in the first layer, whose input has no gradient.
+    input: Option<Tensor<2>>,
+    /// The weights that it used, by slot.
+    leaves: Vec<Tensor<1>>,
+    output: Tensor<2>,
+}
+
+impl Tape {
+    /// Computes a layer and records it. `input` records nothing.
+    pub(crate) fn record(
+        layer: &dyn Layer,
+        pass: &Pass,
+        (weights, leaves): (Weights, Vec<Tensor<1>>),
+        input: Option<Tensor<2>>,
+        batch: &MicroBatch,
+    ) -> Self {
+        let input = input.map(|input| Tensor::from_inner(input).require_grad());
+        let output = layer.forward(pass, &weights, input.clone(), batch);
+        Self { input, leaves, output }
+    }
+
+    /// What the layer computed, recording nothing.
+    pub(crate) fn output(&self) -> Tensor<2> {
+        self.output.clone().inner()
+    }
+
+    /// Goes back from the gradient of the output to those of the input and of each weight that took part, by slot.
+    pub(crate) fn backward(self, gradient: Tensor<2>) -> (Option<Tensor<2>>, Vec<Option<Tensor<1>>>) {
+        let Self { input, leaves, output } = self;
+        let mut gradients = seeded(output, gradient).backward();
+        let of_input = input.map(|input| input.grad_remove(&mut gradients).expect("the graph reaches its input"));
+        let of_weights = leaves.into_iter().map(|leaf| leaf.grad_remove(&mut gradients)).collect();
+        (of_input, of_weights)
+    }
+}

@@ -1,0 +1,323 @@
+//! What a rank keeps of one layer: weights, gradients, and its share of what ranks share out.
+//!
+//! Every parameter is cut into as many equal pieces as there are ranks that share state out, the last ones being
+//! shorter where it does not divide. Through collectives goes one buffer for the whole layer: the first pieces of all
+//! its parameters, then the second ones, and so on, each filled up to the same length, so that the equal shares of the
+//! buffer are the ranks' pieces.
+//!
+//! Source: Rajbhandari et al., arXiv:1910.02054, section 5; one buffer for each layer: Zhao et al., arXiv:2304.11277,
+//! section 3.2.
+
+use crate::network::operators::{from_vec, single, to_vec};
+use crate::network::{Network, ParameterKey, Role, TensorGroup, Weight, Weights};
+use burn::tensor::{Device, FloatDType, Tensor};
+use std::ops::Range;
+use trainyard_plan::StateSharding;
+
+/// Which pieces a rank owns of what is shared out, and what is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shards {
+    /// What is shared out.
+    pub(crate) state: StateSharding,
+    /// Among how many ranks; 1 where nothing is.
+    pub(crate) count: usize,
+    /// Which piece this rank has.
+    pub(crate) own: usize,
+}
+
+impl Shards {
+    /// The elements of a parameter of `length` elements that the rank `of` owns.
+    pub(crate) fn piece(self, length: usize, of: usize) -> Range<usize> {
+        let each = length.div_ceil(self.count);
+        (of * each).min(length)..((of + 1) * each).min(length)
+    }
+
+    /// Whether weights are gathered when they are needed.
+    pub(crate) fn gathers_weights(self) -> bool {
+        self.count > 1 && self.state == StateSharding::Parameters
+    }
+
+    /// Whether each rank updates its pieces only.
+    pub(crate) fn shares_updates(self) -> bool {
+        self.count > 1
+    }
+}
+
+/// One parameter of the layer.
+pub(crate) struct Slot {
+    pub(crate) key: ParameterKey,
+    /// What this rank has of it with tensor parallelism.
+    pub(crate) shape: Vec<usize>,
+    pub(crate) length: usize,
+    pub(crate) role: Role,
+    /// Whether ranks of the tensor group have the same values of it.
+    pub(crate) replicated: bool,
+    /// Whether another layer of this rank holds the very parameter.
+    pub(crate) held_elsewhere: bool,
+    /// All that this rank's tensor group leaves it, in the format that computes; absent between uses where weights are
+    /// shared out.
+    working: Option<Tensor<1>>,
+    /// The own piece in single precision, where `working` is not that.
+    master: Option<Tensor<1>>,
+    /// Gradients of the micro-batches so far, whole.
+    gradient: Option<Tensor<1>>,
+    /// The sum over ranks, of the own piece.
+    pub(crate) reduced: Option<Tensor<1>>,
+}
+
+/// A layer as a rank holds it.
+pub(crate) struct Unit {
+    pub(crate) slots: Vec<Slot>,
+    shards: Shards,
+    format: FloatDType,
+    device: Device,
+}
+
+const IS_THERE: &str = "weights are gathered before they are used";
+
+/// How a rank's layers are made.
+pub(crate) struct Builder<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) tensor: &'a TensorGroup,
+    pub(crate) shards: Shards,
+    /// The format that computes.
+    pub(crate) format: FloatDType,
+    pub(crate) device: &'a Device,
+    /// Whole values of parameters.
+    pub(crate) values: &'a dyn Fn(ParameterKey) -> Vec<f32>,
+    /// Whether another layer of the rank holds a parameter.
+    pub(crate) held_elsewhere: &'a dyn Fn(ParameterKey) -> bool,
+}
+
+impl Builder<'_> {
+    /// A layer.
+    pub(crate) fn unit(&self, layer: usize) -> Unit {
+        let mut unit =
+            Unit { slots: Vec::new(), shards: self.shards, format: self.format, device: self.device.clone() };
+        for (slot, parameter) in self.network.parameters_of(layer).iter().enumerate() {
+            let key = ParameterKey::new(layer, slot);
+            let (ranks, rank) = (self.tensor.size(), self.tensor.rank());
+            let shape = parameter.local_shape(ranks, rank);
+            let mut slot = Slot {
+                key,
+                length: shape.iter().product(),
+                shape,
+                role: parameter.role,
+                replicated: parameter.split.is_none(),
+                held_elsewhere: (self.held_elsewhere)(key),
+                working: None,
+                master: None,
+                gradient: None,
+                reduced: None,
+            };
+            if !slot.held_elsewhere {
+                let whole = (self.values)(parameter.tied_to.unwrap_or(key));
+                unit.set(&mut slot, parameter.local(&whole, ranks, rank));
+            }
+            unit.slots.push(slot);
+        }
+        unit
+    }
+}
+
+impl Unit {
+    /// Gives a parameter its first values.
+    fn set(&self, slot: &mut Slot, values: Vec<f32>) {
+        let piece = self.shards.piece(slot.length, self.shards.own);
+        let shares = self.shards.shares_updates() && slot.role == Role::Trained;
+        let mixed = self.format != FloatDType::F32;
+        if self.gathers(slot) || (mixed && shares) {
+            slot.master = Some(from_vec(values[piece.clone()].to_vec(), [piece.len()], &self.device));
+        } else if mixed && slot.role == Role::Trained {
+            slot.master = Some(from_vec(values.clone(), [slot.length], &self.device));
+        }
+        if !self.gathers(slot) {
+            let working = from_vec(values, [slot.length], &self.device);
+            slot.working = Some(if slot.role == Role::Trained { working.cast(self.format) } else { working });
+        }
+    }
+
+    fn gathers(&self, slot: &Slot) -> bool {
+        self.shards.gathers_weights() && slot.role == Role::Trained
+    }
+
+    /// The trained parameters that this layer itself holds.
+    fn trained(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.is_own())
+    }
+
+    /// Weights as layers compute with them, in the order of slots. Recorded where gradients shall reach them;
+    /// `elsewhere` gives those that another layer holds.
+    pub(crate) fn weights(
+        &self,
+        recorded: bool,
+        elsewhere: &dyn Fn(ParameterKey) -> Tensor<1>,
+    ) -> (Weights, Vec<Tensor<1>>) {
+        let mut leaves = Vec::new();
+        let mut values = Vec::new();
+        for slot in &self.slots {
+            let plain = if slot.held_elsewhere { elsewhere(slot.key) } else { slot.working() };
+            let flat = match (recorded, slot.role) {
+                (true, Role::Trained) => Tensor::from_inner(plain).require_grad(),
+                (true, Role::Statistic) => Tensor::from_inner(plain),
+                (false, _) => plain,
+            };
+            leaves.push(flat.clone());
+            values.push(Weight { flat, shape: slot.shape.clone() });
+        }
+        (Weights::new(values), leaves)
+    }
+
+    /// Adds the gradient of a parameter to those of the micro-batches before.
+    pub(crate) fn add_gradient(&mut self, slot: usize, gradient: Tensor<1>) {
+        let gradient = single(gradient);
+        let sum = &mut self.slots[slot].gradient;
+        *sum = Some(match sum.take() {
+            Some(sum) => sum + gradient,
+            None => gradient,
+        });
+    }
+
+    /// Whether all of the layer's gradients are there.
+    pub(crate) fn has_gradients(&self) -> bool {
+        self.trained().all(|slot| slot.gradient.is_some())
+    }
+
+    /// Takes the gradients out as one buffer for collectives.
+    ///
+    /// # Panics
+    ///
+    /// When a parameter got no gradient: the model is wrong.
+    pub(crate) fn take_gradients(&mut self) -> Vec<f32> {
+        let gradients: Vec<Vec<f32>> = self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.is_own())
+            .map(|slot| to_vec(slot.gradient.take().expect("every parameter takes part in the loss")))
+            .collect();
+        self.packed(&gradients)
+    }
+
+    /// Keeps the gradients as they are: nobody else has others.
+    pub(crate) fn keep_gradients(&mut self) {
+        for slot in &mut self.slots {
+            slot.reduced = slot.gradient.take();
+        }
+    }
+
+    /// Takes what a reduction made of [`Self::take_gradients`]: this rank's pieces of the sum. They are added to what
+    /// an earlier reduction of the same step left.
+    pub(crate) fn put_reduced(&mut self, pieces: &[f32]) {
+        let (shards, device) = (self.shards, self.device.clone());
+        let mut rest = pieces;
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_own()) {
+            let (own, after) = rest.split_at(slot.length.div_ceil(shards.count));
+            rest = after;
+            let length = shards.piece(slot.length, shards.own).len();
+            let sum = from_vec(own[..length].to_vec(), [length], &device);
+            slot.reduced = Some(match slot.reduced.take() {
+                Some(before) => before + sum,
+                None => sum,
+            });
+        }
+    }
+
+    /// Whole values side by side as in the head of this file.
+    fn packed(&self, whole: &[Vec<f32>]) -> Vec<f32> {
+        let count = self.shards.count;
+        let mut buffer = Vec::with_capacity(whole.iter().map(|values| values.len().div_ceil(count) * count).sum());
+        for rank in 0..count {
+            for values in whole {
+                let piece = self.shards.piece(values.len(), rank);
+                let end = buffer.len() + values.len().div_ceil(count);
+                buffer.extend_from_slice(&values[piece]);
+                buffer.resize(end, 0.0);
+            }
+        }
+        buffer
+    }
+
+    /// The own pieces as one buffer, for [`Self::put_gathered`] of all ranks.
+    pub(crate) fn pieces(&self) -> Vec<f32> {
+        let mut buffer = Vec::new();
+        for slot in self.trained() {
+            let end = buffer.len() + slot.length.div_ceil(self.shards.count);
+            buffer.extend(to_vec(self.master_of(slot)));
+            buffer.resize(end, 0.0);
+        }
+        buffer
+    }
+
+    /// Makes weights whole from the pieces of all ranks, first rank first.
+    pub(crate) fn put_gathered(&mut self, all: &[f32]) {
+        let Shards { count, .. } = self.shards;
+        let stride = all.len() / count;
+        let mut start = 0;
+        let (format, device) = (self.format, self.device.clone());
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_own()) {
+            let each = slot.length.div_ceil(count);
+            let mut whole: Vec<f32> =
+                (0..count).flat_map(|rank| &all[rank * stride + start..][..each]).copied().collect();
+            whole.truncate(slot.length);
+            slot.working = Some(from_vec(whole, [slot.length], &device).cast(format));
+            start += each;
+        }
+    }
+
+    /// Lets go of gathered weights until they are needed again.
+    pub(crate) fn release(&mut self) {
+        if self.shards.gathers_weights() {
+            self.slots.iter_mut().filter(|slot| slot.is_own()).for_each(|slot| slot.working = None);
+        }
+    }
+
+    /// The own piece of a parameter in single precision.
+    pub(crate) fn master_of(&self, slot: &Slot) -> Tensor<1> {
+        let piece = self.shards.piece(slot.length, self.shards.own);
+        slot.master.clone().unwrap_or_else(|| {
+            let working = slot.working();
+            if piece.len() == slot.length { working } else { working.slice([piece]) }
+        })
+    }
+
+    /// Takes the pieces to update, so that nobody else holds them meanwhile.
+    pub(crate) fn take_master(&mut self, slot: usize) -> Tensor<1> {
+        let Shards { count, .. } = self.shards;
+        let slot_ = &mut self.slots[slot];
+        match slot_.master.take() {
+            Some(master) => master,
+            None if count == 1 => slot_.working.take().expect(IS_THERE),
+            None => self.master_of(&self.slots[slot]),
+        }
+    }
+
+    /// Gives an updated piece back. Where ranks update pieces, weights are whole again after they were gathered.
+    pub(crate) fn put_master(&mut self, slot: usize, value: Tensor<1>) {
+        let (format, shards) = (self.format, self.shards);
+        let slot = &mut self.slots[slot];
+        if !shards.shares_updates() {
+            slot.working = Some(value.clone().cast(format));
+        }
+        if shards.shares_updates() || format != FloatDType::F32 {
+            slot.master = Some(value);
+        }
+    }
+}
+
+impl Slot {
+    /// Whether this layer holds the parameter and the optimizer changes it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.role == Role::Trained && !self.held_elsewhere
+    }
+
+    /// All values of this rank in the format that computes.
+    pub(crate) fn working(&self) -> Tensor<1> {
+        self.working.clone().expect(IS_THERE)
+    }
+
+    /// A running mean's new values.
+    #[expect(dead_code, reason = "no layer of the families built so far keeps running means")]
+    pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
+        self.working = Some(values);
+    }
+}

@@ -1,0 +1,80 @@
+//! The numbers of learning, checked before anything is planned.
+
+use crate::job::{JobError, invalid};
+use trainyard_plan::{Decay, TrainingSpec};
+
+/// Refuses what no training can be run with.
+pub(crate) fn check(spec: &TrainingSpec) -> Result<(), JobError> {
+    let rates = [
+        ("training.learning_rate", spec.learning_rate, 10.0),
+        ("training.clip_norm", spec.clip_norm, 1e9),
+        ("training.decay_power", spec.decay_power, 100.0),
+        ("training.epsilon", spec.epsilon, 1.0),
+    ];
+    for (field, value, most) in rates {
+        if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= most)) {
+            return Err(invalid(field, value, format!("above 0 and at most {most}")));
+        }
+    }
+    let [first, second] = spec.betas.map_or([None; 2], |betas| betas.map(Some));
+    let shares = [
+        ("training.momentum", spec.momentum),
+        ("training.betas", first),
+        ("training.betas", second),
+        ("training.weight_decay", spec.weight_decay),
+    ];
+    for (field, value) in shares {
+        if let Some(value) = value.filter(|value| !(0.0..1.0).contains(value)) {
+            return Err(invalid(field, value, "at least 0 and below 1"));
+        }
+    }
+    let peak = spec.learning_rate;
+    match spec.final_learning_rate {
+        Some(last) if !(last >= 0.0 && peak.is_none_or(|peak| last <= peak)) => {
+            Err(invalid("training.final_learning_rate", last, "from 0 to training.learning_rate"))
+        }
+        _ => contradiction(spec),
+    }
+}
+
+/// What is written and would change nothing.
+fn contradiction(spec: &TrainingSpec) -> Result<(), JobError> {
+    let decay = spec.decay.unwrap_or(Decay::Constant);
+    if spec.decay_power.is_some() && decay != Decay::Polynomial {
+        let rule = "only a polynomial has a power";
+        return Err(JobError::Conflict { first: "training.decay_power", second: "training.decay", rule });
+    }
+    if spec.final_learning_rate.is_some() && decay == Decay::Constant {
+        let rule = "a rate that stays has no other value at the end; write decay = \"cosine\", linear or polynomial";
+        return Err(JobError::Conflict { first: "training.final_learning_rate", second: "training.decay", rule });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(spec: TrainingSpec) -> String {
+        check(&spec).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_named() {
+        let empty = TrainingSpec::default;
+        assert!(check(&empty()).is_ok());
+        let cases = [
+            (TrainingSpec { learning_rate: Some(0.0), ..empty() }, "training.learning_rate"),
+            (TrainingSpec { clip_norm: Some(-1.0), ..empty() }, "training.clip_norm"),
+            (TrainingSpec { betas: Some([0.9, 1.0]), ..empty() }, "training.betas"),
+            (TrainingSpec { momentum: Some(f64::NAN), ..empty() }, "training.momentum"),
+            (TrainingSpec { decay_power: Some(2.0), ..empty() }, "training.decay_power"),
+            (TrainingSpec { final_learning_rate: Some(1e-5), ..empty() }, "training.final_learning_rate"),
+        ];
+        for (spec, field) in cases {
+            assert!(error(spec).contains(field), "{field}");
+        }
+        let good = TrainingSpec { decay: Some(Decay::Cosine), final_learning_rate: Some(1e-5), ..empty() };
+        assert!(check(&good).is_ok());
+    }
+}
