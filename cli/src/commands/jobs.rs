@@ -183,7 +183,7 @@ fn check_entry(entry: &ListedJobSpec, devices: u32, file: &Path, index: usize) -
         return Err(wrong(file, index, field, format!("`{other}` says it already"), "keep one of them, or use `vary`"));
     }
     if entry.devices.is_some_and(|own| !(1..=devices).contains(&own)) {
-        let problem = format!("it is {}, but 1 to {devices} can be given", entry.devices.unwrap_or(0));
+        let problem = format!("it is {}, but the jobs share {devices}", entry.devices.unwrap_or(0));
         return Err(wrong(file, index, "devices", problem, "jobs that get fewer run side by side"));
     }
     for (path, values) in &entry.vary {
