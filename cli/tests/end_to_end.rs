@@ -150,7 +150,11 @@ data = { path = "text" }
 [[job]]
 name = "too-fast"
 file = "job.toml"
-vary = { "training.learning_rate" = [1e38], "training.optimizer" = ["sgd"] }
+[job.vary]
+# Each step multiplies the weights by minus eight.
+"training.learning_rate" = [10.0]
+"training.weight_decay" = [0.9]
+"training.steps" = [90]
 "#;
     fs::write(place.join("jobs.toml"), list).expect("room");
     let jobs = document(&ends(1, place, &["train", "jobs.toml", "--out", "jobs", "--format", "json"]));
@@ -163,8 +167,8 @@ vary = { "training.learning_rate" = [1e38], "training.optimizer" = ["sgd"] }
         .collect();
     assert_eq!(ended, [("seeds-1", "done"), ("seeds-2", "done"), ("again", "done"), ("too-fast", "failed")]);
     assert!(jobs["jobs"][3]["error"].as_str().is_some_and(|error| error.contains("loss")), "{}", jobs["jobs"][3]);
-    assert_eq!(losses(&place.join("jobs/again")), losses(run));
-    assert_ne!(losses(&place.join("jobs/seeds-1")), losses(&place.join("jobs/seeds-2")));
+    assert_eq!(losses(&place.join("jobs/runs/again")), losses(run));
+    assert_ne!(losses(&place.join("jobs/runs/seeds-1")), losses(&place.join("jobs/runs/seeds-2")));
     let best = |index: usize| jobs["jobs"][index]["best"] == true;
     assert!(best(0) != best(1) && !best(2));
     assert!(jobs["jobs"][0]["measured"]["predicted_step_time_s"].as_f64().is_some_and(|seconds| seconds > 0.0));

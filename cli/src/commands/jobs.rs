@@ -357,8 +357,13 @@ fn command(job: &Listed, folder: &Path) -> Vec<String> {
     words.extend(job.data.tokenizer.iter().flat_map(|path| ["--tokenizer".into(), path.display().to_string()]));
     let numbers = [("--steps", document.prediction.steps), ("--seed", job.seed), ("--threads", job.devices.into())];
     words.extend(numbers.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]));
-    words.extend(["--out".into(), folder.join(&job.name).display().to_string(), "--format".into(), "json".into()]);
+    words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
     words
+}
+
+/// Where a job leaves what it measured, apart from whatever else a list leaves.
+fn of_job(folder: &Path, name: &str) -> PathBuf {
+    folder.join("runs").join(name)
 }
 
 /// A job with its command, and how it ended once it has.
@@ -458,7 +463,7 @@ impl Queue<'_> {
             }
             Err(error) => outcome.error = Some(error.to_string()),
         }
-        let folder = self.folder.join(&run.job.name);
+        let folder = of_job(&self.folder, &run.job.name);
         outcome.folder = folder.exists().then(|| folder.display().to_string());
         self.output.note(ended(&outcome));
         run.outcome = Some(outcome);
