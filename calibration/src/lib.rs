@@ -13,6 +13,7 @@ mod interval;
 mod model;
 mod profile;
 mod profiler;
+mod runs;
 mod summary;
 mod system;
 mod table;
@@ -29,6 +30,7 @@ pub use fit::{
 pub use interval::{collective_interval, interval, network_uncertainty};
 pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profile_from_toml, profile_to_toml};
 pub use profiler::{Finding, TraceError, TraceFindings, read_trace, refit_trace};
+pub use runs::{CorrectedProfile, RunMeasurement, RunsError, correct_profile};
 pub use summary::Reason;
 pub use system::DEFAULT_STACK;
 pub use table::{Entry, MEASUREMENT_COLUMNS, Row, RowError, TableError, read_measurements};

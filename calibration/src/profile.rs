@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorClass, OperatorSample, PROFILE_SCHEMA,
+    CollectiveOperation, CollectiveSample, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// Every class of operators; a step may need any of them.
-const CLASSES: [OperatorClass; 12] = [
+/// The classes without which no profile was ever written: what the first model that ran needs. Profiles of today have
+/// all; from one of earlier times, what else a step needs is missed when it is priced.
+const FIRST_CLASSES: [OperatorClass; 12] = [
     OperatorClass::Linear,
     OperatorClass::Attention,
     OperatorClass::LayerNorm,
@@ -21,6 +22,9 @@ const CLASSES: [OperatorClass; 12] = [
     OperatorClass::Accumulate,
     OperatorClass::Flatten,
 ];
+
+/// Factors of corrections that a machine may have: beyond, something else was measured.
+pub(crate) const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
 /// What was measured on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,8 @@ pub struct Measurements {
     pub framework: String,
     /// Rate of a plain copy by one thread.
     pub copy_bandwidth: BytesPerSecond,
+    /// How much longer a kernel takes while a sum over ranks is under way beside it; unknown with one rank.
+    pub overlap_slowdown: Option<f64>,
     /// Timed operators.
     pub operators: Vec<OperatorSample>,
     /// Timed operations between ranks.
@@ -129,10 +135,13 @@ pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Profil
         measured: measurements.measured,
         framework: measurements.framework,
         copy_bandwidth: measurements.copy_bandwidth,
+        overlap_slowdown: measurements.overlap_slowdown,
+        corrections: Vec::new(),
         operators: measurements.operators,
         collectives: measurements.collectives,
     };
     check(&machine)?;
+    complete(&machine, OperatorClass::ALL.into_iter().filter(|class| *class != OperatorClass::Rounding))?;
     smooth_collectives(&mut machine.collectives);
     smooth_updates(&mut machine.operators);
     Ok(machine)
@@ -165,6 +174,9 @@ fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
     positive("devices", f64::from(machine.devices))?;
     positive("memory", machine.memory.as_f64())?;
     positive("copy_bandwidth", machine.copy_bandwidth.0)?;
+    if let Some(slowdown) = machine.overlap_slowdown.filter(|slowdown| !(slowdown.is_finite() && *slowdown >= 0.0)) {
+        return Err(wrong("overlap_slowdown".into(), &slowdown, "a number of at least 0"));
+    }
     for (index, sample) in machine.operators.iter().enumerate() {
         check_operator(&format!("operators[{index}]"), sample)?;
     }
@@ -176,7 +188,8 @@ fn check(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
             return Err(wrong(field("ranks"), &sample.ranks, "at least 2"));
         }
     }
-    complete(machine)
+    check_corrections(machine)?;
+    complete(machine, FIRST_CLASSES.into_iter())
 }
 
 fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), ProfileProblem> {
@@ -188,35 +201,41 @@ fn check_operator(at: &str, sample: &OperatorSample) -> Result<(), ProfileProble
             return Err(wrong(format!("{at}.{name}"), &value, "a number of at least 0"));
         }
     }
-    if sample.shape.len() != dimensions(sample.operator) || sample.shape.contains(&0) {
+    if sample.shape.len() != sample.operator.dimensions() || sample.shape.contains(&0) {
         let shape = format!("{:?}", sample.shape);
         return Err(wrong(format!("{at}.shape"), &shape, "as many sizes above 0 as the class has dimensions"));
     }
     Ok(())
 }
 
-/// How many sizes say what an operator of a class worked on.
-fn dimensions(class: OperatorClass) -> usize {
-    match class {
-        OperatorClass::Attention | OperatorClass::Embedding => 4,
-        OperatorClass::Linear | OperatorClass::TiedHead => 3,
-        OperatorClass::LayerNorm
-        | OperatorClass::Activation
-        | OperatorClass::Residual
-        | OperatorClass::CrossEntropy
-        | OperatorClass::AdamW
-        | OperatorClass::Sgd
-        | OperatorClass::Accumulate
-        | OperatorClass::Flatten => 2,
+fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+    for (index, correction) in machine.corrections.iter().enumerate() {
+        let field = |name: &str| format!("corrections[{index}].{name}");
+        if !CORRECTION_RANGE.contains(&correction.factor) {
+            return Err(wrong(field("factor"), &correction.factor, "a factor between 0.1 and 10"));
+        }
+        if !(correction.deviation.is_finite() && correction.deviation >= 0.0) {
+            return Err(wrong(field("deviation"), &correction.deviation, "a number of at least 0"));
+        }
+        if machine.corrections[..index].iter().any(|other| other.phase == correction.phase) {
+            return Err(wrong(field("phase"), &correction.phase.name(), "a phase that no other correction is of"));
+        }
     }
+    Ok(())
 }
 
-/// Whether every number of ranks has every operator, and more than one rank an all-reduce and a transfer.
-fn complete(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
+/// Whether every number of ranks has these operators, and more than one rank an all-reduce and a transfer.
+fn complete(
+    machine: &MeasuredMachine,
+    classes: impl Iterator<Item = OperatorClass> + Clone,
+) -> Result<(), ProfileProblem> {
     let ranks: BTreeSet<u32> = machine.operators.iter().map(|sample| sample.ranks).chain([1]).collect();
     for ranks in ranks {
-        let known = |class: OperatorClass| machine.operators.iter().any(|s| s.operator == class && s.ranks == ranks);
-        if let Some(class) = CLASSES.iter().find(|class| !known(**class)) {
+        let known = |class: OperatorClass| {
+            let own = |s: &OperatorSample| s.operator == class && s.ranks == ranks && s.format == NumberFormat::Fp32;
+            machine.operators.iter().any(own)
+        };
+        if let Some(class) = classes.clone().find(|class| !known(*class)) {
             return Err(ProfileProblem::Missing { field: "operators", what: format!("{class:?}"), ranks });
         }
         let timed = |operation, ranks| {
@@ -255,10 +274,9 @@ fn smooth_collectives(samples: &mut [CollectiveSample]) {
 }
 
 fn smooth_updates(samples: &mut [OperatorSample]) {
-    let flat = [OperatorClass::AdamW, OperatorClass::Sgd, OperatorClass::Accumulate, OperatorClass::Flatten];
-    let mut groups: BTreeMap<(OperatorClass, u32), Vec<usize>> = BTreeMap::new();
-    for (index, sample) in samples.iter().enumerate().filter(|(_, sample)| flat.contains(&sample.operator)) {
-        groups.entry((sample.operator, sample.ranks)).or_default().push(index);
+    let mut groups: BTreeMap<(OperatorClass, NumberFormat, u32), Vec<usize>> = BTreeMap::new();
+    for (index, sample) in samples.iter().enumerate().filter(|(_, sample)| sample.operator.is_over_parameters()) {
+        groups.entry((sample.operator, sample.format, sample.ranks)).or_default().push(index);
     }
     for mut group in groups.into_values() {
         group.sort_by_key(|index| samples[*index].shape[0]);
@@ -291,16 +309,18 @@ fn never_falling(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use trainyard_hardware_profiles::{CorrectedPhase, Correction};
 
     fn measurements(ranks: &[u32]) -> Measurements {
         let operators = ranks.iter().flat_map(|ranks| {
-            CLASSES.iter().map(|class| OperatorSample {
+            OperatorClass::ALL.iter().map(|class| OperatorSample {
                 operator: *class,
+                format: NumberFormat::Fp32,
                 ranks: *ranks,
                 threads: 1,
-                shape: vec![8; dimensions(*class)],
+                shape: vec![8; class.dimensions()],
                 forward_s: 1e-3,
-                backward_s: if dimensions(*class) == 2 { 0.0 } else { 2e-3 },
+                backward_s: if class.is_over_parameters() { 0.0 } else { 2e-3 },
                 spread: 0.05,
             })
         });
@@ -316,6 +336,7 @@ mod tests {
             measured: "2026-11-21".into(),
             framework: "burn".into(),
             copy_bandwidth: BytesPerSecond(1e10),
+            overlap_slowdown: Some(4.0),
             operators: operators.collect(),
             collectives: collectives.collect(),
         }
@@ -354,6 +375,8 @@ mod tests {
         let mut bad = measurements(&[1]);
         bad.operators[0].shape.pop();
         assert!(fit_profile(bad).expect_err("a size is missing").to_string().contains("operators[0].shape"));
+        let beside = fit_profile(Measurements { overlap_slowdown: Some(-1.0), ..measurements(&[1]) });
+        assert!(beside.expect_err("it is no slowdown").to_string().contains("overlap_slowdown"));
         assert!(fit_profile(Measurements { devices: 0, ..measurements(&[1]) }).is_err());
     }
 
@@ -366,6 +389,41 @@ mod tests {
         let mut lacking = measurements(&[1, 2]);
         lacking.collectives.clear();
         assert!(fit_profile(lacking).expect_err("no collective").to_string().contains("AllReduce"));
+    }
+
+    #[test]
+    fn a_profile_of_earlier_times_is_read_though_it_knows_fewer_operators() {
+        let mut machine = fit_profile(measurements(&[1, 2])).expect("complete");
+        machine.operators.retain(|sample| FIRST_CLASSES.contains(&sample.operator));
+        assert_eq!(profile_from_toml(&profile_to_toml(&machine), "old.toml"), Ok(machine.clone()));
+        machine.operators.retain(|sample| sample.operator != OperatorClass::Linear);
+        assert!(profile_from_toml(&profile_to_toml(&machine), "old.toml").is_err());
+        let mut lacking = measurements(&[1]);
+        lacking.operators.retain(|sample| sample.operator != OperatorClass::Convolution);
+        assert!(fit_profile(lacking).expect_err("new ones have all").to_string().contains("Convolution"));
+    }
+
+    #[test]
+    fn corrections_are_in_range_and_one_for_each_phase() {
+        let mut machine = fit_profile(measurements(&[1])).expect("complete");
+        let correction = |phase, factor| Correction {
+            phase,
+            factor,
+            deviation: 0.05,
+            runs: 2,
+            measured: "2026-11-22".into(),
+            source: "runs/a".into(),
+        };
+        machine.corrections = vec![correction(CorrectedPhase::Forward, 1.2), correction(CorrectedPhase::Backward, 0.9)];
+        assert_eq!(profile_from_toml(&profile_to_toml(&machine), "local.toml"), Ok(machine.clone()));
+        assert!((machine.correction(CorrectedPhase::Forward) - 1.2).abs() < 1e-12);
+        assert!((machine.correction(CorrectedPhase::Optimizer) - 1.0).abs() < 1e-12);
+        for wrong in [correction(CorrectedPhase::Optimizer, f64::NAN), correction(CorrectedPhase::Forward, 1.0)] {
+            let mut bad = machine.clone();
+            bad.corrections.push(wrong);
+            let error = profile_from_toml(&profile_to_toml(&bad), "local.toml").expect_err("makes no sense");
+            assert!(error.to_string().contains("corrections[2]"), "{error}");
+        }
     }
 
     #[test]

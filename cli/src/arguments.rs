@@ -321,6 +321,9 @@ pub(crate) struct TrainArguments {
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
+    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) weights: Option<PathBuf>,
     /// Seed of first parameters and of the order of data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -399,6 +402,9 @@ pub(crate) struct RunArguments {
     /// Go on from the newest checkpoint
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
+    #[arg(long, conflicts_with = "resume", value_name = "PATH")]
+    pub(crate) weights: Option<PathBuf>,
     /// What computes
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
@@ -422,6 +428,9 @@ pub(crate) struct CompareArguments {
     /// Folder of a run, or its measurement file
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
+    /// Draw predicted against measured phase by phase as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard calibrate`.
@@ -433,8 +442,9 @@ pub(crate) struct CalibrateArguments {
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
-    /// Refit constants from a table of step times or of collectives, such as `validate` reads, from the output of
-    /// nccl-tests, or from a trace of the PyTorch profiler (.json or .json.gz), instead of measuring
+    /// Instead of measuring: refit constants from a table of step times or of collectives, such as `validate` reads,
+    /// from the output of nccl-tests, or from a trace of the PyTorch profiler (.json or .json.gz); or correct this
+    /// machine's profile by runs: a measurement.json, the folder of a run, or a folder of such folders
     #[arg(long, value_name = "MEASUREMENTS")]
     pub(crate) from: Option<PathBuf>,
     /// Constants from which the fit starts, in place of those of the catalog
@@ -446,6 +456,9 @@ pub(crate) struct CalibrateArguments {
     /// Stack whose constants a trace shows [default: pytorch]
     #[arg(long, value_name = "NAME", requires = "from")]
     pub(crate) stack: Option<String>,
+    /// Profile that runs correct [default: $TRAINYARD_PROFILE, or runs/local-profile.toml]
+    #[arg(long, value_name = "PROFILE.toml", requires = "from")]
+    pub(crate) profile: Option<PathBuf>,
 }
 
 /// Arguments of `trainyard validate`.

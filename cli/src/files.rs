@@ -235,6 +235,23 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
     unreachable!("a disk holds fewer folders than there are numbers")
 }
 
+/// The folders in a folder, in the order of their names.
+pub(crate) fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::input(format!("cannot read folder `{}`", folder.display())).because(error.to_string())
+    };
+    let entries = fs::read_dir(folder).map_err(unreadable)?;
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
 /// `target` as seen from `folder`; absolute where one is not reachable from the other.
 pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -6,6 +6,8 @@
 mod checkpoint;
 mod clock;
 mod data;
+#[cfg(test)]
+mod golden;
 mod groups;
 mod learning_rate;
 mod measure;
@@ -24,6 +26,7 @@ mod statistics;
 mod tape;
 mod trainer;
 mod unit;
+mod weights;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
 pub use clock::Clock;
@@ -31,6 +34,7 @@ pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SY
 pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
+    measure_overlap,
 };
 pub use memory::AllocationMeter;
 pub use optimizer::Rule;
@@ -40,3 +44,4 @@ pub use report::{
     StepReport,
 };
 pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, write_report};
+pub use weights::{Differences, FirstWeights, WeightError};

@@ -6,6 +6,8 @@
 
 mod cases;
 mod collectives;
+mod functions;
+mod prepare;
 
 use crate::clock::Clock;
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
@@ -14,9 +16,9 @@ use crate::statistics::{median, quantile};
 use cases::Case;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_hardware_profiles::{OperatorClass, OperatorSample};
+use trainyard_hardware_profiles::OperatorSample;
 
-pub use collectives::{copy_bandwidth, measure_collectives};
+pub use collectives::{copy_bandwidth, measure_collectives, measure_overlap};
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +114,8 @@ fn measure_cases(
         let mut report = |case: usize| progress(MeasureProgress { done: done + case, total });
         for sample in measure_round(cases, ranks, settings, &mut report, stop)? {
             let same = |known: &&mut OperatorSample| {
-                known.operator == sample.operator && known.ranks == sample.ranks && known.shape == sample.shape
+                let kind = |sample: &OperatorSample| (sample.operator, sample.format, sample.ranks);
+                kind(known) == kind(&sample) && known.shape == sample.shape
             };
             match samples.iter_mut().find(same) {
                 None => samples.push(sample),
@@ -151,7 +154,7 @@ fn measure_round(
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
         let each = cases.iter().enumerate().map(|(number, case)| {
-            let times = time_run(&group, cases::prepare(*case), settings.seconds_per_case / SWEEPS as f64, stop)?;
+            let times = time_run(&group, prepare::prepare(*case), settings.seconds_per_case / SWEEPS as f64, stop)?;
             if group.rank() == 0 {
                 (report.lock().expect("progress does not panic"))(number + 1);
             }
@@ -197,7 +200,7 @@ const REPEATS: (f64, f64) = (1.0, 30.0);
 
 fn time_run(
     group: &ProcessGroup,
-    mut run: cases::Run,
+    mut run: prepare::Run,
     seconds: f64,
     stop: &AtomicBool,
 ) -> Result<CaseTimes, WorkerError> {
@@ -230,6 +233,7 @@ fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> Ope
     };
     OperatorSample {
         operator: case.operator,
+        format: case.format,
         ranks: ranks as u32,
         threads: threads as u32,
         shape: case.shape(),
@@ -243,15 +247,10 @@ fn sample(case: Case, ranks: usize, threads: usize, times: &[&CaseTimes]) -> Ope
     }
 }
 
-/// Whether an operator has no passes.
-fn is_whole(operator: OperatorClass) -> bool {
-    use OperatorClass::{Accumulate, AdamW, Flatten, Sgd};
-    matches!(operator, AdamW | Sgd | Accumulate | Flatten)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 
     #[test]
     fn every_class_is_timed_for_every_number_of_ranks() {
@@ -260,18 +259,24 @@ mod tests {
         let stop = AtomicBool::new(false);
         // The first shape of each class is the smallest.
         let mut cases = cases::grid();
-        cases.dedup_by_key(|case| case.operator);
+        cases.dedup_by_key(|case| (case.operator, case.format));
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
         assert_eq!(seen.last(), Some(&MeasureProgress { done: SWEEPS * samples.len(), total: SWEEPS * samples.len() }));
         for sample in &samples {
             assert!(sample.forward_s > 0.0 && sample.backward_s >= 0.0, "{sample:?}");
-            assert!(!is_whole(sample.operator) || sample.backward_s == 0.0, "{sample:?}");
+            assert!(!sample.operator.is_over_parameters() || sample.backward_s == 0.0, "{sample:?}");
         }
-        for ranks in [1, 2] {
-            let mut classes: Vec<_> = samples.iter().filter(|s| s.ranks == ranks).map(|s| s.operator).collect();
-            classes.sort();
-            classes.dedup();
-            assert_eq!(classes.len(), 12, "{classes:?}");
+        let timed = |operator, format, ranks| {
+            samples.iter().any(|s| s.operator == operator && s.format == format && s.ranks == ranks)
+        };
+        for (operator, ranks) in OperatorClass::ALL.into_iter().flat_map(|operator| [(operator, 1), (operator, 2)]) {
+            let single = operator != OperatorClass::Rounding;
+            assert_eq!(timed(operator, NumberFormat::Fp32, ranks), single, "{operator:?}");
+            // Gradients are summed and parameters updated in single precision.
+            let half = !operator.is_over_parameters() || !single;
+            for format in [NumberFormat::Fp16, NumberFormat::Bf16] {
+                assert_eq!(timed(operator, format, ranks), half, "{operator:?}");
+            }
         }
     }
 

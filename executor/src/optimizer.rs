@@ -286,3 +286,80 @@ pub(crate) fn means_of(kind: Kind) -> &'static [&'static str] {
         Kind::RmsProp => unreachable!("plans with it are refused before they run"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData};
+
+    const STEPS: i32 = 4;
+
+    fn tensor(values: &[f64]) -> Tensor<1> {
+        let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+        Tensor::from_data(TensorData::new(values.clone(), [values.len()]), &Device::flex())
+    }
+
+    fn gradient(step: i32) -> [f64; 3] {
+        [0.3 / f64::from(step), -0.1 * f64::from(step), 0.02]
+    }
+
+    /// The papers' algorithms, element by element in double precision.
+    fn by_hand(kind: Kind, rate: f64) -> [f64; 3] {
+        let Rule { betas, epsilon, weight_decay, momentum, trust } = Rule::of(kind);
+        let (b1, b2, decay) = (f64::from(betas.0), f64::from(betas.1), f64::from(weight_decay));
+        let (mut weight, mut m, mut v, mut velocity) = ([0.5, -1.5, 2.0], [0.0; 3], [0.0; 3], [0.0; 3]);
+        for step in 1..=STEPS {
+            let mut slope = gradient(step);
+            let norm = |values: &[f64; 3]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+            match kind {
+                Kind::Momentum => (0..3).for_each(|i| slope[i] += decay * weight[i]),
+                Kind::Lars => {
+                    let local = f64::from(trust) * norm(&weight) / (norm(&slope) + decay * norm(&weight));
+                    (0..3).for_each(|i| slope[i] = local * (slope[i] + decay * weight[i]));
+                }
+                _ => {}
+            }
+            let adaptive: [f64; 3] = std::array::from_fn(|i| {
+                m[i] = b1 * m[i] + (1.0 - b1) * slope[i];
+                v[i] = b2 * v[i] + (1.0 - b2) * slope[i] * slope[i];
+                m[i] / (1.0 - b1.powi(step)) / ((v[i] / (1.0 - b2.powi(step))).sqrt() + f64::from(epsilon))
+            });
+            let change: [f64; 3] = match kind {
+                Kind::Adam => adaptive,
+                Kind::AdamW => std::array::from_fn(|i| adaptive[i] + decay * weight[i]),
+                Kind::Lamb => {
+                    let direction = std::array::from_fn(|i| adaptive[i] + decay * weight[i]);
+                    let trust = norm(&weight) / norm(&direction);
+                    direction.map(|change| trust * change)
+                }
+                Kind::Sgd => slope,
+                Kind::Momentum | Kind::Lars => {
+                    velocity = std::array::from_fn(|i| velocity[i] * momentum + slope[i]);
+                    velocity
+                }
+                Kind::RmsProp => unreachable!("it is not run"),
+            };
+            (0..3).for_each(|i| weight[i] -= rate * change[i]);
+        }
+        weight
+    }
+
+    #[test]
+    fn every_rule_is_that_of_its_paper() {
+        for kind in [Kind::Adam, Kind::AdamW, Kind::Lamb, Kind::Sgd, Kind::Momentum, Kind::Lars] {
+            let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
+            let mut weight = tensor(&[0.5, -1.5, 2.0]);
+            for step in 1..=STEPS {
+                let key = ParameterKey::new(0, 0);
+                let update = Update { key, is_matrix: true, value: weight, gradient: tensor(&gradient(step)) };
+                weight = optimizer.step(vec![update], 0.1, &Ok).expect("nobody else").remove(0);
+            }
+            let found = weight.into_data().try_into_vec::<f32>().expect("single precision");
+            for (found, expected) in found.into_iter().zip(by_hand(kind, 0.1)) {
+                assert!((f64::from(found) - expected).abs() < 1e-5, "{kind}: {found} and {expected}");
+            }
+            let memory = optimizer.memory().get(&ParameterKey::new(0, 0));
+            assert_eq!(memory.map_or(0, |memory| memory.means.len()), means_of(kind).len(), "{kind}");
+        }
+    }
+}

@@ -13,10 +13,16 @@ pub enum Phase {
     Forward,
     /// Backward of a micro-batch, with the gathering of its gradients.
     Backward,
-    /// Waiting for other ranks and moving bytes.
+    /// Messages between stages, and what all ranks agree on.
     Communication,
+    /// Summing gradients with ranks that hold the same parameters.
+    Reduce,
+    /// Gathering weights that are shared out.
+    Gather,
     /// The optimizer's update.
     Optimizer,
+    /// Waiting for data, or for other ranks.
+    Wait,
 }
 
 /// One span of one rank's time.
@@ -38,6 +44,17 @@ pub struct Span {
     pub end_s: f64,
 }
 
+impl Span {
+    /// The span as two: that part of it in which the rank waited, first, and the rest. `waited_s` is how much of it was
+    /// spent waiting.
+    pub fn apart(self, waited_s: f64) -> impl Iterator<Item = Self> {
+        let until = self.start_s + waited_s.clamp(0.0, self.end_s - self.start_s);
+        let waiting = Self { phase: Phase::Wait, end_s: until, ..self };
+        let moving = Self { start_s: until, ..self };
+        [waiting, moving].into_iter().filter(|span| span.end_s > span.start_s)
+    }
+}
+
 /// Where the step goes, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,8 +63,11 @@ pub struct StepPhases {
     pub forward_s: f64,
     /// Backward passes.
     pub backward_s: f64,
-    /// Waiting for other ranks and moving bytes.
+    /// Moving bytes between ranks; with what was waited for, in files that do not tell it apart.
     pub communication_s: f64,
+    /// Waiting for data, or for other ranks.
+    #[serde(default)]
+    pub wait_s: f64,
     /// The optimizer's update.
     pub optimizer_s: f64,
     /// The rest.
@@ -57,11 +77,13 @@ pub struct StepPhases {
 impl StepPhases {
     /// The phases of a rank's spans in a step that took `seconds`.
     pub(crate) fn of(spans: &[Span], seconds: f64) -> Self {
-        let sum = |phase| spans.iter().filter(|s| s.phase == phase).map(|s| s.end_s - s.start_s).sum::<f64>();
-        let [forward_s, backward_s, communication_s, optimizer_s] =
-            [Phase::Forward, Phase::Backward, Phase::Communication, Phase::Optimizer].map(sum);
-        let other_s = (seconds - forward_s - backward_s - communication_s - optimizer_s).max(0.0);
-        Self { forward_s, backward_s, communication_s, optimizer_s, other_s }
+        let own = own_seconds(spans);
+        let sum = |phase| spans.iter().zip(&own).filter(|(s, _)| s.phase == phase).map(|(_, own)| own).sum::<f64>();
+        let [forward_s, backward_s, optimizer_s, wait_s] =
+            [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Wait].map(sum);
+        let communication_s = sum(Phase::Communication) + sum(Phase::Reduce) + sum(Phase::Gather);
+        let known = forward_s + backward_s + communication_s + wait_s + optimizer_s;
+        Self { forward_s, backward_s, communication_s, wait_s, optimizer_s, other_s: (seconds - known).max(0.0) }
     }
 
     /// The mean of several.
@@ -71,14 +93,36 @@ impl StepPhases {
             forward_s: mean(|p| p.forward_s),
             backward_s: mean(|p| p.backward_s),
             communication_s: mean(|p| p.communication_s),
+            wait_s: mean(|p| p.wait_s),
             optimizer_s: mean(|p| p.optimizer_s),
             other_s: mean(|p| p.other_s),
         }
     }
 }
 
-/// One optimizer step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// Seconds of each span without those of the spans within it: weights may be gathered in the middle of a pass.
+fn own_seconds(spans: &[Span]) -> Vec<f64> {
+    let mut own: Vec<f64> = spans.iter().map(|span| span.end_s - span.start_s).collect();
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by(|a, b| {
+        let (a, b) = (&spans[*a], &spans[*b]);
+        a.start_s.total_cmp(&b.start_s).then(b.end_s.total_cmp(&a.end_s))
+    });
+    let mut around: Vec<usize> = Vec::new();
+    for index in order {
+        while around.last().is_some_and(|outer| spans[*outer].end_s <= spans[index].start_s) {
+            around.pop();
+        }
+        if let Some(outer) = around.last() {
+            own[*outer] -= spans[index].end_s.min(spans[*outer].end_s) - spans[index].start_s;
+        }
+        around.push(index);
+    }
+    own
+}
+
+/// One optimizer step: a line of the metrics log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepReport {
     /// Which one, from 1 at the start of training.
@@ -87,6 +131,21 @@ pub struct StepReport {
     pub loss: f64,
     /// Seconds it took.
     pub seconds: f64,
+    /// Tokens that were trained on in a second of it; absent where samples are no tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_s: Option<f64>,
+    /// The learning rate of its update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// Euclidean norm of the gradient of all parameters before it was clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_norm: Option<f64>,
+    /// What the loss was multiplied by before its gradient was taken, where gradients are in half precision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f64>,
+    /// Whether the update was left out because a gradient or the loss was no number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
 }
 
 /// One rank's step on average.
@@ -212,4 +271,57 @@ pub struct RunReport {
     pub loss: LossReport,
     /// All spans of the step whose time is nearest the median.
     pub timeline: Vec<Span>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(phase: Phase, start_s: f64, end_s: f64) -> Span {
+        Span { rank: 0, stage: 0, micro_batch: None, phase, start_s, end_s }
+    }
+
+    #[test]
+    fn phases_and_the_rest_make_the_step() {
+        let mut spans = vec![span(Phase::Forward, 0.0, 1.0), span(Phase::Backward, 1.0, 3.0)];
+        spans.extend(span(Phase::Reduce, 3.0, 4.0).apart(0.75));
+        spans.extend([span(Phase::Communication, 4.0, 4.5), span(Phase::Optimizer, 4.5, 5.0)]);
+        let phases = StepPhases::of(&spans, 5.25);
+        let expected = StepPhases {
+            forward_s: 1.0,
+            backward_s: 2.0,
+            communication_s: 0.75,
+            wait_s: 0.75,
+            optimizer_s: 0.5,
+            other_s: 0.25,
+        };
+        assert_eq!(phases, expected);
+        assert_eq!(StepPhases::mean(&[phases, phases]), phases);
+    }
+
+    #[test]
+    fn what_is_gathered_within_a_pass_is_no_part_of_it() {
+        let spans = [span(Phase::Gather, 0.5, 1.0), span(Phase::Forward, 0.0, 2.0), span(Phase::Wait, 1.0, 1.25)];
+        let phases = StepPhases::of(&spans, 2.0);
+        assert_eq!((phases.forward_s, phases.communication_s, phases.wait_s, phases.other_s), (1.25, 0.5, 0.25, 0.0));
+    }
+
+    #[test]
+    fn a_span_that_waited_throughout_moved_nothing() {
+        let all: Vec<Span> = span(Phase::Reduce, 1.0, 2.0).apart(1.5).collect();
+        assert_eq!(all, [span(Phase::Wait, 1.0, 2.0)]);
+        assert_eq!(span(Phase::Reduce, 1.0, 2.0).apart(0.0).collect::<Vec<_>>(), [span(Phase::Reduce, 1.0, 2.0)]);
+    }
+
+    #[test]
+    fn files_of_earlier_times_are_read() {
+        let phases: StepPhases = serde_json::from_str(
+            r#"{"forward_s": 1.0, "backward_s": 2.0, "communication_s": 0.5, "optimizer_s": 0.1, "other_s": 0.2}"#,
+        )
+        .expect("without waiting");
+        assert_eq!((phases.communication_s, phases.wait_s), (0.5, 0.0));
+        let step: StepReport = serde_json::from_str(r#"{"step": 1, "loss": 2.0, "seconds": 0.5}"#).expect("a step");
+        assert_eq!(step, StepReport { step: 1, loss: 2.0, seconds: 0.5, ..StepReport::default() });
+        assert_eq!(serde_json::to_string(&step).expect("JSON"), r#"{"step":1,"loss":2.0,"seconds":0.5}"#);
+    }
 }

@@ -16,11 +16,13 @@ use crate::report::{
 };
 use crate::statistics::{median, quantile};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
+use crate::weights::{FirstWeights, WeightError};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_plan::{Plan, Rank};
+use trainyard_plan::{Plan, Precision, Rank};
 
 mod state;
 
@@ -56,6 +58,9 @@ pub struct RunOptions {
     pub resume: bool,
     /// Processor threads that the run may use; all of the machine without it.
     pub threads: Option<usize>,
+    /// A file or folder of weights in the safetensors format to start from, under Hugging Face's names, in place of
+    /// random ones. A resumed run goes on from its checkpoint instead.
+    pub weights: Option<PathBuf>,
     /// Tells of allocated memory; without it, the system is asked, where it tells.
     pub allocations: Option<AllocationMeter>,
     /// The plan as the user wrote it, kept in checkpoint and report.
@@ -83,6 +88,9 @@ pub enum RunError {
     /// A checkpoint could not be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The weights to start from are not usable.
+    #[error(transparent)]
+    Weights(#[from] WeightError),
     /// A count that must not be zero is, or a rate is not a positive number.
     #[error("`{field}` is {value}, but it must be {allowed}")]
     Option {
@@ -134,6 +142,8 @@ enum WorkerError {
     Diverged { step: u64, skipped: u32, loss: f32 },
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error(transparent)]
+    Weights(#[from] WeightError),
 }
 
 /// What all ranks of a run know.
@@ -143,6 +153,7 @@ struct Job<'a> {
     options: &'a RunOptions,
     data: &'a Arc<Dataset>,
     resumed: Option<&'a State>,
+    first_weights: Option<&'a FirstWeights>,
     threads: usize,
     clock: Clock,
     memory: MemoryWatch,
@@ -182,6 +193,10 @@ pub fn run(
     let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
     let resumed = resume(&network, options, data.bytes(), data.checksum())?;
+    let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
+        Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
+        None => None,
+    };
     let ranks = plan.mesh().ranks() as usize;
     let threads = threads_per_rank(options.threads.unwrap_or_else(cores), ranks);
     let job = Job {
@@ -190,6 +205,7 @@ pub fn run(
         options,
         data: &data,
         resumed: resumed.as_ref(),
+        first_weights: first_weights.as_ref(),
         threads,
         clock: Clock::start(),
         memory: MemoryWatch::start(options.allocations),
@@ -285,7 +301,7 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError
     // Burn divides its work over the pool it is called from, so ranks do not fight for one.
     pool.install(|| {
         let groups = Groups::new(world, job.plan)?;
-        let trainer = trainer(job, groups);
+        let trainer = trainer(job, groups)?;
         let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
         let batch = job.plan.batch();
         let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
@@ -298,18 +314,29 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError
 }
 
 /// A trainer with first or resumed values.
-fn trainer(job: &Job<'_>, groups: Groups) -> Trainer {
-    let Job { network, options, resumed, .. } = *job;
-    let values = |key: ParameterKey| match resumed {
-        Some(state) => state::values(network, state, key),
-        None => network.parameter(key).first_values(key, options.seed),
+fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
+    let Job { network, options, resumed, first_weights, .. } = *job;
+    let unread = RefCell::new(None);
+    let values = |key: ParameterKey| {
+        let parameter = network.parameter(key);
+        match (resumed, first_weights) {
+            (Some(state), _) => state::values(network, state, key),
+            (None, Some(weights)) => weights.values(key, parameter).unwrap_or_else(|error| {
+                unread.replace(Some(error));
+                vec![0.0; parameter.elements()]
+            }),
+            (None, None) => parameter.first_values(key, options.seed),
+        }
     };
     let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock };
     let mut trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
     if let Some(state) = resumed {
         state::restore(job, &mut trainer, state);
     }
-    trainer
+    match unread.into_inner() {
+        Some(error) => Err(error.into()),
+        None => Ok(trainer),
+    }
 }
 
 fn train(
@@ -341,6 +368,7 @@ fn train(
             }
             None => Vec::new(),
         };
+        let with_data = trainer.now();
         let result = trainer.step(&batch, job.options.learning_rate.at(step))?;
         let (loss, stop) = agree(&mut trainer, result, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
@@ -348,7 +376,12 @@ fn train(
         if skipped > job.options.skips_max {
             return Err(WorkerError::Diverged { step, skipped, loss });
         }
-        note(&mut outcome, &trainer, StepReport { step, loss: f64::from(loss), seconds });
+        trainer.record_data(start, with_data);
+        note(
+            &mut outcome,
+            &trainer,
+            told(job, &result, StepReport { step, loss: f64::from(loss), seconds, ..StepReport::default() }),
+        );
         if rank == 0 {
             (job.observer)(outcome.steps[outcome.steps.len() - 1]);
         }
@@ -365,12 +398,25 @@ fn train(
     Ok(outcome)
 }
 
+/// What is told of a step besides its loss and its time.
+fn told(job: &Job<'_>, result: &StepResult, step: StepReport) -> StepReport {
+    let tokens = job.plan.model().tokens_per_sample();
+    StepReport {
+        tokens_per_s: tokens.map(|tokens| (tokens * job.plan.batch().global) as f64 / step.seconds),
+        learning_rate: Some(job.options.learning_rate.at(step.step)),
+        gradient_norm: Some(result.gradient_norm).filter(|norm| norm.is_finite()),
+        loss_scale: (job.plan.precision() == Precision::Fp16Mixed).then_some(f64::from(result.loss_scale)),
+        skipped: result.skipped,
+        ..step
+    }
+}
+
 /// What all ranks must know of a step in the same way: its loss, and whether it is the last.
 fn agree(trainer: &mut Trainer, result: StepResult, stop: bool) -> Result<(f32, bool), GroupError> {
-    let start = trainer.now();
+    let started = trainer.now_and_waited();
     let mut known = vec![result.loss, f32::from(u8::from(stop))];
     trainer.world().all_reduce(&mut known, Reduction::Sum)?;
-    trainer.record(Phase::Communication, None, start);
+    trainer.record_exchange(Phase::Communication, None, started);
     Ok((known[0], known[1] > 0.0))
 }
 
@@ -396,7 +442,8 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerE
     let read =
         |indices: &[usize]| if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
     let batches: Vec<MicroBatch> = own.chunks(micro).map(read).collect::<Result<_, _>>()?;
-    let mut sum = vec![trainer.evaluate(&batches)? as f32];
+    let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
+    let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }

@@ -8,6 +8,7 @@ use crate::data::MicroBatch;
 use crate::network::operators::seeded;
 use crate::network::{Layer, Pass, Weights};
 use burn::tensor::Tensor;
+use std::collections::BTreeMap;
 
 /// A recorded layer.
 pub(crate) struct Tape {
@@ -16,6 +17,8 @@ pub(crate) struct Tape {
     /// The weights that it used, by slot.
     leaves: Vec<Tensor<1>>,
     output: Tensor<2>,
+    /// What running means become, by slot.
+    noted: BTreeMap<usize, Tensor<1>>,
 }
 
 impl Tape {
@@ -29,7 +32,12 @@ impl Tape {
     ) -> Self {
         let input = input.map(|input| Tensor::from_inner(input).require_grad());
         let output = layer.forward(pass, &weights, input.clone(), batch);
-        Self { input, leaves, output }
+        Self { input, leaves, output, noted: weights.noted() }
+    }
+
+    /// What running means become by this pass, by slot.
+    pub(crate) fn noted(&mut self) -> BTreeMap<usize, Tensor<1>> {
+        std::mem::take(&mut self.noted)
     }
 
     /// What the layer computed, recording nothing.
@@ -39,7 +47,7 @@ impl Tape {
 
     /// Goes back from the gradient of the output to those of the input and of each weight that took part, by slot.
     pub(crate) fn backward(self, gradient: Tensor<2>) -> (Option<Tensor<2>>, Vec<Option<Tensor<1>>>) {
-        let Self { input, leaves, output } = self;
+        let Self { input, leaves, output, .. } = self;
         let mut gradients = seeded(output, gradient).backward();
         let of_input = input.map(|input| input.grad_remove(&mut gradients).expect("the graph reaches its input"));
         let of_weights = leaves.into_iter().map(|leaf| leaf.grad_remove(&mut gradients)).collect();

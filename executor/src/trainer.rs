@@ -200,6 +200,24 @@ impl Trainer {
         self.clock.seconds()
     }
 
+    /// The time, and how much of it this rank has waited for others so far.
+    pub(crate) fn now_and_waited(&self) -> (f64, f64) {
+        (self.now(), self.groups.world.waited_s())
+    }
+
+    /// Notes that an exchange lasted from `started` until now: waiting for others, and moving.
+    pub(crate) fn record_exchange(&mut self, phase: Phase, micro_batch: Option<u32>, (start, waited): (f64, f64)) {
+        self.record(phase, micro_batch, start);
+        let span = self.spans.pop().expect("it was just recorded");
+        self.spans.extend(span.apart(self.groups.world.waited_s() - waited));
+    }
+
+    /// Notes that the rank waited for data before the step, from `start` to `end`.
+    pub(crate) fn record_data(&mut self, start_s: f64, end_s: f64) {
+        let (rank, stage) = (self.groups.world.rank() as u32, self.place.stage.0);
+        self.spans.push(Span { rank, stage, micro_batch: None, phase: Phase::Wait, start_s, end_s });
+    }
+
     /// Notes that `phase` lasted from `start` until now.
     pub(crate) fn record(&mut self, phase: Phase, micro_batch: Option<u32>, start: f64) {
         let (rank, stage) = (self.groups.world.rank() as u32, self.place.stage.0);
@@ -217,11 +235,13 @@ impl Trainer {
             self.gather_weights(layer)?;
             let output = if self.recomputed[layer] {
                 let input = stream.expect("blocks follow another layer");
-                let output = self.compute(layer, Some(input.clone()), &batch, true);
+                let (output, noted) = self.compute(layer, Some(input.clone()), &batch, true);
+                self.keep_statistics(layer, noted);
                 kept.push(Kept::Input(input));
                 output
             } else {
-                let tape = self.recorded(layer, stream, &batch);
+                let mut tape = self.recorded(layer, stream, &batch);
+                self.keep_statistics(layer, tape.noted());
                 let output = tape.output();
                 kept.push(Kept::Recorded(tape));
                 output
@@ -299,9 +319,25 @@ impl Trainer {
         Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, input, batch)
     }
 
-    fn compute(&self, layer: usize, input: Option<Tensor<2>>, batch: &MicroBatch, training: bool) -> Tensor<2> {
+    /// A layer's result without a record, and what running means become by it.
+    fn compute(
+        &self,
+        layer: usize,
+        input: Option<Tensor<2>>,
+        batch: &MicroBatch,
+        training: bool,
+    ) -> (Tensor<2>, BTreeMap<usize, Tensor<1>>) {
         let (weights, _) = self.weights(layer, false);
-        self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch)
+        let output = self.network.layer(layer).forward(&self.pass(false, training), &weights, input, batch);
+        (output, weights.noted())
+    }
+
+    /// Running means change by the first forward pass of a micro-batch, not where it is computed again.
+    fn keep_statistics(&mut self, layer: usize, noted: BTreeMap<usize, Tensor<1>>) {
+        let unit = self.units.get_mut(&layer).expect(HELD);
+        for (slot, values) in noted {
+            unit.slots[slot].set_statistic(values);
+        }
     }
 
     /// Adds a layer's gradients to what is there; those of a parameter that another layer holds, to that one's.
@@ -336,12 +372,12 @@ impl Trainer {
 
     /// Waits until all gradients are summed over replicas.
     fn collect_reductions(&mut self) -> Result<(), GroupError> {
+        let started = self.now_and_waited();
         let Some(reducer) = &mut self.reducer else { return Ok(()) };
-        let start = self.clock.seconds();
         for (layer, pieces) in reducer.collect()? {
             self.units.get_mut(&layer).expect(HELD).put_reduced(&pieces);
         }
-        self.record(Phase::Communication, None, start);
+        self.record_exchange(Phase::Reduce, None, started);
         Ok(())
     }
 
@@ -354,18 +390,18 @@ impl Trainer {
     }
 
     fn gather(&mut self, layer: usize) -> Result<(), GroupError> {
-        let start = self.now();
+        let started = self.now_and_waited();
         let unit = self.units.get_mut(&layer).expect(HELD);
         let all = self.groups.weights.all_gather(&unit.pieces())?;
         unit.put_gathered(&all);
-        self.record(Phase::Communication, None, start);
+        self.record_exchange(Phase::Gather, None, started);
         Ok(())
     }
 
     fn receive(&mut self, (stage, _): (StageId, u32), way: Way) -> Result<Tensor<2>, GroupError> {
-        let start = self.now();
+        let started = self.now_and_waited();
         let message = self.groups.pipeline.recv(stage.0 as usize, way.tag(self.micro_batches))?;
-        self.record(Phase::Communication, way.micro_batch(), start);
+        self.record_exchange(Phase::Communication, way.micro_batch(), started);
         let width = self.groups.widths[way.boundary(&self.place)];
         let rows = message.len() / width;
         Ok(from_vec(message, [rows, width], &self.device).cast(self.format))
@@ -375,32 +411,46 @@ impl Trainer {
         self.groups.pipeline.send(stage.0 as usize, way.tag(self.micro_batches), to_vec(tensor))
     }
 
-    /// The sum of the losses of these samples, in ranks with the last layer; others return zero.
-    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch]) -> Result<f64, GroupError> {
+    /// The sum of the losses of these samples, in ranks with the last layer; others return zero. There are as many
+    /// `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
+    pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
         let mut sum = 0.0;
-        for (number, batch) in batches.iter().enumerate() {
+        for number in 0..rounds {
             for link in 0..self.groups.links {
                 let Some(run) = self.groups.run_at(link, self.place.stage) else { continue };
-                let m = number as u32 % self.micro_batches;
-                let mut stream = match self.place.before[run as usize] {
-                    Some(from) => Some(self.receive(from, Way::Forth(run, m))?),
-                    None => None,
-                };
-                for layer in self.place.runs[run as usize].clone() {
-                    self.gather_weights(layer)?;
-                    stream = Some(self.compute(layer, stream, batch, false));
-                    self.units.get_mut(&layer).expect(HELD).release();
-                }
-                self.groups.tensor.check()?;
-                let output = stream.expect("runs have layers");
-                match self.place.behind[run as usize] {
-                    Some(to) => self.send(to, Way::Forth(to.1, m), output)?,
-                    None if self.groups.tensor.rank() > 0 => {}
-                    None => sum += f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64,
+                match batches.get(number) {
+                    Some(batch) => sum += self.evaluate_run(run, number as u32 % self.micro_batches, batch)?,
+                    None => self.gather_only(run)?,
                 }
             }
         }
         Ok(sum)
+    }
+
+    fn evaluate_run(&mut self, run: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
+        let before = self.place.before[run as usize];
+        let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
+        for layer in self.place.runs[run as usize].clone() {
+            self.gather_weights(layer)?;
+            stream = Some(self.compute(layer, stream, batch, false).0);
+            self.units.get_mut(&layer).expect(HELD).release();
+        }
+        self.groups.tensor.check()?;
+        let output = stream.expect("runs have layers");
+        match self.place.behind[run as usize] {
+            Some(to) => self.send(to, Way::Forth(to.1, m), output).map(|()| 0.0),
+            None if self.groups.tensor.rank() > 0 => Ok(0.0),
+            None => Ok(f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64),
+        }
+    }
+
+    /// Takes part in gathering weights for replicas that still have a batch.
+    fn gather_only(&mut self, run: u32) -> Result<(), GroupError> {
+        for layer in self.place.runs[run as usize].clone() {
+            self.gather_weights(layer)?;
+            self.units.get_mut(&layer).expect(HELD).release();
+        }
+        Ok(())
     }
 
     /// The rank's layers.

@@ -178,11 +178,6 @@ impl Unit {
         });
     }
 
-    /// Whether all of the layer's gradients are there.
-    pub(crate) fn has_gradients(&self) -> bool {
-        self.trained().all(|slot| slot.gradient.is_some())
-    }
-
     /// Takes the gradients out as one buffer for collectives.
     ///
     /// # Panics
@@ -276,7 +271,7 @@ impl Unit {
         let piece = self.shards.piece(slot.length, self.shards.own);
         slot.master.clone().unwrap_or_else(|| {
             let working = slot.working();
-            if piece.len() == slot.length { working } else { working.slice([piece]) }
+            if piece.len() == slot.length || slot.role == Role::Statistic { working } else { working.slice([piece]) }
         })
     }
 
@@ -316,7 +311,6 @@ impl Slot {
     }
 
     /// A running mean's new values.
-    #[expect(dead_code, reason = "no layer of the families built so far keeps running means")]
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
         self.working = Some(values);
     }

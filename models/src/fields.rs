@@ -160,6 +160,21 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A number above zero and at most `maximum`, or the assumed one.
+    pub(crate) fn positive(
+        &self,
+        field: &'static str,
+        value: Option<f64>,
+        assumed: f64,
+        maximum: u64,
+    ) -> Result<f64, ModelError> {
+        let value = value.unwrap_or(assumed);
+        if value > 0.0 && value <= maximum as f64 {
+            return Ok(value);
+        }
+        Err(ModelError::NotPositive { model: self.spec.name.clone(), field, value: value.to_string(), maximum })
+    }
+
     /// Experts of two matrices of (hidden, ffn), in every `interval`-th block unless that is stated.
     pub(crate) fn experts(&self, hidden: u64, ffn: u64, interval: u64) -> Result<Experts, ModelError> {
         let spec = self.spec;

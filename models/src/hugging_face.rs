@@ -4,6 +4,10 @@
 //!
 //! Names and defaults of fields: the configuration classes of Hugging Face transformers 5.23.
 
+mod write;
+
+pub use write::to_hugging_face;
+
 use crate::spec::{BlockKind, Family, HeadKind, ModelSpec};
 use serde_json::{Map, Value};
 
@@ -184,6 +188,21 @@ impl Config<'_> {
         self.needed(names)?.map(|count| small(names[0], count)).transpose()
     }
 
+    fn number(&self, name: &'static str) -> Result<Option<f64>, ConfigError> {
+        let Some((name, value)) = self.get(&[name]) else { return Ok(None) };
+        value.as_f64().map(Some).ok_or_else(|| wrong(name, value, "a number"))
+    }
+
+    /// The base of rotary positions; transformers writes it as a field of its own until version 4, among the parameters
+    /// of the rotation since.
+    fn rotary_base(&self) -> Result<f64, ConfigError> {
+        let stated = self.get(&["rope_parameters"]).and_then(|(_, value)| value.get("rope_theta"));
+        match stated {
+            Some(value) => value.as_f64().ok_or_else(|| wrong("rope_theta", value, "a number")),
+            None => Ok(self.number("rope_theta")?.unwrap_or(10_000.0)),
+        }
+    }
+
     fn flag(&self, name: &'static str) -> Result<Option<bool>, ConfigError> {
         let Some((name, value)) = self.get(&[name]) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| wrong(name, value, "true or false"))
@@ -245,6 +264,8 @@ impl Config<'_> {
             vocab: self.needed(&["vocab_size"])?,
             seq_len: self.needed(&["max_position_embeddings"])?,
             window: if self.model_type == "llama" { None } else { self.count(&["sliding_window"])? },
+            rotary_base: Some(self.rotary_base()?),
+            norm_epsilon: Some(self.number("rms_norm_eps")?.unwrap_or(1e-6)),
             tied_head: self.flag("tie_word_embeddings")?,
             experts: if is_mixtral { self.needed(&["num_local_experts"])? } else { None },
             experts_per_token: if is_mixtral { self.needed(&["num_experts_per_tok"])? } else { None },

@@ -26,7 +26,7 @@ pub use families::{
     TransformerXl, Vit,
 };
 pub use graph::{Layer, LayerRole, OperatorGraph};
-pub use hugging_face::{ConfigError, from_hugging_face};
+pub use hugging_face::{ConfigError, from_hugging_face, to_hugging_face};
 pub use layers::Layers;
 pub use model::{Model, Sample};
 pub use operator::{

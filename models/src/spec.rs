@@ -154,6 +154,14 @@ pub struct ModelSpec {
     /// Tokens that a query sees at most (llama); all if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// Base of the frequencies by which positions turn queries and keys (llama); 10000 if left out. It does not change
+    /// what a model costs, only what it computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_base: Option<f64>,
+    /// What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
+    /// costs, only what it computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_epsilon: Option<f64>,
     /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tied_head: Option<bool>,
@@ -283,6 +291,8 @@ impl ModelSpec {
             decoder_seq_len: None,
             attention: None,
             window: None,
+            rotary_base: None,
+            norm_epsilon: None,
             tied_head: None,
             head: None,
             experts: None,
@@ -420,6 +430,18 @@ pub enum ModelError {
     CapacityFactor {
         /// The model's name.
         model: String,
+        /// What was written.
+        value: String,
+        /// The largest value accepted.
+        maximum: u64,
+    },
+    /// A number that must be above zero and below a limit is not.
+    #[error("model `{model}`: `{field}` is {value}, but it must be above 0 and at most {maximum}")]
+    NotPositive {
+        /// The model's name.
+        model: String,
+        /// The field.
+        field: &'static str,
         /// What was written.
         value: String,
         /// The largest value accepted.

@@ -8,6 +8,7 @@ use crate::job::JobSpec;
 use crate::spec::{PlanSpec, Pricing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The schema of plan documents that this version reads and writes.
 pub const PLAN_SCHEMA: &str = "trainyard.plan/1";
@@ -196,10 +197,36 @@ pub struct Phases {
     pub forward_s: f64,
     /// Backward passes.
     pub backward_s: f64,
-    /// Waiting for other ranks and moving bytes.
+    /// Moving bytes between ranks, as far as nothing was computed meanwhile. What ranks that share layers bring
+    /// together inside a pass belongs to that pass. With what was waited for, in documents that do not tell it apart.
     pub communication_s: f64,
+    /// Waiting for data or for other ranks.
+    #[serde(default)]
+    pub wait_s: f64,
     /// The optimizer's update.
     pub optimizer_s: f64,
+    /// The rest of the step, where it was measured.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_s: f64,
+}
+
+impl Phases {
+    /// Each phase with its name, in the order of a step.
+    pub fn named(&self) -> [(&'static str, f64); 6] {
+        [
+            ("forward", self.forward_s),
+            ("backward", self.backward_s),
+            ("communication", self.communication_s),
+            ("wait", self.wait_s),
+            ("optimizer", self.optimizer_s),
+            ("other", self.other_s),
+        ]
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(seconds: &f64) -> bool {
+    seconds.abs() < f64::MIN_POSITIVE
 }
 
 /// Memory of the ranks, by stage.
@@ -342,7 +369,7 @@ pub struct Figures {
 }
 
 /// Predicted over measured, minus one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
     /// Of the step time.
@@ -352,6 +379,9 @@ pub struct Errors {
     /// Of the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<f64>,
+    /// Of the phases by name; those that took less than a hundredth of the step have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub phases: BTreeMap<String, f64>,
 }
 
 /// What was learnt: mean cross-entropy in nats.
@@ -382,6 +412,9 @@ pub struct Files {
     /// Loss and step time as a picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plot: Option<String>,
+    /// Predicted and measured phases as a picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<String>,
     /// The checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,

@@ -35,7 +35,7 @@ pub use campaign::{
     Interruptions, Quantiles, Scenario, StartKind,
 };
 pub use check::{StepSize, micro_batch_max};
-pub use executable::{NotExecutable, not_executable};
+pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
@@ -65,7 +65,7 @@ pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocu
 /// The operators that work is made of, for those who price it.
 pub mod operators {
     pub use trainyard_models::{
-        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass,
-        Sequential, Sharing, Storage,
+        Attention, AttentionKernel, Convolution, Gemm, Image, Layer, LayerRole, Mask, OperatorGraph, OperatorKind,
+        Pass, Pool, Sequential, Sharing, Storage,
     };
 }

@@ -39,6 +39,8 @@ pub enum StreamKind {
     CopyOut(StageId),
     /// From a stage's machines to its devices.
     CopyIn(StageId),
+    /// When a measured rank had to wait: for data, or for other ranks. A simulated one has gaps instead.
+    Wait(StageId),
 }
 
 impl StreamKind {
@@ -51,7 +53,8 @@ impl StreamKind {
             | Self::Reduce(stage)
             | Self::Gather(stage)
             | Self::CopyOut(stage)
-            | Self::CopyIn(stage) => stage,
+            | Self::CopyIn(stage)
+            | Self::Wait(stage) => stage,
         }
     }
 }
@@ -231,6 +234,20 @@ pub enum Activity {
         /// Where.
         stage: StageId,
     },
+    /// A measured rank hands on or takes a micro-batch's activations or gradients.
+    Message {
+        /// Which stage.
+        stage: StageId,
+        /// Which micro-batch.
+        micro_batch: u32,
+    },
+    /// A measured rank waits for data, or for other ranks.
+    Wait {
+        /// Which stage.
+        stage: StageId,
+        /// For which micro-batch, if it is for one.
+        micro_batch: Option<u32>,
+    },
 }
 
 impl Activity {
@@ -242,7 +259,9 @@ impl Activity {
             | Self::ReduceGradients { .. }
             | Self::ReduceShared
             | Self::GatherWeights { .. }
-            | Self::Copy { .. } => true,
+            | Self::Copy { .. }
+            | Self::Message { .. }
+            | Self::Wait { .. } => true,
             Self::Forward { .. } | Self::Backward { .. } | Self::BackwardWeights { .. } | Self::Update { .. } => false,
         }
     }
@@ -267,6 +286,9 @@ impl std::fmt::Display for Activity {
             Self::Copy { way: Way::Out, .. } => write!(f, "copy to the machine"),
             Self::Copy { way: Way::In, .. } => write!(f, "copy to the device"),
             Self::Update { .. } => write!(f, "optimizer update"),
+            Self::Message { micro_batch, .. } => write!(f, "message of micro-batch {micro_batch}"),
+            Self::Wait { micro_batch: Some(micro_batch), .. } => write!(f, "wait for micro-batch {micro_batch}"),
+            Self::Wait { .. } => write!(f, "wait"),
         }
     }
 }

@@ -156,7 +156,7 @@ impl Bounds {
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
         let (instances, parallel) = match cluster.first().device {
             Device::Measured(_) => {
-                (1, ParallelSpec { pipeline: parallel.data * parallel.pipeline, ..ParallelSpec::default() })
+                (1, ParallelSpec { data: 1, pipeline: parallel.data * parallel.pipeline, ..parallel })
             }
             Device::Gpu(_) if self.placement != Placement::Cluster => (candidate.instances, parallel),
             Device::Gpu(_) => {

@@ -14,8 +14,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
-    ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing, StorageMode,
-    TrainingSpec, Volume,
+    ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing,
+    StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
@@ -449,7 +449,7 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec
     }
     let machines: Vec<Machine> = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None)).collect();
     let usable = |precision: &Precision| {
-        let executor_runs = !place.is_measured() || *precision == Precision::Fp32;
+        let executor_runs = !place.is_measured() || EXECUTABLE.precisions.contains(precision);
         executor_runs && machines.iter().any(|machine| machine.has_units(*precision).is_ok())
     };
     let there: Vec<Precision> = Precision::ALL.iter().copied().filter(usable).collect();

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement,
-    Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
+    Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
 };
 use trainyard_sim::Machine;
 
@@ -220,6 +220,11 @@ impl<'a> Space<'a> {
         self.problem.place.is_measured()
     }
 
+    /// Whether plans with something may be searched: on a measured machine only if the executor has it `built`.
+    fn runs(&self, built: bool) -> bool {
+        built || !self.measured()
+    }
+
     /// The number formats of the job that all GPUs have units for.
     fn precisions(&self, machine: &Machine) -> Vec<Precision> {
         let held = self.fixed.precision;
@@ -244,7 +249,7 @@ impl<'a> Space<'a> {
                     for expert in divisors_of(data).filter(|expert| self.splits_experts(*expert)) {
                         let plain = ParallelSpec { data, tensor, pipeline, context, expert, sequence: false };
                         all.push(plain);
-                        if tensor > 1 {
+                        if tensor > 1 && self.splits_sequence(tensor) {
                             all.push(ParallelSpec { sequence: true, ..plain });
                         }
                     }
@@ -257,7 +262,14 @@ impl<'a> Space<'a> {
     fn splits_heads(&self, tensor: u32, devices: u32) -> bool {
         let heads = self.problem.model.tensor_heads();
         let evenly = || heads.is_some_and(|heads| heads.is_multiple_of(u64::from(tensor)));
-        tensor == 1 || (!self.measured() && devices.is_multiple_of(tensor) && evenly())
+        tensor == 1 || (self.runs(EXECUTABLE.tensor) && devices.is_multiple_of(tensor) && evenly())
+    }
+
+    /// Whether the ranks of a tensor group can share the tokens of what each would otherwise compute in full: the
+    /// executor gives each as many.
+    fn splits_sequence(&self, tensor: u32) -> bool {
+        let tokens = || self.graph().tokens_shared_by_context();
+        !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(tensor)))
     }
 
     fn splits_tokens(&self, context: u32) -> bool {
@@ -267,12 +279,12 @@ impl<'a> Space<'a> {
         let Some(tokens) = self.graph().tokens_shared_by_context() else { return false };
         let parts = u64::from(context);
         let sensible = self.fixed.context == Some(context) || tokens / parts >= CONTEXT_TOKENS_MIN;
-        !self.measured() && tokens.is_multiple_of(parts) && sensible
+        self.runs(EXECUTABLE.context) && tokens.is_multiple_of(parts) && sensible
     }
 
     fn splits_experts(&self, expert: u32) -> bool {
         let admitted = || self.graph().divisible().is_some_and(|divisible| divisible.admits(u64::from(expert)));
-        expert == 1 || (!self.measured() && admitted())
+        expert == 1 || (self.runs(EXECUTABLE.expert) && admitted())
     }
 
     fn push(
@@ -303,7 +315,7 @@ impl<'a> Space<'a> {
     }
 
     fn formats(&self, precisions: &[Precision]) -> impl Iterator<Item = (Precision, Recompute)> {
-        let recompute = |kind: &Recompute| !self.measured() || *kind != Recompute::Selective;
+        let recompute = |kind: &Recompute| self.runs(EXECUTABLE.recompute.contains(kind));
         let kinds: Vec<Recompute> = Recompute::ALL.iter().copied().filter(recompute).collect();
         precisions.iter().flat_map(move |precision| kinds.clone().into_iter().map(move |kind| (*precision, kind)))
     }
@@ -346,9 +358,6 @@ impl<'a> Space<'a> {
         if self.measured() || held(GPipe) {
             all.push((GPipe, 1));
         }
-        if self.measured() {
-            return all;
-        }
         all.push((ZeroBubbleH1, 1));
         if held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
             all.push((TwoBufferedWeights, 1));
@@ -362,15 +371,13 @@ impl<'a> Space<'a> {
             let runs = self.fixed.virtual_stages.map_or(2..=most, |held| held.max(2)..=held);
             all.extend(runs.filter(|runs| has_layers(*runs)).map(|runs| (Interleaved, runs)));
         }
+        all.retain(|(schedule, _)| self.runs(EXECUTABLE.schedules.contains(schedule)));
         all
     }
 
     /// What replicas share out and how often they sum gradients, from the least shared.
     fn shardings(&self, parallel: ParallelSpec, accumulation: u64) -> Vec<(StateSharding, GradientReduction)> {
         use GradientReduction::{MicroBatch, Step};
-        if self.measured() {
-            return vec![(StateSharding::None, Step)];
-        }
         let copies = u64::from(parallel.data) * u64::from(parallel.context);
         let mut all = vec![(StateSharding::None, Step)];
         if copies > 1 || self.fixed.state_sharding.is_some() {
@@ -389,6 +396,10 @@ impl<'a> Space<'a> {
             all.dedup();
         }
         all.retain(|(sharding, _)| self.shares_evenly(*sharding, copies, parallel.expert));
+        all.retain(|(sharding, reduction)| {
+            let built = EXECUTABLE.state_sharding.contains(sharding);
+            self.runs(built && EXECUTABLE.gradient_reduction.contains(reduction))
+        });
         all
     }
 

@@ -103,7 +103,7 @@ impl Scale {
 }
 
 /// The least of 1, 2 and 5 times a power of ten that is not below a distance.
-fn customary(distance: f64) -> f64 {
+pub(crate) fn customary(distance: f64) -> f64 {
     let power = 10f64.powf(distance.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()

@@ -23,30 +23,41 @@ type Figure = fn(&Figures) -> Option<f64>;
 type Print = fn(f64) -> String;
 
 fn rows(document: &ComparisonDocument) -> Vec<[String; 4]> {
-    let measures: [(&str, Figure, Print); 7] = [
+    let measures: [(&str, Figure, Print); 3] = [
         ("step time", |figures| Some(figures.step_time_s), seconds),
         ("samples/s", |figures| Some(figures.samples_per_s), rate),
         ("memory", |figures| figures.memory_bytes.map(|bytes| bytes as f64), |value| bytes(value as u64)),
-        ("· forward", |figures| Some(figures.phases.forward_s), seconds),
-        ("· backward", |figures| Some(figures.phases.backward_s), seconds),
-        ("· waiting and moving", |figures| Some(figures.phases.communication_s), seconds),
-        ("· optimizer", |figures| Some(figures.phases.optimizer_s), seconds),
     ];
-    measures
+    let mut rows: Vec<[String; 4]> = measures
         .into_iter()
         .map(|(name, figure, print)| {
             let predicted = document.predicted.as_ref().and_then(figure);
             let measured = figure(&document.measured);
             let shown = |value: Option<f64>| value.map_or_else(|| "–".into(), print);
             let error = match (predicted, measured) {
-                (Some(predicted), Some(measured)) if measured > 0.0 && !name.starts_with('·') => {
-                    deviation(predicted / measured - 1.0)
-                }
+                (Some(predicted), Some(measured)) if measured > 0.0 => deviation(predicted / measured - 1.0),
                 _ => String::new(),
             };
             [name.into(), shown(predicted), shown(measured), error]
         })
-        .collect()
+        .collect();
+    rows.extend(phases(document));
+    rows
+}
+
+/// The phases that took time on either side, with the error of those that count.
+fn phases(document: &ComparisonDocument) -> impl Iterator<Item = [String; 4]> {
+    let predicted = document.predicted.as_ref().map(|figures| figures.phases.named());
+    let measured = document.measured.phases.named().into_iter().enumerate();
+    measured.filter_map(move |(index, (name, measured))| {
+        let predicted = predicted.map(|phases| phases[index].1);
+        if measured <= 0.0 && predicted.unwrap_or(0.0) <= 0.0 {
+            return None;
+        }
+        let error = document.error.as_ref().and_then(|errors| errors.phases.get(name).copied());
+        let shown = predicted.map_or_else(|| "–".into(), seconds);
+        Some([format!("· {name}"), shown, seconds(measured), error.map_or_else(String::new, deviation)])
+    })
 }
 
 fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
@@ -62,22 +73,28 @@ fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
         rows.push(("90 % interval", format!("{} to {} {verdict} the measured step time", seconds(low), seconds(high))));
     }
     let files = &document.files;
-    let named =
-        [("plan", &files.plan), ("trace", &files.trace), ("plot", &files.plot), ("checkpoint", &files.checkpoint)];
+    let named = [
+        ("plan", &files.plan),
+        ("trace", &files.trace),
+        ("plot", &files.plot),
+        ("phases", &files.phases),
+        ("checkpoint", &files.checkpoint),
+    ];
     rows.push(("measurements", files.measurement.clone()));
     rows.extend(named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?))));
     rows
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn document(predicted: &str) -> ComparisonDocument {
+    pub(crate) fn document(predicted: &str) -> ComparisonDocument {
         let figures = |step: f64| {
             format!(
                 r#"{{"step_time_s": {step}, "interval_s": [0.9, 1.1], "samples_per_s": 16.0, "memory_bytes": 1048576,
-                "phases": {{"forward_s": 0.25, "backward_s": 0.5, "communication_s": 0.125, "optimizer_s": 0.0625}}}}"#
+                "phases": {{"forward_s": 0.25, "backward_s": 0.5, "communication_s": 0.125, "wait_s": 0.005,
+                    "optimizer_s": 0.0625}}}}"#
             )
         };
         let text = format!(
@@ -98,7 +115,12 @@ mod tests {
 
     #[test]
     fn predicted_stands_beside_measured_with_the_error() {
-        let page = comparison(&document("\"predicted\": PREDICTED,"), Width(80));
+        let page = comparison(
+            &document(
+                "\"predicted\": PREDICTED, \"error\": {\"step_time\": 0.05, \"samples_per_s\": 0.0, \"phases\": {\"forward\": -0.03}},",
+            ),
+            Width(80),
+        );
         let row = page.lines().find(|line| line.contains("step time")).expect("a row");
         assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["step", "time", "1.05", "s", "1.00", "s", "+5.0", "%"]);
         for part in
@@ -107,6 +129,14 @@ mod tests {
             assert!(page.contains(part), "{part} in {page}");
         }
         assert!(page.lines().all(|line| line.chars().count() <= 80));
+        let of = |phase: &str| {
+            let row = page.lines().find(|line| line.contains(phase)).expect("a row");
+            row.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of("· forward"), ["250", "ms", "250", "ms", "-3.0", "%"]);
+        // Too short for an error in percent to mean something.
+        assert_eq!(of("· wait"), ["5.00", "ms", "5.00", "ms"]);
+        assert!(!page.contains("· other"), "{page}");
     }
 
     #[test]

@@ -31,6 +31,25 @@ pub fn refit(document: &RefitDocument, width: Width) -> String {
     page
 }
 
+/// What runs changed of a machine's profile, and how well their steps are predicted before and after.
+pub fn corrections(document: &RefitDocument, width: Width) -> String {
+    let mut page = if document.constants.is_empty() {
+        "What the profile says already predicts these runs better than what each says of the others.\n".into()
+    } else {
+        changes(document, width)
+    };
+    let runs = document.suites.iter().map(|suite| (suite.suite.as_str(), suite.errors));
+    let all = document.stacks.iter().map(|stack| ("all", stack.errors)).filter(|_| document.rows > 1);
+    let rows = runs.chain(all).map(|(name, errors)| {
+        let [before, after, left_out, _] = shown(errors);
+        [name.into(), before, after, left_out]
+    });
+    page.push('\n');
+    page += &table(width, ["run", ">before", ">after", ">left out"], rows);
+    page += "\nErrors of the step time. Left out: the run predicted by what the others say.\n";
+    page
+}
+
 fn shown(errors: Errors) -> [String; 4] {
     [errors.before, errors.after, errors.left_out, errors.unseen].map(percent)
 }
@@ -101,7 +120,9 @@ mod tests {
         for part in ["35.0 us", "42.0 us", "stacks.mine.launch", "refitted", "here", "four: no such model", "maps"] {
             assert!(page.contains(part), "{page}");
         }
-        let none = refit(&RefitDocument { constants: Vec::new(), ..document }, Width(100));
+        let page = corrections(&document, Width(100));
+        assert!(page.contains("here") && page.contains("5.0 %") && !page.contains("unseen"), "{page}");
+        let none = refit(&RefitDocument { constants: Vec::new(), ..document.clone() }, Width(100));
         assert!(none.contains("No other constants"), "{none}");
     }
 }

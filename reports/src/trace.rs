@@ -5,7 +5,7 @@
 //! "Trace Event Format", Google, 2016: complete events (`X`) and metadata (`M`); times in microseconds.
 
 use serde_json::{Value, json};
-use trainyard_plan::{StreamKind, Timeline};
+use trainyard_plan::{Activity, StreamKind, Timeline};
 
 /// A timeline with the name under which it appears.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,11 @@ fn events(pid: usize, process: Process<'_>) -> Vec<Value> {
     intervals.sort_by_key(|interval| (interval.start, interval.end));
     events.extend(intervals.into_iter().map(|interval| {
         let tid = streams.iter().position(|stream| *stream == interval.stream).unwrap_or_default();
-        let category = if interval.activity.is_communication() { "communication" } else { "kernel" };
+        let category = match interval.activity {
+            Activity::Wait { .. } => "wait",
+            activity if activity.is_communication() => "communication",
+            _ => "kernel",
+        };
         json!({
             "ph": "X",
             "name": interval.activity.to_string(),
@@ -74,6 +78,7 @@ fn order(stream: StreamKind) -> (u32, u32) {
         StreamKind::Gather(stage) => (stage.0, 4),
         StreamKind::CopyOut(stage) => (stage.0, 5),
         StreamKind::CopyIn(stage) => (stage.0, 6),
+        StreamKind::Wait(stage) => (stage.0, 7),
     }
 }
 
@@ -86,13 +91,14 @@ fn stream_name(stream: StreamKind) -> String {
         StreamKind::Gather(stage) => format!("stage {} gathers weights", stage.0),
         StreamKind::CopyOut(stage) => format!("stage {} copies to its machines", stage.0),
         StreamKind::CopyIn(stage) => format!("stage {} copies from its machines", stage.0),
+        StreamKind::Wait(stage) => format!("stage {} waits", stage.0),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_plan::{Activity, Interval, StageId};
+    use trainyard_plan::{Interval, StageId};
     use trainyard_units::Instant;
 
     #[test]
@@ -111,6 +117,21 @@ mod tests {
         assert_eq!(spans.len(), 2);
         assert_eq!((&spans[0]["name"], &spans[0]["ts"]), (&json!("forward 0"), &json!(0.0)));
         assert_eq!((&spans[1]["ts"], &spans[1]["dur"]), (&json!(2.5), &json!(1.5)));
+        assert!(spans.iter().all(|span| span["cat"] == "kernel"));
+        let waiting = Interval {
+            activity: Activity::Wait { stage: StageId(0), micro_batch: Some(1) },
+            stream: StreamKind::Wait(StageId(0)),
+            start: at(0),
+            end: at(500),
+        };
+        let measured = Timeline { intervals: vec![waiting], window: None };
+        let both = trace(&[
+            Process { name: "predicted", timeline: &timeline },
+            Process { name: "measured, rank 0", timeline: &measured },
+        ]);
+        let wait = both["traceEvents"].as_array().expect("events").iter().find(|event| event["cat"] == "wait");
+        let wait = wait.expect("it waited");
+        assert_eq!((&wait["pid"], &wait["name"]), (&json!(1), &json!("wait for micro-batch 1")));
         let names: Vec<&Value> = events.iter().filter(|event| event["name"] == "thread_name").collect();
         assert_eq!(names[0]["args"]["name"], "stage 0 compute");
     }

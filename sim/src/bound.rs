@@ -49,7 +49,7 @@ pub fn step_time_bound_with(
     known: &mut Communications,
 ) -> Result<Seconds, MachineError> {
     let prices = Prices::with_layers(plan, machine, layers.clone())?;
-    let slowdown = machine.stack.overlap_slowdown.value;
+    let slowdown = machine.overlap_slowdown();
     let lost = slowdown / (1.0 + slowdown);
     let mut least = Least { plan, machine, prices: &prices, lost, known };
     let stages = plan.stages().ids().map(|stage| least.stage(stage)).collect::<Result<Vec<_>, _>>()?;

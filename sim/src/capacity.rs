@@ -3,6 +3,7 @@
 use crate::layout::Layout;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
 use trainyard_units::{Bytes, human_bytes};
 
@@ -110,7 +111,8 @@ impl Footprint {
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let element = gradient_element(plan, machine);
-    let resident: Vec<Resident> = plan.stages().ids().map(|stage| resident(plan, stage, element)).collect();
+    let resident: Vec<Resident> =
+        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(plan, stage, element))).collect();
     let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
@@ -119,6 +121,12 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
         .filter_map(|store| fullest_machine(plan, machine, layout, store))
         .collect();
     Footprint { limits: limits(plan, machine), resident, software, shared }
+}
+
+/// What a rank of a stage holds, with what is kept in main memory where that is the device's own: a processor's.
+fn on_device(plan: &Plan, machine: &Machine, stage: StageId, held: Resident) -> Resident {
+    let Device::Measured(_) = machine.cluster.first().device else { return held };
+    Resident { optimizer_state: held.optimizer_state + kept_elsewhere(plan, stage, Store::Host), ..held }
 }
 
 /// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if

@@ -21,7 +21,6 @@ mod machine;
 pub mod network;
 pub mod queue;
 mod simulate;
-mod unmeasured;
 mod variation;
 mod wiring;
 

@@ -1,9 +1,8 @@
 //! Where a plan runs: hardware and the software on it.
 
-use crate::cost::rate;
-use crate::unmeasured::unmeasured;
+use crate::cost::{knows, rate};
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
-use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store};
+use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +46,7 @@ pub enum MachineError {
         /// The machine.
         machine: String,
         /// What it runs.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A GPU has no arithmetic unit for a number format.
     #[error("`precision` is {precision}, but `{gpu}` has no units for it")]
@@ -115,6 +114,16 @@ impl Machine {
         }
     }
 
+    /// How much longer a kernel takes while a collective is under way beside it: as it was measured, or as the software
+    /// has it elsewhere.
+    pub(crate) fn overlap_slowdown(&self) -> f64 {
+        let measured = match &self.cluster.first().device {
+            Device::Measured(machine) => machine.overlap_slowdown,
+            Device::Gpu(_) => None,
+        };
+        measured.unwrap_or(self.stack.overlap_slowdown.value)
+    }
+
     /// Whether the plan can be placed on this machine at all.
     ///
     /// # Errors
@@ -124,7 +133,7 @@ impl Machine {
         let mesh = plan.mesh();
         enough_devices(&self.cluster, mesh)?;
         match &self.cluster.first().device {
-            Device::Measured(machine) => match unmeasured(plan) {
+            Device::Measured(machine) => match not_executable(plan) {
                 None => Ok(()),
                 Some(NotExecutable { field, value, allowed }) => {
                     Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
@@ -138,16 +147,22 @@ impl Machine {
         }
     }
 
-    /// Whether every GPU has the arithmetic units of a number format.
+    /// Whether every GPU has the arithmetic units of a number format, and a measured machine was measured in it.
     ///
     /// # Errors
     ///
-    /// The first GPU that has none.
+    /// The first GPU that has none, or the machine.
     pub fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
         for pool in &self.cluster.pools {
-            let Device::Gpu(gpu) = &pool.device else { continue };
-            if !gpu.has(rate(precision)) {
-                return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
+            match &pool.device {
+                Device::Gpu(gpu) if !gpu.has(rate(precision)) => {
+                    return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
+                }
+                Device::Measured(machine) if !knows(machine, precision) => {
+                    let operator = format!("any operator in {precision}");
+                    return Err(MachineError::Unmeasured { machine: machine.name.clone(), operator, ranks: 1 });
+                }
+                Device::Gpu(_) | Device::Measured(_) => {}
             }
         }
         Ok(())

@@ -94,11 +94,12 @@ pub fn simulate_with(plan: &Plan, machine: &Machine, options: Options) -> Result
     let step_time = step_time_of(&ensemble, &ran);
     let timeline = step.stages_timeline(&ensemble, &ran);
     let stages = timeline.stage_use();
+    let exposed_communication = (step_time - step_time_of(&ensemble, &silent)).max(Seconds::ZERO);
     Ok(Outcome {
         step_time,
         bubble: step.stages_timeline(&ensemble, &silent).bubble(),
-        exposed_communication: (step_time - step_time_of(&ensemble, &silent)).max(Seconds::ZERO),
-        phases: phases(&timeline, &stages),
+        exposed_communication,
+        phases: phases(&timeline, &stages, exposed_communication),
         mfu: mfu(plan, machine, step_time),
         footprint: footprint(plan, machine),
         actors: ensemble.program.actors,
@@ -193,7 +194,7 @@ impl<'a> Step<'a> {
             .zip(&distinct)
             .map(|(index, work)| paces.asks(prices, &graph, *work, index))
             .collect::<Result<_, _>>()?;
-        Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.stack.overlap_slowdown.value })
+        Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.overlap_slowdown() })
     }
 
     pub(crate) fn ensemble(&self) -> Ensemble<'_> {
@@ -305,8 +306,9 @@ fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
     }
 }
 
-/// Where the step goes on the stage that computes longest; what is left is waiting and moving bytes.
-fn phases(timeline: &Timeline, stages: &[StageUse]) -> Phases {
+/// Where the step goes on the stage that computes longest. What is left is moving bytes, as far as the step would be
+/// shorter without, and waiting.
+fn phases(timeline: &Timeline, stages: &[StageUse], exposed: Seconds) -> Phases {
     let busiest = stages.iter().max_by(|a, b| a.busy.0.total_cmp(&b.busy.0)).map(|used| used.stage);
     let sum = |wanted: fn(&Activity) -> bool| -> f64 {
         timeline
@@ -321,8 +323,9 @@ fn phases(timeline: &Timeline, stages: &[StageUse]) -> Phases {
     let forward_s = sum(|activity| matches!(activity, Activity::Forward { .. }));
     let backward_s = sum(|activity| matches!(activity, Activity::Backward { .. } | Activity::BackwardWeights { .. }));
     let optimizer_s = sum(|activity| matches!(activity, Activity::Update { .. }));
-    let communication_s = (timeline.step_time().0 - forward_s - backward_s - optimizer_s).max(0.0);
-    Phases { forward_s, backward_s, communication_s, optimizer_s }
+    let rest = (timeline.step_time().0 - forward_s - backward_s - optimizer_s).max(0.0);
+    let communication_s = exposed.0.min(rest);
+    Phases { forward_s, backward_s, communication_s, wait_s: rest - communication_s, optimizer_s, other_s: 0.0 }
 }
 
 fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {

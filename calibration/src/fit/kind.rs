@@ -11,6 +11,8 @@ pub enum MeasurementKind {
     NcclTests,
     /// A trace of a profiler in the format of Chrome's trace viewer.
     Trace,
+    /// What a run of this program measured.
+    Run,
 }
 
 impl MeasurementKind {
@@ -20,6 +22,9 @@ impl MeasurementKind {
         let first = text.lines().next().unwrap_or_default();
         let has = |column: &str| first.split(',').any(|name| name.trim().trim_matches('"') == column);
         if text.starts_with(['{', '[']) {
+            if text.contains("\"trainyard.measurement/") {
+                return Some(Self::Run);
+            }
             return text.contains("\"ph\"").then_some(Self::Trace);
         }
         if has("operation") && has("message_bytes") {
@@ -39,6 +44,7 @@ impl MeasurementKind {
             Self::Collectives => "collectives",
             Self::NcclTests => "output of nccl-tests",
             Self::Trace => "a profiler's trace",
+            Self::Run => "a run",
         }
     }
 }
@@ -54,6 +60,7 @@ mod tests {
             ("system,gpus,nodes,operation,message_bytes\n", Some(MeasurementKind::Collectives)),
             ("# nThread 1 nGpus 8 minBytes 8\n#\n", Some(MeasurementKind::NcclTests)),
             ("\u{feff}{\"traceEvents\": [{\"ph\": \"X\"}]}", Some(MeasurementKind::Trace)),
+            ("{\"schema\": \"trainyard.measurement/1\", \"steps\": []}", Some(MeasurementKind::Run)),
             ("{\"plan\": 1}", None),
             ("hello", None),
             ("", None),

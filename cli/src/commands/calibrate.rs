@@ -13,7 +13,7 @@ use trainyard_calibration::{
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
-    measure_operators,
+    measure_operators, measure_overlap,
 };
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_reports as reports;
@@ -36,6 +36,9 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
 
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    if from.is_dir() {
+        return super::runs::correct(from, arguments, output);
+    }
     let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
@@ -62,6 +65,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
             refit_trace(text.as_bytes(), &file, stack, &catalog, &date)
                 .map_err(|error: TraceError| failed(error.to_string(), Some(error.hint())))?
         }
+        Some(MeasurementKind::Run) => return super::runs::correct(from, arguments, output),
         None => {
             return Err(Failure::input(format!("`{file}` holds no measurements that are known"))
                 .hint("a table of step times starts with `id,suite,source,system,…`"));
@@ -103,6 +107,7 @@ pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result
     let operators = measure_operators(&settings, &mut progress, stop).map_err(failed)?;
     bar.finish_and_clear();
     let collectives = measure_collectives(&settings, stop).map_err(failed)?;
+    let overlap_slowdown = measure_overlap(&settings, stop).map_err(failed)?;
     let measurements = Measurements {
         name: LOCAL.into(),
         processor: machine::processor(),
@@ -111,6 +116,7 @@ pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result
         measured: machine::today().unwrap_or_else(|| "unknown".into()),
         framework: FRAMEWORK.into(),
         copy_bandwidth: copy_bandwidth(),
+        overlap_slowdown,
         operators,
         collectives,
     };

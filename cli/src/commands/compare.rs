@@ -2,11 +2,9 @@
 
 use super::execution::comparison;
 use crate::arguments::CompareArguments;
-use crate::diagnose::from_json;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
-use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
 use trainyard_plan::document::Files;
 use trainyard_reports as reports;
 
@@ -14,17 +12,19 @@ use trainyard_reports as reports;
 pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let path = if arguments.run.is_dir() { arguments.run.join("measurement.json") } else { arguments.run.clone() };
-    let report: RunReport = from_json("measurement", &files::read_text("measurement", &path)?, &path)?;
-    if report.schema != MEASUREMENT_SCHEMA {
-        return Err(Failure::input(format!("cannot read measurement `{}`", path.display()))
-            .because(format!("`schema` is `{}`, but this version reads `{MEASUREMENT_SCHEMA}`", report.schema)));
-    }
+    let report = super::runs::read_report(&path)?;
     let mut compared = comparison(&document, Some(&document.prediction), &report);
     compared.files = Files {
         plan: Some(arguments.plan.display().to_string()),
         measurement: path.display().to_string(),
         ..Files::default()
     };
+    if let Some(plot) = &arguments.plot {
+        let svg = reports::phases(&compared).map_err(|why| Failure::new(Exit::Failed, format!("no plot: {why}")))?;
+        files::write(plot, &svg)?;
+        output.note(format!("plot written to {}", plot.display()));
+        compared.files.phases = Some(plot.display().to_string());
+    }
     output.result(&compared, || reports::comparison(&compared, output.width()));
     Ok(Exit::Done)
 }

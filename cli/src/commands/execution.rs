@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, json};
 use indicatif::ProgressBar;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -42,6 +43,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) resume: bool,
     /// Processor threads that it may use; all of the machine without it.
     pub(crate) threads: Option<usize>,
+    /// Weights to start from, in place of random ones.
+    pub(crate) weights: Option<PathBuf>,
 }
 
 /// Steps in a row without a usable gradient after which a run ends.
@@ -96,6 +99,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
         threads: execution.threads,
+        weights: execution.weights.clone(),
         allocations: Some(AllocationMeter {
             current_bytes: || ALLOCATOR.current_usage() as u64,
             reset_peak: || ALLOCATOR.reset_peak_usage(),
@@ -121,7 +125,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
 
 fn failure(error: &RunError) -> Failure {
     let code = match error {
-        RunError::Refused(_) | RunError::Data(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
+        RunError::Refused(_) | RunError::Data(_) | RunError::Weights(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
             Exit::Input
         }
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
@@ -214,11 +218,17 @@ fn keep(
         Ok(svg) => files::write(&plot, svg)?,
         Err(why) => output.warn(format!("no plot: {why}")),
     }
+    let phases = file("phases.svg");
+    let phases_drawn = reports::phases(&document);
+    if let Ok(svg) = &phases_drawn {
+        files::write(&phases, svg)?;
+    }
     document.files = Files {
         plan: Some(shown(&execution.plan_file)),
         measurement: shown(&measurement),
         trace: Some(shown(&trace)),
         plot: drawn.is_ok().then(|| shown(&plot)),
+        phases: phases_drawn.is_ok().then(|| shown(&phases)),
         checkpoint: checkpoint.map(shown),
     };
     files::write(&file("comparison.json"), &json(&document))?;
@@ -240,7 +250,8 @@ pub(crate) fn comparison(
     let predicted = prediction.map(|prediction| predicted(document, prediction));
     let measured = measured(report);
     let deviation = |predicted: f64, measured: f64| predicted / measured - 1.0;
-    let error = predicted.map(|predicted| Errors {
+    let error = predicted.as_ref().map(|predicted| Errors {
+        phases: phase_errors(&predicted.phases, &measured),
         step_time: deviation(predicted.step_time_s, measured.step_time_s),
         samples_per_s: deviation(predicted.samples_per_s, measured.samples_per_s),
         memory: predicted
@@ -262,6 +273,17 @@ pub(crate) fn comparison(
     }
 }
 
+/// Of phases that take so small a part of a step, an error in percent says nothing.
+const PHASE_SHARE_MIN: f64 = 0.01;
+
+fn phase_errors(predicted: &Phases, measured: &Figures) -> BTreeMap<String, f64> {
+    let least = PHASE_SHARE_MIN * measured.step_time_s;
+    let both = predicted.named().into_iter().zip(measured.phases.named());
+    both.filter(|(_, (_, measured))| *measured >= least)
+        .map(|((name, predicted), (_, measured))| (name.to_owned(), predicted / measured - 1.0))
+        .collect()
+}
+
 fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
     let parallel = document.plan.parallel;
     let one_of_each: u64 = prediction.memory_bytes.stages.iter().map(|stage| stage.total).sum();
@@ -275,7 +297,7 @@ fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
 }
 
 /// Phases are those of the rank that computes longest, as a prediction's are.
-fn measured(report: &RunReport) -> Figures {
+pub(super) fn measured(report: &RunReport) -> Figures {
     let busy = |rank: &&trainyard_executor::RankReport| rank.phases.forward_s + rank.phases.backward_s;
     let busiest = report.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
     let phases = busiest.map_or(report.phases, |rank| rank.phases);
@@ -288,7 +310,9 @@ fn measured(report: &RunReport) -> Figures {
             forward_s: phases.forward_s,
             backward_s: phases.backward_s,
             communication_s: phases.communication_s,
+            wait_s: phases.wait_s,
             optimizer_s: phases.optimizer_s,
+            other_s: phases.other_s,
         },
     }
 }
@@ -309,16 +333,20 @@ fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> serde_json::Value {
 
 fn interval(span: &Span) -> Interval {
     use trainyard_executor::Phase;
-    let (stage, micro_batch) = (StageId(span.stage), span.micro_batch.unwrap_or(0));
-    let activity = match span.phase {
-        Phase::Forward => Activity::Forward { stage, micro_batch },
-        Phase::Backward => Activity::Backward { stage, micro_batch },
-        Phase::Communication => Activity::ReduceGradients { stage, bucket: 0 },
-        Phase::Optimizer => Activity::Update { stage },
-    };
-    let stream = match span.phase {
-        Phase::Communication => StreamKind::Reduce(stage),
-        Phase::Forward | Phase::Backward | Phase::Optimizer => StreamKind::Compute(stage),
+    let stage = StageId(span.stage);
+    let micro_batch = span.micro_batch.unwrap_or(0);
+    let (activity, stream) = match span.phase {
+        Phase::Forward => (Activity::Forward { stage, micro_batch }, StreamKind::Compute(stage)),
+        Phase::Backward => (Activity::Backward { stage, micro_batch }, StreamKind::Compute(stage)),
+        Phase::Optimizer => (Activity::Update { stage }, StreamKind::Compute(stage)),
+        Phase::Communication if span.micro_batch.is_some() => {
+            (Activity::Message { stage, micro_batch }, StreamKind::SendForward(stage))
+        }
+        Phase::Communication | Phase::Reduce => {
+            (Activity::ReduceGradients { stage, bucket: 0 }, StreamKind::Reduce(stage))
+        }
+        Phase::Gather => (Activity::GatherWeights { stage, layer: 0 }, StreamKind::Gather(stage)),
+        Phase::Wait => (Activity::Wait { stage, micro_batch: span.micro_batch }, StreamKind::Wait(stage)),
     };
     let at = |seconds: f64| Instant::START.after(Seconds(seconds.max(0.0)));
     Interval { activity, stream, start: at(span.start_s), end: at(span.end_s.max(span.start_s)) }

@@ -9,6 +9,7 @@ mod jobs;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;
+mod runs;
 pub(crate) mod shell;
 pub(crate) mod show;
 pub(crate) mod simulate;

@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         folder,
         resume: arguments.resume,
         threads,
+        weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)
 }

@@ -70,6 +70,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         folder,
         resume: false,
         threads: None,
+        weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)
 }

@@ -55,12 +55,6 @@ impl MicroBatch {
         Self { samples, ..Self::empty(Inputs::Tokens { ids: Vec::new(), sequence: 0 }) }
     }
 
-    /// Token ids, (samples, sequence), flat.
-    pub(crate) fn tokens(&self) -> &[i32] {
-        let Inputs::Tokens { ids, .. } = &self.inputs else { unreachable!("models of tokens read texts") };
-        ids
-    }
-
     /// Adds a text of which each token predicts the next: one token more than a sample has.
     pub(crate) fn push_text(&mut self, tokens: &[i32]) {
         let Inputs::Tokens { ids, .. } = &mut self.inputs else { unreachable!("texts go into batches of tokens") };

@@ -36,6 +36,6 @@ pub use error::DataError;
 pub use text::BYTE_VOCABULARY;
 pub use wanted::Wanted;
 
-pub(crate) use batch::MicroBatch;
+pub(crate) use batch::{Inputs, MicroBatch};
 pub(crate) use loader::Loader;
 pub(crate) use order::Slice;

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag};
 use crate::refusal::threads_per_rank;
 use crate::statistics::median;
+use burn::tensor::{Device, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample};
 use trainyard_units::BytesPerSecond;
@@ -15,7 +16,7 @@ const ELEMENT: usize = size_of::<f32>();
 /// Repeats of each operation; those of large buffers take milliseconds.
 const REPEATS: usize = 15;
 
-/// Times all-reduces and messages for every number of ranks above one.
+/// Times sums, gathering, scattering and messages for every number of ranks above one.
 ///
 /// # Errors
 ///
@@ -37,6 +38,8 @@ pub fn measure_collectives(
                 }
                 timed.push((CollectiveOperation::AllReduce, bytes, all_reduce_seconds(&group, bytes)?));
                 timed.push((CollectiveOperation::Send, bytes, send_seconds(&group, bytes)?));
+                timed.push((CollectiveOperation::AllGather, bytes, all_gather_seconds(&group, bytes)?));
+                timed.push((CollectiveOperation::ReduceScatter, bytes, reduce_scatter_seconds(&group, bytes)?));
             }
             Ok(timed)
         })?;
@@ -53,11 +56,26 @@ pub fn measure_collectives(
 
 fn all_reduce_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     let mut buffer = vec![0.5f32; bytes / ELEMENT];
+    seconds(group, || group.all_reduce(&mut buffer, Reduction::Mean))
+}
+
+fn all_gather_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
+    let own = vec![0.5f32; (bytes / ELEMENT).div_ceil(group.size())];
+    seconds(group, || group.all_gather(&own).map(drop))
+}
+
+fn reduce_scatter_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
+    let mut buffer = vec![0.5f32; bytes / ELEMENT];
+    seconds(group, || group.reduce_scatter(&mut buffer, Reduction::Mean).map(drop))
+}
+
+/// The median time of something that all ranks do together.
+fn seconds(group: &ProcessGroup, mut act: impl FnMut() -> Result<(), GroupError>) -> Result<f64, GroupError> {
     let mut times = Vec::new();
     for _ in 0..REPEATS + 2 {
         group.barrier()?;
         let clock = Clock::start();
-        group.all_reduce(&mut buffer, Reduction::Mean)?;
+        act()?;
         times.push(clock.seconds());
     }
     // The first two touch memory for the first time.
@@ -88,6 +106,74 @@ fn send_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     Ok(median(&times[2..]))
 }
 
+/// Elements of the square products that [`measure_overlap`] has under way, and of the sums beside them.
+const BESIDE: (usize, usize) = (192, 1 << 18);
+
+/// The most of a sum that is taken to be lost to kernels: beyond, the two go one after the other.
+const LOST_MAX: f64 = 0.95;
+
+/// How much longer kernels take while a sum over all ranks is under way beside them, each rank having its share of the
+/// processors; nothing with one rank. Products and sums are timed apart and together: of the time T of the sums, the
+/// part c = (together − products) / T is lost to the products, which then take 1 / (1 − c) as long.
+///
+/// # Errors
+///
+/// When it is stopped, or a rank cannot be started.
+pub fn measure_overlap(settings: &MeasureSettings, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
+    let Some(ranks) = settings.ranks.iter().copied().max().filter(|ranks| *ranks > 1) else { return Ok(None) };
+    let threads = threads_per_rank(settings.cores, ranks);
+    let lost = on_ranks(ranks, threads, |group| {
+        let mut shares = Vec::new();
+        for _ in 0..REPEATS {
+            let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];
+            group.broadcast(&mut flag, 0)?;
+            if flag[0] > 0.0 {
+                return Err(WorkerError::Stopped);
+            }
+            shares.push(share_lost(&group)?);
+        }
+        // The first one touches memory for the first time.
+        Ok(median(&shares[1..]))
+    })?;
+    let share = (lost.iter().sum::<f64>() / lost.len() as f64).clamp(0.0, LOST_MAX);
+    Ok(Some(share / (1.0 - share)))
+}
+
+/// The part of the time of some sums that products beside them lose.
+fn share_lost(group: &ProcessGroup) -> Result<f64, WorkerError> {
+    const PRODUCTS: usize = 12;
+    const SUMS: usize = 6;
+    let (side, length) = BESIDE;
+    let matrix = || Tensor::<2>::ones([side, side], &Device::flex());
+    let multiply = || {
+        let clock = Clock::start();
+        let result = (0..PRODUCTS).fold(matrix(), |product, _| product.matmul(matrix()));
+        std::hint::black_box(result);
+        clock.seconds()
+    };
+    let sum = || -> Result<f64, GroupError> {
+        let mut buffer = vec![0.5f32; length];
+        let clock = Clock::start();
+        (0..SUMS).try_for_each(|_| group.all_reduce(&mut buffer, Reduction::Mean))?;
+        Ok(clock.seconds())
+    };
+    group.barrier()?;
+    let products = multiply();
+    group.barrier()?;
+    let sums = sum()?;
+    group.barrier()?;
+    let clock = Clock::start();
+    let beside = std::thread::scope(|scope| {
+        let beside = scope.spawn(sum);
+        multiply();
+        beside.join().expect("sums do not panic")
+    });
+    let together = clock.seconds();
+    beside?;
+    group.barrier()?;
+    Ok((together - products) / sums)
+}
+
 /// The rate at which one thread copies memory that caches do not hold: bytes copied, not read plus written.
 pub fn copy_bandwidth() -> BytesPerSecond {
     const SIZE: usize = 32 << 20;
@@ -112,8 +198,12 @@ mod tests {
     fn operations_are_timed_for_every_number_of_ranks_above_one() {
         let settings = MeasureSettings { cores: 2, ranks: vec![1, 2, 3], seconds_per_case: 0.0 };
         let samples = measure_collectives(&settings, &AtomicBool::new(false)).expect("it ends");
-        assert_eq!(samples.len(), 2 * 2 * BYTES.len());
+        assert_eq!(samples.len(), 2 * 4 * BYTES.len());
         assert!(samples.iter().all(|sample| sample.seconds > 0.0));
         assert!(copy_bandwidth().0 > 1e8);
+        let slowdown = measure_overlap(&settings, &AtomicBool::new(false)).expect("it ends").expect("several ranks");
+        assert!((0.0..=LOST_MAX / (1.0 - LOST_MAX) + 1e-6).contains(&slowdown), "{slowdown}");
+        let alone = MeasureSettings { ranks: vec![1], ..settings };
+        assert_eq!(measure_overlap(&alone, &AtomicBool::new(false)), Ok(None));
     }
 }

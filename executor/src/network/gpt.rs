@@ -6,7 +6,7 @@
 use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up};
 use super::parameter::{Initial, Parameter, ParameterKey, share};
 use super::{Layer, Pass, Weights};
-use crate::data::MicroBatch;
+use crate::data::{Inputs, MicroBatch};
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_models::Gpt;
@@ -55,7 +55,8 @@ impl Layer for Embedding {
 
     fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
-        let rows = look_up(weights.get(0), batch.tokens(), first, &pass.tensor);
+        let Inputs::Tokens { ids, .. } = &batch.inputs else { unreachable!("a sequence model is given tokens") };
+        let rows = look_up(weights.get(0), ids, first, &pass.tensor);
         let rows = pass.tensor.leave(rows, batch.samples);
         let own = pass.tensor.own_tokens(self.0.seq_len as usize);
         let (length, width) = (own.len(), self.0.hidden as usize);

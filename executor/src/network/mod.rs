@@ -4,19 +4,29 @@
 //! how stages are cut nor what is kept for backward. Between layers goes a tensor of (rows, features): tokens of a
 //! sequence model, samples of any other. Layers are counted as [`trainyard_models::OperatorGraph::layers`] does.
 
+mod attention;
+mod bert;
+mod encoder;
 mod exchange;
 mod gpt;
+mod llama;
+mod mlp;
 pub(crate) mod operators;
 mod parameter;
+mod parts;
+mod resnet;
+mod rows;
+mod vit;
 
 use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::{Device, Tensor};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use trainyard_models::Model;
 
-pub(crate) use exchange::TensorGroup;
-pub(crate) use parameter::{Parameter, ParameterKey, Role, share};
+pub(crate) use exchange::{TensorGroup, with_gradient};
+pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role, share};
 
 /// One layer of a network.
 pub(crate) trait Layer: Send + Sync {
@@ -36,13 +46,13 @@ pub(crate) struct Pass {
     /// Where tensors are made; it records gradients where the pass shall be gone back through.
     pub(crate) device: Device,
     /// Whether the pass trains; batch normalisation asks.
-    #[expect(dead_code, reason = "no layer of the families built so far asks")]
     pub(crate) training: bool,
 }
 
 /// The weights of one layer on one rank, in the format that computes.
 pub(crate) struct Weights {
     values: Vec<Weight>,
+    noted: Mutex<BTreeMap<usize, Tensor<1>>>,
 }
 
 /// One of them: its elements, and the shape of what this rank has.
@@ -51,9 +61,22 @@ pub(crate) struct Weight {
     pub(crate) shape: Vec<usize>,
 }
 
+const UNPOISONED: &str = "nothing panics while it holds this lock";
+
 impl Weights {
     pub(crate) fn new(values: Vec<Weight>) -> Self {
-        Self { values }
+        Self { values, noted: Mutex::default() }
+    }
+
+    /// Notes what a running mean becomes by this pass; it changes for the passes after it.
+    pub(crate) fn note(&self, slot: usize, values: Tensor<1>) {
+        let values = if values.is_autodiff() { values.inner() } else { values };
+        self.noted.lock().expect(UNPOISONED).insert(slot, values);
+    }
+
+    /// What was noted, by slot.
+    pub(crate) fn noted(self) -> BTreeMap<usize, Tensor<1>> {
+        self.noted.into_inner().expect(UNPOISONED)
     }
 
     /// The weight at `slot`, whose shape has `D` dimensions.
@@ -80,6 +103,11 @@ impl Network {
     pub(crate) fn new(model: &Model) -> Result<Self, Refusal> {
         let layers = match model {
             Model::Gpt(gpt) => gpt::layers(gpt),
+            Model::Llama(llama) => llama::layers(llama)?,
+            Model::Bert(bert) => bert::layers(bert)?,
+            Model::Vit(vit) => vit::layers(vit)?,
+            Model::ResNet(resnet) => resnet::layers(resnet)?,
+            Model::Mlp(mlp) => mlp::layers(mlp),
             other => return Err(not_built(other)),
         };
         let parameters = layers.iter().map(|layer| layer.parameters()).collect();
@@ -127,7 +155,7 @@ fn not_built(model: &Model) -> Refusal {
     Refusal {
         field: "model.family",
         value: model.family().to_string(),
-        allowed: "only gpt is built".into(),
-        hint: "describe a model with family = \"gpt\"",
+        allowed: "only gpt, llama, bert, vit, resnet and mlp are built".into(),
+        hint: "describe a model of one of these families",
     }
 }

@@ -103,7 +103,6 @@ impl Parameter {
     }
 
     /// The same, transposed in files.
-    #[expect(dead_code, reason = "every family but GPT-2's stores linear weights so")]
     pub(crate) fn transposed(self) -> Self {
         Self { stored: Stored::Transposed, ..self }
     }
@@ -131,6 +130,11 @@ impl Parameter {
             (Stored::Transposed, [rows, columns]) => transposed(values, *columns, *rows),
             _ => values.to_vec(),
         }
+    }
+
+    /// Whether the optimizer changes it.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.role == Role::Trained
     }
 
     pub(crate) fn elements(&self) -> usize {

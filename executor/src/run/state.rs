@@ -3,10 +3,11 @@
 use super::Job;
 use crate::checkpoint::State;
 use crate::network::operators::{from_vec, to_vec};
-use crate::network::{Network, ParameterKey};
+use crate::network::{Network, ParameterKey, Role};
 use crate::optimizer::{Memory, means_of};
 use crate::safetensors::{HostTensor, HostTensors};
 use crate::trainer::Trainer;
+use crate::unit::Slot;
 use std::collections::BTreeMap;
 
 /// One rank's piece of a parameter.
@@ -30,7 +31,9 @@ pub(super) fn pieces(trainer: &Trainer) -> Vec<Piece> {
     }
     let tensor = &groups.tensor;
     let own = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
-    own.filter(|(_, slot)| slot.is_own() && (tensor.rank() == 0 || !slot.replicated))
+    // Of running means every rank of a replica has all, and those of the first replica are kept.
+    let is_kept = |slot: &Slot| slot.is_own() || (slot.role == Role::Statistic && groups.weights.rank() == 0);
+    own.filter(|(_, slot)| is_kept(slot) && (tensor.rank() == 0 || !slot.replicated))
         .map(|(unit, slot)| {
             let memory = trainer.optimizer().memory().get(&slot.key);
             Piece {

@@ -72,7 +72,7 @@ impl Trainer {
         if !self.groups.tensor.shares_tokens() {
             return Ok(());
         }
-        let start = self.now();
+        let started = self.now_and_waited();
         let mut slots: Vec<_> = self
             .units
             .values_mut()
@@ -89,7 +89,7 @@ impl Trainer {
             slot.reduced = Some(from_vec(own.to_vec(), [own.len()], &self.device));
             rest = after;
         }
-        self.record(Phase::Communication, None, start);
+        self.record_exchange(Phase::Reduce, None, started);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Trainer {
             slot.reduced.take()
         };
         let (of_copy, of_source) = (take(&mut self.units, copy), take(&mut self.units, source));
-        let start = self.now();
+        let started = self.now_and_waited();
         let put = |units: &mut BTreeMap<usize, crate::unit::Unit>, key: crate::network::ParameterKey, sum| {
             units.get_mut(&(key.layer as usize)).expect(HELD).slots[key.slot as usize].reduced = sum;
         };
@@ -129,7 +129,7 @@ impl Trainer {
                 return Ok(());
             }
         }
-        self.record(Phase::Communication, None, start);
+        self.record_exchange(Phase::Reduce, None, started);
         Ok(())
     }
 

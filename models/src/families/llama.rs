@@ -6,7 +6,7 @@ use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, OperatorKind, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 18] = [
     "layers",
     "hidden",
     "heads",
@@ -17,6 +17,8 @@ const FIELDS: [&str; 16] = [
     "seq_len",
     "attention",
     "window",
+    "rotary_base",
+    "norm_epsilon",
     "tied_head",
     "experts",
     "experts_per_token",
@@ -24,6 +26,14 @@ const FIELDS: [&str; 16] = [
     "capacity_factor",
     "expert_group",
 ];
+
+/// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
+const ROTARY_BASE: f64 = 10_000.0;
+
+/// The epsilon of normalisations where nothing is said, that of Llama 2 and 3 and of Mistral.
+const NORM_EPSILON: f64 = 1e-5;
+
+const ROTARY_BASE_MAX: u64 = 1 << 40;
 
 /// A decoder-only transformer as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary
 /// positions, grouped-query attention, gated feed-forward parts, no biases, no dropout, a head of its own.
@@ -54,6 +64,10 @@ pub struct Llama {
     pub attention: AttentionKernel,
     /// Tokens that a query sees at most.
     pub window: Option<u64>,
+    /// Base of the frequencies by which positions turn queries and keys.
+    pub rotary_base: f64,
+    /// What is added to mean squares before their root.
+    pub norm_epsilon: f64,
     /// Whether the head's weight is the token table.
     pub tied_head: bool,
     /// Experts, if feed-forward parts have any.
@@ -78,6 +92,8 @@ impl Llama {
             seq_len: fields.seq_len()?,
             attention: fields.attention(),
             window: spec.window.map(|window| fields.range("window", window, SEQUENCE_MAX)).transpose()?,
+            rotary_base: fields.positive("rotary_base", spec.rotary_base, ROTARY_BASE, ROTARY_BASE_MAX)?,
+            norm_epsilon: fields.positive("norm_epsilon", spec.norm_epsilon, NORM_EPSILON, 1)?,
             tied_head: spec.tied_head.unwrap_or(false),
             experts: if spec.has_experts() { Some(fields.experts(hidden, ffn, 1)?) } else { None },
         })
@@ -95,6 +111,8 @@ impl Llama {
             seq_len: Some(self.seq_len),
             attention: Some(self.attention),
             window: self.window,
+            rotary_base: unless(self.rotary_base, ROTARY_BASE),
+            norm_epsilon: unless(self.norm_epsilon, NORM_EPSILON),
             tied_head: Some(self.tied_head),
             ..ModelSpec::new(&self.name, Family::Llama)
         };
@@ -162,6 +180,11 @@ impl Llama {
         operators.extend(self.stream().logits(self.vocab, self.tied_head, false));
         Stream::head(self.seq_len, operators)
     }
+}
+
+/// A value that is not what would be assumed without it.
+fn unless(value: f64, assumed: f64) -> Option<f64> {
+    (value != assumed).then_some(value)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::route::{Group, Round, Route};
 use crate::machine::{MachineError, enough_devices};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{
-    Cluster, CollectiveOperation, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
+    Cluster, CollectiveOperation, CorrectedPhase, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
 use trainyard_plan::{Collectives, ParallelSpec};
 use trainyard_units::{Bytes, Seconds};
@@ -318,8 +318,7 @@ fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Seconds {
     times.into_iter().fold(Seconds::ZERO, Seconds::max)
 }
 
-/// What was measured of a machine: the sum over ranks, of which gathering or scattering is one of two rounds, and
-/// messages.
+/// What was measured of a machine, all groups at once.
 fn measured_together(
     machine: &MeasuredMachine,
     collective: Collective,
@@ -328,11 +327,30 @@ fn measured_together(
 ) -> Result<Seconds, MachineError> {
     let ranks = groups.iter().map(|group| group.len() as u32).fold(0, u32::max);
     match collective {
-        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
-        Collective::AllGather | Collective::ReduceScatter => {
-            measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
-        }
         Collective::Transfer => measured(machine, CollectiveOperation::Send, 2 * groups.len() as u32, bytes),
+        _ => measured_collective(machine, collective, ranks, bytes),
+    }
+}
+
+/// What was measured of a machine among `ranks` ranks. Gathering or scattering that was not measured is one of the two
+/// rounds of a sum.
+pub(crate) fn measured_collective(
+    machine: &MeasuredMachine,
+    collective: Collective,
+    ranks: u32,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    let one_round = |operation| {
+        if machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks) {
+            return measured(machine, operation, ranks, bytes);
+        }
+        measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
+    };
+    match collective {
+        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
+        Collective::AllGather => one_round(CollectiveOperation::AllGather),
+        Collective::ReduceScatter => one_round(CollectiveOperation::ReduceScatter),
+        Collective::Transfer => measured(machine, CollectiveOperation::Send, ranks, bytes),
         Collective::Broadcast | Collective::AllToAll => {
             Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
         }
@@ -413,7 +431,9 @@ pub(crate) fn measured(
         .map(|sample| (sample.bytes as f64, sample.seconds))
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    super::measured::interpolate(&points, bytes.as_f64()).map(Seconds).ok_or_else(|| MachineError::Unmeasured {
+    let seconds = super::measured::interpolate(&points, bytes.as_f64());
+    let corrected = |seconds| Seconds(seconds * machine.correction(CorrectedPhase::Communication));
+    seconds.map(corrected).ok_or_else(|| MachineError::Unmeasured {
         machine: machine.name.clone(),
         operator: format!("{operation:?}"),
         ranks,

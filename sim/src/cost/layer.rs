@@ -6,7 +6,7 @@ use super::measured::MeasuredPricing;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
-use trainyard_hardware_profiles::{Device, Fabric};
+use trainyard_hardware_profiles::Device;
 use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sharing};
 use trainyard_plan::{Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
@@ -139,10 +139,10 @@ pub(super) fn layer_prices_on(
                     on_gpu(pricing, layer, micro, mesh.sharing())
                 }
                 Device::Measured(measured) => {
-                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks() };
+                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks(), precision };
                     LayerPrice {
-                        forward: pricing.layer(layer, Pass::Forward, micro)?,
-                        backward: pricing.layer(layer, Pass::Backward, micro)?,
+                        forward: pricing.layer(layer, Pass::Forward, micro, mesh.sharing())?,
+                        backward: pricing.layer(layer, Pass::Backward, micro, mesh.sharing())?,
                         ..LayerPrice::default()
                     }
                 }
@@ -181,6 +181,8 @@ fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Second
 struct Inside<'a> {
     /// How much longer kernels take beside a collective.
     slowdown: f64,
+    /// Whether ranks are connected by links that are known, and not by what was measured as a whole.
+    wired: bool,
     micro: u64,
     element: u64,
     sharing: Sharing,
@@ -193,15 +195,15 @@ impl<'a> Inside<'a> {
     fn new(micro: u64, mesh: Mesh, precision: Precision, machine: &'a Machine) -> Self {
         let sharing = mesh.sharing();
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
-        let wired = machine.cluster.pools.iter().all(|pool| matches!(pool.fabric, Fabric::Wired { .. }));
         Self {
-            slowdown: machine.stack.overlap_slowdown.value,
+            slowdown: machine.overlap_slowdown(),
+            wired: !matches!(machine.cluster.first().device, Device::Measured(_)),
             micro,
             element: precision.element_bytes(),
             sharing,
             table_exchange: machine.stack.table_exchange.as_ref().map_or(1.0, |share| share.value),
             layout: Layout { mesh, cluster: &machine.cluster },
-            wiring: (communicates && wired).then(|| Wiring::new(&machine.cluster)),
+            wiring: communicates.then(|| Wiring::new(&machine.cluster)),
         }
     }
 
@@ -243,6 +245,10 @@ impl<'a> Inside<'a> {
             return Ok([of(Collective::AllReduce)? * count; 2]);
         }
         let [scattered, gathered] = [of(Collective::ReduceScatter)?, of(Collective::AllGather)?];
+        if !self.wired {
+            // The executor keeps what it gathered, and waits for each exchange.
+            return Ok([(scattered + gathered) * count; 2]);
+        }
         // Half of a block's weights are behind a gathering, the other half before a scattering.
         let product = kernels.backward * (kernels.weights_share / 2.0 / count);
         let beside = |collective| exposed_beside(collective, product, self.slowdown);

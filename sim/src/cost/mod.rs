@@ -18,5 +18,6 @@ pub use collective::{Collective, all_reduce_time, collective_time, collective_ti
 pub use gemm::product_time;
 pub(crate) use gpu::{memory_rate, rate};
 pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_among};
+pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};
 pub use prices::{LayerTable, Prices};

@@ -1,6 +1,6 @@
 //! Seconds of everything a plan does in a step that needs no link, and what the rest asks of links.
 
-use super::collective::{Collective, measured, operation};
+use super::collective::{Collective, measured, measured_collective, operation};
 use super::compression::Compression;
 use super::gpu::{GpuPricing, update_bytes};
 use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
-    Content, Exchange, Group, Held, Plan, Rank, Segment, StageId, StagePass, Store, TaskGraph, Way, Work,
+    Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store,
+    TaskGraph, Way, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -125,10 +126,9 @@ impl<'a> Prices<'a> {
         match self.device(pool) {
             Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
             Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
-            Device::Measured(machine) => {
-                let pricing = self.measured_pricing(machine);
-                if accumulate { pricing.accumulate(held) } else { pricing.flatten(held) }
-            }
+            // The first gradients are kept as they come; what collectives ask of them is part of these.
+            Device::Measured(_) if !accumulate => Ok(Seconds::ZERO),
+            Device::Measured(machine) => self.measured_pricing(machine).accumulate(held),
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Prices<'a> {
     }
 
     fn measured_pricing(&self, machine: &'a MeasuredMachine) -> MeasuredPricing<'a> {
-        MeasuredPricing { machine, ranks: self.plan.mesh().ranks() }
+        MeasuredPricing { machine, ranks: self.plan.mesh().ranks(), precision: self.plan.precision() }
     }
 
     /// Seconds of work that only kernels do; nothing for communication.
@@ -185,7 +185,7 @@ impl<'a> Prices<'a> {
             }
             Work::ReduceShared { held } => self.reduce_shared(held),
             Work::Copy { stage, way, store, bytes } => Ok(self.copies(stage, way, store, bytes)),
-            Work::HostUpdate { stage, store, held } => Ok(self.host_updates(stage, store, held)),
+            Work::HostUpdate { stage, store, held } => self.host_updates(stage, store, held),
         }
     }
 
@@ -227,8 +227,10 @@ impl<'a> Prices<'a> {
     fn exchanges(&self, exchange: Exchange, groups: Vec<Vec<Rank>>) -> Result<Vec<Placed>, MachineError> {
         if let Some(machine) = self.measured() {
             let members = groups.first().map_or(0, Vec::len) as u32;
-            let bytes = exchange.held.gradient_bytes();
-            let time = measured(machine, CollectiveOperation::AllReduce, members, bytes)?;
+            let exchanged =
+                measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
+            // What is brought together lies in one buffer, out of tensors and back.
+            let time = exchanged + self.measured_pricing(machine).flatten(exchange.held)?;
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
         }
         let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
@@ -248,6 +250,17 @@ impl<'a> Prices<'a> {
             (group, operation)
         });
         Ok(placed.collect())
+    }
+
+    /// Bytes of what the ranks of a measured machine bring together: weights in single precision, gradients in that of
+    /// compute, or as the plan compresses them.
+    fn carried(&self, exchange: Exchange) -> Bytes {
+        let compressed = self.plan.gradient_compression() == GradientCompression::Fp16;
+        match exchange.content {
+            Content::Gradients if compressed => exchange.held.weight_bytes(Precision::Fp16Mixed.element_bytes()),
+            Content::Gradients => exchange.held.weight_bytes(self.plan.precision().element_bytes()),
+            Content::Weights => exchange.held.weight_bytes(Precision::Fp32.element_bytes()),
+        }
     }
 
     /// Gradients among some ranks, compressed if the plan says so.
@@ -302,6 +315,11 @@ impl<'a> Prices<'a> {
     /// Every rank of a stage, between its device and its machine.
     fn copies(&self, stage: StageId, way: Way, store: Store, bytes: Bytes) -> Vec<Placed> {
         let ranks = self.plan.mesh().stage_ranks(stage.0);
+        if let Some(machine) = self.measured() {
+            // Its devices are processors: their memory is the machine's.
+            let time = self.measured_pricing(machine).copy(bytes);
+            return ranks.map(|rank| (vec![rank], Operation::taking(time))).collect();
+        }
         ranks
             .map(|rank| {
                 let at = self.layout().position(rank);
@@ -326,12 +344,17 @@ impl<'a> Prices<'a> {
 
     /// The processor's update streams everything it keeps through main memory, which all ranks of a machine share
     /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
-    fn host_updates(&self, stage: StageId, store: Store, held: Held) -> Vec<Placed> {
+    fn host_updates(&self, stage: StageId, store: Store, held: Held) -> Result<Vec<Placed>, MachineError> {
+        if let Some(machine) = self.measured() {
+            let time = self.measured_pricing(machine).update(self.plan.optimizer(), held)?;
+            let ranks = self.plan.mesh().stage_ranks(stage.0);
+            return Ok(ranks.map(|rank| (vec![rank], Operation::taking(time))).collect());
+        }
         let (optimizer, precision) = (self.plan.optimizer(), self.plan.precision());
         let streamed = update_bytes(optimizer, precision, held.updated(), self.plan.touched(held)).as_f64();
         let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
         let ranks = self.plan.mesh().stage_ranks(stage.0);
-        ranks
+        let placed = ranks
             .map(|rank| {
                 let machine = self.layout().position(rank).instance;
                 let through = |link, volume| Phase {
@@ -347,7 +370,8 @@ impl<'a> Prices<'a> {
                 phases.push(Phase::lasting(self.machine.stack.step_overhead.value));
                 (vec![rank], Operation { phases })
             })
-            .collect()
+            .collect();
+        Ok(placed)
     }
 
     /// A lower bound on the time in which all groups of a stage do something: what a group takes alone, and what the

@@ -120,6 +120,7 @@ pub(super) fn kind_of_communication(activity: Activity) -> PathKind {
         Activity::GatherWeights { .. } => PathKind::WeightGathering,
         Activity::Copy { .. } => PathKind::HostCopies,
         Activity::Update { .. } => PathKind::Update,
+        Activity::Message { .. } | Activity::Wait { .. } => unreachable!("only measured ranks have them"),
         Activity::Forward { .. } => PathKind::Forward,
         Activity::Backward { .. } | Activity::BackwardWeights { .. } => PathKind::Backward,
     }

@@ -1,0 +1,81 @@
+//! `trainyard calibrate --from RUNS`: what runs took, against what the machine's profile predicts of them.
+
+use crate::arguments::CalibrateArguments;
+use crate::diagnose::from_json;
+use crate::failure::{Exit, Failure};
+use crate::job::local_profile;
+use crate::output::Output;
+use crate::{files, machine};
+use std::path::{Path, PathBuf};
+use trainyard_calibration::{RunMeasurement, RunsError, correct_profile, profile_to_toml};
+use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{Plan, PlanError};
+use trainyard_reports as reports;
+
+/// The measurement file in the folder of a run.
+const MEASUREMENT: &str = "measurement.json";
+/// The stack under which plans of this program's own executor are priced.
+const STACK: &str = "trainyard-executor";
+
+/// A measurement file.
+pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
+    let report: RunReport = from_json("measurement", &files::read_text("measurement", path)?, path)?;
+    if report.schema != MEASUREMENT_SCHEMA {
+        return Err(Failure::input(format!("cannot read measurement `{}`", path.display()))
+            .because(format!("`schema` is `{}`, but this version reads `{MEASUREMENT_SCHEMA}`", report.schema)));
+    }
+    Ok(report)
+}
+
+/// Corrects a profile by the runs of a file or folder, and writes it where they predict better so.
+pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
+    let path = arguments.profile.clone().unwrap_or_else(local_profile);
+    let profile = files::read_profile(&path)?;
+    let catalog = files::catalog_of(arguments.constants.as_deref())?;
+    let stack = catalog.stack(STACK).map_err(|error| Failure::input(error.to_string()))?;
+    let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
+    let date = machine::today().unwrap_or_else(|| "unknown".into());
+    let shown = from.display().to_string();
+    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error: RunsError| {
+        Failure::input(format!("cannot calibrate from `{shown}`")).because(error.to_string()).maybe_hint(error.hint())
+    })?;
+    if let Some(profile) = &corrected.profile {
+        let to = arguments.out.clone().unwrap_or(path);
+        files::write(&to, &profile_to_toml(profile))?;
+        output.note(format!("corrected profile written to {}", to.display()));
+    }
+    output.result(&corrected.document, || reports::corrections(&corrected.document, output.width()));
+    Ok(Exit::Done)
+}
+
+/// The measurement files that a path stands for, in the order of their names.
+fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !from.is_dir() {
+        return Ok(vec![from.into()]);
+    }
+    let own = from.join(MEASUREMENT);
+    if own.is_file() {
+        return Ok(vec![own]);
+    }
+    files::folders(from).map(|folders| {
+        folders.into_iter().map(|folder| folder.join(MEASUREMENT)).filter(|file| file.is_file()).collect()
+    })
+}
+
+fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
+    let report = read_report(path)?;
+    let cannot = || Failure::input(format!("cannot read measurement `{}`", path.display()));
+    let document: PlanDocument =
+        serde_json::from_value(report.plan.clone()).map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
+    let plan = Plan::try_from(document.plan)
+        .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+    Ok(RunMeasurement {
+        file: path.display().to_string(),
+        processor: report.device.processor.clone(),
+        threads: report.device.cores,
+        plan,
+        step_time_s: report.step_time_s,
+        phases: super::execution::measured(&report).phases,
+    })
+}

@@ -1,0 +1,339 @@
+//! Trainings beside those of PyTorch and transformers, and beside each other: every family learns from the same first
+//! weights and samples the same as there (`tests/golden` in the repository), however a plan cuts it.
+
+use crate::clock::Clock;
+use crate::data::{Inputs, MicroBatch};
+use crate::groups::Groups;
+use crate::network::{Network, ParameterKey};
+use crate::optimizer::Rule;
+use crate::process_group::{GroupError, Reduction, World, run_ranks};
+use crate::trainer::{Trainer, TrainerOptions};
+use crate::weights::FirstWeights;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
+use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};
+
+/// What `tests/golden/make.py` writes.
+#[derive(Deserialize)]
+struct Golden {
+    batches: Vec<Batch>,
+    runs: BTreeMap<String, Run>,
+    gradient_norms: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct Batch {
+    #[serde(default)]
+    inputs: Vec<Vec<i32>>,
+    targets: Targets,
+    scored: Option<Vec<Vec<i32>>>,
+    samples: Option<Vec<usize>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Targets {
+    Tokens(Vec<Vec<i32>>),
+    Classes(Vec<i32>),
+}
+
+#[derive(Deserialize)]
+struct Run {
+    learning_rate: f64,
+    losses: Vec<f64>,
+    evaluated: f64,
+    buffer_norms: BTreeMap<String, f64>,
+}
+
+/// One of the folders.
+struct Case {
+    folder: PathBuf,
+    golden: Golden,
+    spec: ModelSpec,
+    model: Model,
+    /// Shape of all samples and their values, where they are not tokens.
+    samples: Option<(Vec<usize>, Vec<f32>)>,
+}
+
+const STEPS: usize = 20;
+
+/// Samples of a step.
+const GLOBAL: usize = 8;
+
+impl Case {
+    fn read(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name);
+        let golden = std::fs::read(folder.join("golden.json")).expect("the case is in the repository");
+        let configured = std::fs::read_to_string(folder.join("config.json")).ok();
+        let spec = configured.map(|text| from_hugging_face(&text, name).expect("transformers wrote it"));
+        let spec = spec.unwrap_or_else(perceptron);
+        // The configuration of a convolutional network does not say of what images.
+        let image_size = if spec.family == Family::Resnet { Some(32) } else { spec.image_size };
+        let spec = ModelSpec { image_size, ..spec };
+        let model = Model::try_from(spec.clone()).expect("the configuration is that of a model");
+        let golden = serde_json::from_slice(&golden).expect("the script wrote it");
+        Self { samples: samples(&folder.join("data.safetensors")), folder, golden, spec, model }
+    }
+
+    /// Some of the samples of a step.
+    fn batch(&self, step: usize, own: Range<usize>) -> MicroBatch {
+        let Batch { inputs, targets, scored, samples } = &self.golden.batches[step];
+        let targets = match targets {
+            Targets::Tokens(rows) => rows[own.clone()].concat(),
+            Targets::Classes(classes) => classes[own.clone()].to_vec(),
+        };
+        let inputs = match (samples, &self.samples) {
+            (Some(numbers), Some((shape, values))) => {
+                let length: usize = shape[1..].iter().product();
+                let of = |number: &usize| &values[number * length..(number + 1) * length];
+                let values = numbers[own.clone()].iter().flat_map(of).copied().collect();
+                match shape[1..] {
+                    [channels, height, width] => Inputs::Images { pixels: values, channels, height, width },
+                    _ => Inputs::Vectors { values, width: length },
+                }
+            }
+            _ => Inputs::Tokens { ids: inputs[own.clone()].concat(), sequence: inputs[0].len() },
+        };
+        let before = match &inputs {
+            Inputs::Tokens { sequence, .. } => (own.start * sequence) as i32,
+            _ => 0,
+        };
+        let scored = scored.as_ref().map(|rows| rows[own.clone()].concat().iter().map(|row| row - before).collect());
+        MicroBatch { samples: own.len(), inputs, targets, scored }
+    }
+}
+
+fn perceptron() -> ModelSpec {
+    ModelSpec {
+        layers: Some(3),
+        hidden: Some(24),
+        inputs: Some(12),
+        outputs: Some(5),
+        ..ModelSpec::new("mlp", Family::Mlp)
+    }
+}
+
+/// The samples of a case: numbers, or bytes as value / 127.5 − 1.
+fn samples(path: &Path) -> Option<(Vec<usize>, Vec<f32>)> {
+    let file = std::fs::read(path).ok()?;
+    let tensors = safetensors::SafeTensors::deserialize(&file).expect("the script wrote it");
+    let view = tensors.tensor("samples").expect("the script calls them so");
+    let values = match view.dtype() {
+        safetensors::Dtype::U8 => view.data().iter().map(|byte| f32::from(*byte) / 127.5 - 1.0).collect(),
+        _ => view.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+    };
+    Some((view.shape().to_vec(), values))
+}
+
+/// How a training is cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    data: u32,
+    tensor: u32,
+    pipeline: u32,
+    sequence: bool,
+    micro: u64,
+}
+
+const WHOLE: Cut = Cut { data: 1, tensor: 1, pipeline: 1, sequence: false, micro: GLOBAL as u64 };
+
+impl Cut {
+    fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
+        let Self { data, tensor, pipeline, sequence, micro } = self;
+        let layers = case.model.graph().len();
+        let start = |stage: usize| stage * layers / pipeline as usize;
+        let stages = (0..pipeline as usize)
+            .map(|stage| StageSpec { first: start(stage), layers: start(stage + 1) - start(stage) })
+            .collect();
+        let spec = PlanSpec {
+            parallel: ParallelSpec { data, tensor, pipeline, sequence, ..ParallelSpec::default() },
+            batch: BatchSpec { global: GLOBAL as u64, micro, accumulation: GLOBAL as u64 / u64::from(data) / micro },
+            schedule: if pipeline > 1 { ScheduleName::OneForwardOneBackward } else { ScheduleName::None },
+            stages,
+            optimizer,
+            ..PlanSpec::plain(case.spec.clone(), ClusterSpec::of("local", 1), layers)
+        };
+        Plan::try_from(spec).expect("a valid plan")
+    }
+}
+
+/// What came of a training.
+struct Trained {
+    losses: Vec<f64>,
+    /// The loss of the batch behind the last step, in evaluation.
+    evaluated: f64,
+    /// By name, of the first rank.
+    values: BTreeMap<String, Vec<f32>>,
+}
+
+/// Trains from the weights of the case.
+fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: usize) -> Trained {
+    let plan = cut.plan(case, kind);
+    let network = Network::new(&case.model).expect("the family is built");
+    let weights = FirstWeights::find(&case.folder, &case.model, &network).expect("they are those of the model");
+    let values = |key: ParameterKey| weights.values(key, network.parameter(key)).expect("they are there");
+    let world = World::threads(plan.mesh().ranks() as usize);
+    let results = run_ranks(&world, |world| -> Result<Trained, GroupError> {
+        let groups = Groups::new(world, &plan)?;
+        let at = groups.at;
+        let options = TrainerOptions { rule: Rule::of(kind), clip: None, clock: Clock::start() };
+        let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
+        let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
+        let first = at.data as usize * micro * accumulation;
+        let mut losses = Vec::new();
+        for step in 0..steps {
+            let own = (0..accumulation).map(|m| first + m * micro..first + (m + 1) * micro);
+            let batches: Vec<MicroBatch> = own.map(|own| case.batch(step, own)).collect();
+            let mut share = vec![trainer.step(&batches, learning_rate)?.loss];
+            trainer.world().all_reduce(&mut share, Reduction::Sum)?;
+            losses.push(f64::from(share[0]));
+        }
+        let evaluated = trainer.evaluate(&[case.batch(STEPS, 0..GLOBAL)], 1)? / GLOBAL as f64;
+        Ok(Trained { losses, evaluated, values: held(&trainer, &network) })
+    });
+    let mut results = results.into_iter().map(|result| result.expect("ranks go on to the end"));
+    results.next().expect("there is a first rank")
+}
+
+/// What a rank holds, by name.
+fn held(trainer: &Trainer, network: &Network) -> BTreeMap<String, Vec<f32>> {
+    let slots = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
+    let own = slots.filter(|(_, slot)| !slot.held_elsewhere);
+    own.map(|(unit, slot)| {
+        (network.parameter(slot.key).name.clone(), crate::network::operators::to_vec(unit.master_of(slot)))
+    })
+    .collect()
+}
+
+fn norm(values: impl IntoIterator<Item = f32>) -> f64 {
+    values.into_iter().map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The same losses as PyTorch over twenty steps, with both optimizers; the same gradients in the first.
+fn assert_equals_pytorch(name: &str) {
+    let case = Case::read(name);
+    for (kind, written) in [(Optimizer::Sgd, "sgd"), (Optimizer::AdamW, "adamw")] {
+        let expected = &case.golden.runs[written];
+        let trained = train(&case, WHOLE, (kind, expected.learning_rate), STEPS);
+        assert_eq!(expected.losses.len(), trained.losses.len());
+        for (step, (ours, theirs)) in trained.losses.iter().zip(&expected.losses).enumerate() {
+            assert!((ours - theirs).abs() < 1e-4, "{name}, {written}, step {step}: {ours} and {theirs}");
+        }
+        let (ours, theirs) = (trained.evaluated, expected.evaluated);
+        assert!((ours - theirs).abs() < 1e-4, "{name}, {written}, evaluated: {ours} and {theirs}");
+        for (buffer, theirs) in &expected.buffer_norms {
+            let ours = norm(trained.values[buffer].iter().copied());
+            assert!((ours - theirs).abs() < 1e-4 * theirs, "{name}, {written}, {buffer}: {ours} and {theirs}");
+        }
+    }
+    assert_same_gradients(&case);
+}
+
+/// The norms of the gradients of the first step, from what plain gradient descent did with them.
+fn assert_same_gradients(case: &Case) {
+    let rate = 0.5;
+    let before = train(case, WHOLE, (Optimizer::Sgd, rate), 0).values;
+    let after = train(case, WHOLE, (Optimizer::Sgd, rate), 1).values;
+    let mut compared = 0;
+    for (name, before) in &before {
+        let norms = &case.golden.gradient_norms;
+        let theirs = norms.get(name).or_else(|| norms.get(&format!("transformer.{name}")));
+        // Running statistics have none.
+        let Some(theirs) = theirs else { continue };
+        let gradients = before.iter().zip(&after[name]).map(|(before, after)| (before - after) / rate as f32);
+        let ours = norm(gradients);
+        assert!((ours - theirs).abs() < 1e-4 * theirs + 3e-6, "{name}: {ours} and {theirs}");
+        compared += 1;
+    }
+    assert_eq!(compared, case.golden.gradient_norms.len());
+}
+
+#[test]
+fn gpt2_learns_as_in_pytorch() {
+    assert_equals_pytorch("gpt2");
+}
+
+#[test]
+fn llama_learns_as_in_pytorch() {
+    assert_equals_pytorch("llama");
+}
+
+#[test]
+fn mistral_learns_as_in_pytorch() {
+    assert_equals_pytorch("mistral");
+}
+
+#[test]
+fn bert_learns_as_in_pytorch() {
+    assert_equals_pytorch("bert");
+}
+
+#[test]
+fn vit_learns_as_in_pytorch() {
+    assert_equals_pytorch("vit");
+}
+
+#[test]
+fn residual_networks_learn_as_in_pytorch() {
+    assert_equals_pytorch("resnet-basic");
+    assert_equals_pytorch("resnet-bottleneck");
+}
+
+#[test]
+fn perceptrons_learn_as_in_pytorch() {
+    assert_equals_pytorch("mlp");
+}
+
+const CASES: [&str; 8] = ["gpt2", "llama", "mistral", "bert", "vit", "resnet-basic", "resnet-bottleneck", "mlp"];
+
+#[test]
+fn networks_have_the_layers_and_parameters_that_descriptions_count() {
+    for name in CASES {
+        let case = Case::read(name);
+        let (network, graph) = (Network::new(&case.model).expect("the family is built"), case.model.graph());
+        assert_eq!(network.len(), graph.len(), "{name}");
+        for (index, layer) in graph.layers().enumerate() {
+            let own = network.parameters_of(index).iter().filter(|p| p.is_trained() && p.tied_to.is_none());
+            let elements: usize = own.map(crate::network::Parameter::elements).sum();
+            assert_eq!(elements as u64, layer.parameters(Sharing::WHOLE), "{name}, layer {index}");
+        }
+    }
+}
+
+/// Ten steps of a cut training beside those of one process with the same micro-batches.
+fn assert_equals_one_process(names: &[&str], cut: Cut) {
+    for name in names {
+        let case = Case::read(name);
+        let how = (Optimizer::Sgd, case.golden.runs["sgd"].learning_rate);
+        let one = train(&case, Cut { micro: cut.micro, ..WHOLE }, how, 10);
+        let several = train(&case, cut, how, 10);
+        for (step, (one, several)) in one.losses.iter().zip(&several.losses).enumerate() {
+            assert!((one - several).abs() < 1e-5 * one, "{name}, step {step}: {one} and {several}");
+        }
+    }
+}
+
+#[test]
+fn replicas_of_every_family_equal_one_process() {
+    assert_equals_one_process(&CASES, Cut { data: 2, micro: 4, ..WHOLE });
+}
+
+#[test]
+fn pipelines_of_every_family_equal_one_process() {
+    assert_equals_one_process(&CASES, Cut { pipeline: 2, micro: 4, ..WHOLE });
+    assert_equals_one_process(&CASES, Cut { data: 2, pipeline: 3, micro: 4, ..WHOLE });
+}
+
+#[test]
+fn tensor_parallel_transformers_equal_one_process() {
+    assert_equals_one_process(&["gpt2", "llama", "bert", "vit"], Cut { tensor: 2, ..WHOLE });
+}
+
+#[test]
+fn transformers_that_share_tokens_equal_one_process() {
+    // The seventeen tokens of the vision transformer do not divide.
+    assert_equals_one_process(&["gpt2", "llama", "bert"], Cut { tensor: 2, sequence: true, ..WHOLE });
+}

@@ -1,0 +1,371 @@
+//! How each case is run once: the very functions that training runs, with their gradients.
+
+use super::cases::Case;
+use super::functions;
+use crate::clock::Clock;
+use crate::network::operators::{Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded};
+use crate::network::{Network, ParameterKey, Role, TensorGroup};
+use crate::optimizer::{RankOptimizer, Rule, Update, square_sum};
+use crate::process_group::alone;
+use crate::statistics::median;
+use crate::unit::{Builder, Shards, Unit};
+use burn::tensor::{Device, FloatDType, Tensor};
+use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_plan::{Optimizer, StateSharding};
+
+/// Runs a case once and says how long its passes took.
+pub(super) type Run = Box<dyn FnMut() -> [f64; 2]>;
+
+const EPSILON: f64 = 1e-5;
+
+/// Makes what `case` needs, once, and returns what runs it.
+pub(super) fn prepare(case: Case) -> Run {
+    if case.operator.is_over_parameters() {
+        return over_parameters(case);
+    }
+    let bench = Bench::new(case.format);
+    let [a, b, c, d, ..] = case.dimensions;
+    match case.operator {
+        OperatorClass::Linear => {
+            let (weight, bias) = (bench.leaf([b, c], 2), bench.leaf([c], 3));
+            bench.passes([a, b], [a, c], move |x| linear(x, weight.clone(), Some(bias.clone())))
+        }
+        OperatorClass::Attention => {
+            let heads = Heads { samples: a, heads: b };
+            bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| attention(qkv, heads))
+        }
+        OperatorClass::FullAttention => {
+            bench.passes([a * c, 3 * b * d], [a * c, b * d], move |qkv| functions::full_attention(qkv, a, b))
+        }
+        OperatorClass::LayerNorm => {
+            let (scale, shift) = (bench.leaf([b], 2), bench.leaf([b], 3));
+            bench.passes([a, b], [a, b], move |x| layer_norm(x, scale.clone(), shift.clone(), EPSILON))
+        }
+        OperatorClass::RmsNorm => {
+            let scale = bench.leaf([b], 2);
+            bench.passes([a, b], [a, b], move |x| functions::rms_norm(x, scale.clone(), EPSILON))
+        }
+        OperatorClass::Activation => bench.passes([a, b], [a, b], gelu),
+        OperatorClass::Relu => bench.passes([a, b], [a, b], burn::tensor::activation::relu),
+        OperatorClass::GatedActivation => bench.passes([a, 2 * b], [a, b], functions::gated),
+        OperatorClass::Rotary => {
+            let angles = functions::angles(a, b, &bench.device, bench.format);
+            bench.passes([a, b], [a, b], move |x| functions::rotary(x, &angles))
+        }
+        OperatorClass::Residual => bench.residual(a, b),
+        OperatorClass::Embedding => bench.embedding(a, b, c, d),
+        OperatorClass::ClassToken => {
+            let (token, places) = (bench.leaf([1, b], 2), bench.leaf([a, b], 3));
+            bench.passes([a - 1, b], [a, b], move |x| functions::class_token(x, token.clone(), places.clone()))
+        }
+        OperatorClass::TiedHead => {
+            let table = bench.leaf([c, b], 3);
+            bench.passes([a, b], [a, c], move |rows| rows.matmul(table.clone().transpose()))
+        }
+        OperatorClass::CrossEntropy => {
+            let (targets, group) = (tokens(a, b), alone_in_tensor_group());
+            // The loss is in single precision whatever comes in.
+            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32));
+            single.passes_from([1, 1], move || start.fresh(), move |logits| cross_entropy(logits, &targets, 0, &group))
+        }
+        _ => bench.over_maps(case),
+    }
+}
+
+fn over_parameters(case: Case) -> Run {
+    let sizes = case.dimensions;
+    match case.operator {
+        OperatorClass::AdamW => update(Optimizer::AdamW, sizes),
+        OperatorClass::Sgd => update(Optimizer::Sgd, sizes),
+        OperatorClass::Momentum => update(Optimizer::Momentum, sizes),
+        OperatorClass::Lars => update(Optimizer::Lars, sizes),
+        OperatorClass::Lamb => update(Optimizer::Lamb, sizes),
+        OperatorClass::Accumulate => gather(Gathering::Add, sizes),
+        OperatorClass::Flatten => gather(Gathering::Flatten, sizes),
+        _ => rounding(case.format, sizes),
+    }
+}
+
+fn alone_in_tensor_group() -> TensorGroup {
+    TensorGroup::new(alone(), false)
+}
+
+/// Where cases run, and in which format.
+struct Bench {
+    device: Device,
+    format: FloatDType,
+}
+
+/// A tensor that is made anew for each run, as the result of an operator before.
+struct Start {
+    values: Vec<f32>,
+    shape: [usize; 2],
+    format: FloatDType,
+}
+
+impl Start {
+    /// A tensor with the same values that nobody else holds.
+    fn fresh(&self) -> Tensor<2> {
+        let plain = from_vec(self.values.clone(), self.shape, &Device::flex());
+        Tensor::from_inner(plain.cast(self.format)).require_grad()
+    }
+}
+
+fn format_of(format: NumberFormat) -> FloatDType {
+    match format {
+        NumberFormat::Fp32 => FloatDType::F32,
+        NumberFormat::Fp16 => FloatDType::F16,
+        NumberFormat::Bf16 => FloatDType::BF16,
+    }
+}
+
+impl Bench {
+    fn new(format: NumberFormat) -> Self {
+        Self { device: Device::flex().autodiff(), format: format_of(format) }
+    }
+
+    fn plain<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
+        from_vec(values(shape.iter().product(), start), shape, &Device::flex()).cast(self.format)
+    }
+
+    fn leaf<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
+        Tensor::from_inner(self.plain(shape, start)).require_grad()
+    }
+
+    fn start(&self, shape: [usize; 2]) -> Start {
+        let values = values(shape.iter().product(), 1);
+        Start { values, shape, format: self.format }
+    }
+
+    /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
+    fn passes(&self, input: [usize; 2], output: [usize; 2], forward: impl Fn(Tensor<2>) -> Tensor<2> + 'static) -> Run {
+        let start = self.start(input);
+        self.passes_from(output, move || start.fresh(), forward)
+    }
+
+    fn passes_from<I: 'static>(
+        &self,
+        output: [usize; 2],
+        input: impl Fn() -> I + 'static,
+        forward: impl Fn(I) -> Tensor<2> + 'static,
+    ) -> Run {
+        let gradient = self.plain(output, 7);
+        // What putting the gradient in costs is no part of the operator.
+        let harness: Vec<f64> = (0..3).map(|_| backward_seconds(self.leaf(output, 5), &gradient)).collect();
+        let harness_s = median(&harness);
+        let mut others = vec![0.0f32; OTHERS_BYTES / size_of::<f32>()];
+        Box::new(move || {
+            let argument = input();
+            touch(&mut others);
+            let clock = Clock::start();
+            let result = forward(argument);
+            let forward_s = clock.seconds();
+            touch(&mut others);
+            [forward_s, backward_seconds(result, &gradient) - harness_s]
+        })
+    }
+
+    /// The residual stream is still held by the branch that left it, and the branch's result by nobody; on the way
+    /// back the gradients of both are summed.
+    fn residual(&self, rows: usize, width: usize) -> Run {
+        let shape = [rows, width];
+        let (start, stream) = (self.start(shape), self.leaf(shape, 1));
+        let added = stream.clone();
+        let mut forward = self.passes_from(shape, move || start.fresh(), move |branch| added.clone() + branch);
+        let mut backward = self.passes_from(shape, move || stream.clone(), |stream| stream.clone() + stream);
+        Box::new(move || [forward()[0], backward()[1]])
+    }
+
+    fn embedding(&self, rows: usize, vocabulary: usize, positions: usize, width: usize) -> Run {
+        let (table, places) = (self.leaf([vocabulary, width], 2), self.leaf([positions, width], 3));
+        let samples = rows / positions;
+        let (ids, group) = (tokens(rows, vocabulary), alone_in_tensor_group());
+        // One position stands for none: descriptions without learned positions have no table of them.
+        let learned = positions > 1;
+        let forward = move |()| {
+            let rows = look_up(table.clone(), &ids, 0, &group);
+            if !learned {
+                return rows;
+            }
+            let by_sample = rows.reshape([samples, positions, width]) + places.clone().unsqueeze::<3>();
+            by_sample.reshape([-1, width as i64])
+        };
+        self.passes_from([rows, width], || (), forward)
+    }
+
+    fn over_maps(&self, case: Case) -> Run {
+        let [samples, second, third, fourth, side, stride] = case.dimensions;
+        match case.operator {
+            OperatorClass::Convolution => {
+                let weight = self.leaf([fourth, third, side, side], 2);
+                let edge = second * stride;
+                self.passes([samples, third * edge * edge], [samples, fourth * second * second], move |x| {
+                    functions::convolution(x, weight.clone(), [edge, edge], stride)
+                })
+            }
+            OperatorClass::BatchNorm => {
+                let (scale, shift) = (self.leaf([third], 2), self.leaf([third], 3));
+                let shape = [samples, third * second];
+                let norm = move |x| functions::batch_norm(x, [scale.clone(), shift.clone()], second, EPSILON);
+                self.passes(shape, shape, norm)
+            }
+            OperatorClass::MaxPool => {
+                let edge = (second as f64).sqrt().round() as usize;
+                let shape = [samples, third * 4 * edge * edge];
+                self.passes(shape, [samples, third * edge * edge], move |x| functions::max_pool(x, third, 2 * edge))
+            }
+            _ => self.passes([samples, third * second], [samples, third], move |x| functions::mean_pool(x, third)),
+        }
+    }
+}
+
+/// Values between −1 and 1 that repeat nowhere near.
+pub(super) fn values(length: usize, start: usize) -> Vec<f32> {
+    (0..length).map(|i| ((i + start).wrapping_mul(2_654_435_761) % 65_536) as f32 / 32_768.0 - 1.0).collect()
+}
+
+fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
+    (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
+}
+
+/// What other operators of a step read and write between two passes of one: more than the caches of a core hold, so
+/// that an operator finds as little of its data there as it does in a step.
+const OTHERS_BYTES: usize = 4 << 20;
+
+fn touch(others: &mut [f32]) {
+    for value in &mut *others {
+        *value += 1.0;
+    }
+    std::hint::black_box(others);
+}
+
+fn backward_seconds(result: Tensor<2>, gradient: &Tensor<2>) -> f64 {
+    let root = seeded(result, gradient.clone());
+    let clock = Clock::start();
+    drop(root.backward());
+    drop(root);
+    clock.seconds()
+}
+
+/// A model that only serves to have parameters.
+fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
+    let gpt = Gpt {
+        name: "parameters".into(),
+        layers: blocks as u32,
+        hidden: hidden as u64,
+        heads: 2,
+        ffn: 4 * hidden as u64,
+        vocab: 256,
+        seq_len: 64,
+        attention: AttentionKernel::Unfused,
+    };
+    Network::new(&Model::Gpt(gpt)).expect("decoders are built")
+}
+
+/// How many parameters and tensors the model of a case over parameters has.
+pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
+    let network = parameter_network(dimensions);
+    let parameters = network.keys().map(|key| network.parameter(key).elements() as u64).sum();
+    [parameters, network.keys().count() as u64]
+}
+
+/// All layers of that model, as one rank holds them.
+fn parameter_units(network: &Network) -> Vec<Unit> {
+    let small = |key: ParameterKey| -> Vec<f32> {
+        let length = network.parameter(key).elements();
+        values(length, key.slot as usize).into_iter().map(|value| value * 0.02).collect()
+    };
+    let builder = Builder {
+        network,
+        tensor: &alone_in_tensor_group(),
+        shards: Shards { state: StateSharding::None, count: 1, own: 0 },
+        format: FloatDType::F32,
+        device: &Device::flex(),
+        values: &small,
+        held_elsewhere: &|key| network.parameter(key).tied_to.is_some(),
+    };
+    (0..network.len()).map(|layer| builder.unit(layer)).collect()
+}
+
+/// A gradient for every parameter of a layer that is its own.
+fn gradients(unit: &Unit) -> Vec<(usize, Tensor<1>)> {
+    let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
+    let values = |(index, slot): (usize, &crate::unit::Slot)| values(slot.length, index);
+    own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], &Device::flex()))).collect()
+}
+
+/// The norm of all gradients, and the update.
+fn update(kind: Optimizer, dimensions: [usize; 6]) -> Run {
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
+    let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
+    Box::new(move || {
+        let gradients: Vec<_> = units.iter().map(gradients).collect();
+        let clock = Clock::start();
+        std::hint::black_box(gradients.iter().flatten().map(|(_, gradient)| square_sum(gradient)).sum::<f32>());
+        for (unit, gradients) in units.iter_mut().zip(gradients) {
+            let slots: Vec<usize> = gradients.iter().map(|(slot, _)| *slot).collect();
+            let pieces = gradients.into_iter().map(|(slot, gradient)| {
+                let (key, is_matrix) = (unit.slots[slot].key, unit.slots[slot].shape.len() > 1);
+                Update { key, is_matrix, value: unit.take_master(slot), gradient }
+            });
+            let pieces = pieces.collect();
+            let values = optimizer.step(pieces, 1e-6, &Ok).expect("nobody else takes part");
+            slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
+        }
+        [clock.seconds(), 0.0]
+    })
+}
+
+/// Single-precision parameters rounded to the format of compute, tensor by tensor.
+fn rounding(format: NumberFormat, dimensions: [usize; 6]) -> Run {
+    let network = parameter_network(dimensions);
+    let length = |key| network.parameter(key).elements();
+    let master: Vec<Tensor<1>> =
+        network.keys().map(|key| from_vec(values(length(key), 1), [length(key)], &Device::flex())).collect();
+    Box::new(move || {
+        let clock = Clock::start();
+        let rounded: Vec<Tensor<1>> = master.iter().map(|tensor| tensor.clone().cast(format_of(format))).collect();
+        let seconds = clock.seconds();
+        std::hint::black_box(rounded);
+        [seconds, 0.0]
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gathering {
+    /// Adds gradients to those of a micro-batch before.
+    Add,
+    /// Into a buffer for collectives, and back.
+    Flatten,
+}
+
+fn gather(gathering: Gathering, dimensions: [usize; 6]) -> Run {
+    let network = parameter_network(dimensions);
+    let mut units = parameter_units(&network);
+    Box::new(move || {
+        let mut seconds = 0.0;
+        for unit in &mut units {
+            let add = |unit: &mut Unit, more: Vec<(usize, Tensor<1>)>| {
+                more.into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
+            };
+            let first = gradients(unit);
+            add(unit, first);
+            if gathering == Gathering::Add {
+                let more = gradients(unit);
+                let clock = Clock::start();
+                add(unit, more);
+                seconds += clock.seconds();
+                unit.keep_gradients();
+            } else {
+                let clock = Clock::start();
+                let buffer = unit.take_gradients();
+                unit.put_reduced(&buffer);
+                seconds += clock.seconds();
+            }
+            unit.slots.iter_mut().for_each(|slot| slot.reduced = None);
+        }
+        [seconds, 0.0]
+    })
+}

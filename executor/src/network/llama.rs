@@ -1,0 +1,219 @@
+//! Decoders as Llama 2 and 3 and Mistral: root-mean-square pre-normalisation, rotary positions, grouped-query
+//! attention, gated feed-forward parts, no biases.
+//!
+//! Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825, for the window. Names are
+//! those of transformers' `LlamaForCausalLM` and `MistralForCausalLM`.
+
+use super::attention::{HeadShape, Mask, attention};
+use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
+use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
+use crate::data::MicroBatch;
+use crate::refusal::Refusal;
+use burn::tensor::{Tensor, TensorData};
+use std::sync::Arc;
+use trainyard_models::Llama;
+
+const NORMAL: Initial = Initial::Normal(DEVIATION);
+
+/// The layers of a dense model, as its description counts them.
+///
+/// # Errors
+///
+/// When it has experts, or heads whose features are not pairs.
+pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+    if let Some(experts) = llama.experts {
+        return Err(Refusal {
+            field: "model.experts",
+            value: experts.count.to_string(),
+            allowed: "only dense models are built".into(),
+            hint: "leave experts out of the model",
+        });
+    }
+    if !llama.head_width.is_multiple_of(2) {
+        return Err(Refusal {
+            field: "model.head_width",
+            value: llama.head_width.to_string(),
+            allowed: "positions turn pairs of features".into(),
+            hint: "set head_width to an even number",
+        });
+    }
+    let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
+    let rotation = Arc::new(Rotation::new(llama));
+    layers.extend((0..llama.layers).map(|index| Arc::new(Block::new(llama, index, &rotation)) as Arc<dyn Layer>));
+    layers.push(Arc::new(Head::new(llama)));
+    Ok(layers)
+}
+
+/// The token table.
+struct Embedding {
+    parameters: Vec<Parameter>,
+    vocabulary: usize,
+}
+
+const TABLE: usize = 0;
+
+impl Embedding {
+    fn new(llama: &Llama) -> Self {
+        Self { parameters: vec![table("model.embed_tokens.weight", llama)], vocabulary: llama.vocab as usize }
+    }
+}
+
+/// A table of (vocabulary, hidden), of which ranks have some entries each.
+fn table(name: &str, llama: &Llama) -> Parameter {
+    Parameter::new(name, &[llama.vocab as usize, llama.hidden as usize], NORMAL).split(0, 1)
+}
+
+impl Layer for Embedding {
+    fn parameters(&self) -> Vec<Parameter> {
+        self.parameters.clone()
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, _: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        rows::embed(pass, weights.get(TABLE), self.vocabulary, batch)
+    }
+}
+
+/// Attention, then the feed-forward part, each on a normalised copy of the residual stream.
+struct Block {
+    parameters: Vec<Parameter>,
+    heads: HeadShape,
+    mask: Mask,
+    rotation: Arc<Rotation>,
+    norm_1: RmsNorm,
+    queries: Linear,
+    keys: Linear,
+    values: Linear,
+    projection: Linear,
+    norm_2: RmsNorm,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+impl Block {
+    fn new(llama: &Llama, index: u32, rotation: &Arc<Rotation>) -> Self {
+        let (hidden, ffn) = (llama.hidden as usize, llama.ffn as usize);
+        let heads = HeadShape {
+            queries: llama.heads as usize,
+            keys: llama.kv_heads as usize,
+            width: llama.head_width as usize,
+        };
+        let (wide, narrow) = (heads.queries * heads.width, heads.keys * heads.width);
+        let mut slots = Slots::new(format!("model.layers.{index}."));
+        let norm_1 = slots.rms_norm("input_layernorm", hidden, llama.norm_epsilon);
+        let queries = slots.product("self_attn.q_proj", hidden, wide, NORMAL, Cut::Columns);
+        let keys = slots.product("self_attn.k_proj", hidden, narrow, NORMAL, Cut::Columns);
+        let values = slots.product("self_attn.v_proj", hidden, narrow, NORMAL, Cut::Columns);
+        let projection = slots.product("self_attn.o_proj", wide, hidden, NORMAL, Cut::Rows);
+        let norm_2 = slots.rms_norm("post_attention_layernorm", hidden, llama.norm_epsilon);
+        let gate = slots.product("mlp.gate_proj", hidden, ffn, NORMAL, Cut::Columns);
+        let up = slots.product("mlp.up_proj", hidden, ffn, NORMAL, Cut::Columns);
+        let down = slots.product("mlp.down_proj", ffn, hidden, NORMAL, Cut::Rows);
+        let mask = llama.window.map_or(Mask::Causal, |window| Mask::Window(window as usize));
+        let (rotation, parameters) = (rotation.clone(), slots.parameters());
+        Self { parameters, heads, mask, rotation, norm_1, queries, keys, values, projection, norm_2, gate, up, down }
+    }
+
+    /// (tokens, hidden), normalised, all tokens → (tokens, own part of the heads).
+    fn attention(&self, pass: &Pass, weights: &Weights, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        let heads = self.heads.on_rank(pass);
+        let queries = self.queries.forward(weights, rows.clone());
+        let keys = self.keys.forward(weights, rows.clone());
+        let values = self.values.forward(weights, rows);
+        let queries = self.rotation.apply(pass, queries, samples, heads.queries);
+        let keys = self.rotation.apply(pass, keys, samples, heads.keys);
+        attention([queries, keys, values], samples, heads, self.mask)
+    }
+}
+
+impl Layer for Block {
+    fn parameters(&self) -> Vec<Parameter> {
+        self.parameters.clone()
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        let (stream, samples) = (rows::from_before(input), batch.samples);
+        let rows = pass.tensor.enter(self.norm_1.forward(weights, stream.clone()), samples);
+        let context = self.attention(pass, weights, rows, samples);
+        let stream = stream + self.projection.summed(pass, weights, context, samples);
+        let rows = pass.tensor.enter(self.norm_2.forward(weights, stream.clone()), samples);
+        let gated = silu_gated(self.gate.forward(weights, rows.clone()), self.up.forward(weights, rows));
+        stream + self.down.summed(pass, weights, gated, samples)
+    }
+}
+
+/// The final normalisation and the scores of the vocabulary.
+struct Head {
+    parameters: Vec<Parameter>,
+    norm: RmsNorm,
+    /// (vocabulary, hidden), as the token table.
+    table: usize,
+    vocabulary: usize,
+}
+
+impl Head {
+    fn new(llama: &Llama) -> Self {
+        let mut slots = Slots::new("");
+        let norm = slots.rms_norm("model.norm", llama.hidden as usize, llama.norm_epsilon);
+        let table = slots.add(if llama.tied_head {
+            Parameter { tied_to: Some(ParameterKey::new(0, TABLE)), ..table("model.embed_tokens.weight", llama) }
+        } else {
+            table("lm_head.weight", llama)
+        });
+        Self { parameters: slots.parameters(), norm, table, vocabulary: llama.vocab as usize }
+    }
+}
+
+impl Layer for Head {
+    fn parameters(&self) -> Vec<Parameter> {
+        self.parameters.clone()
+    }
+
+    fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
+        let rows = self.norm.forward(weights, rows::from_before(input));
+        let rows = pass.tensor.enter(rows, batch.samples);
+        rows::vocabulary_loss(pass, rows, (weights.get(self.table), self.vocabulary), None, batch)
+    }
+}
+
+/// The angles by which pairs of features of queries and keys are turned: feature i and feature i + width / 2 at position
+/// t by t · base^(−2i / width). transformers pairs them so; the paper pairs neighbours, which is a permutation.
+///
+/// Source: Su et al., arXiv:2104.09864, equation 34.
+struct Rotation {
+    positions: usize,
+    /// Pairs of features of a head.
+    pairs: usize,
+    /// (positions, pairs), flat.
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+}
+
+impl Rotation {
+    fn new(llama: &Llama) -> Self {
+        let (positions, pairs) = (llama.seq_len as usize, llama.head_width as usize / 2);
+        let base = llama.rotary_base as f32;
+        // In single precision, as transformers computes them: weights were trained with these angles.
+        let frequency = |pair: usize| 1.0 / base.powf(2.0 * pair as f32 / (2 * pairs) as f32);
+        let angles: Vec<f32> =
+            (0..positions).flat_map(|t| (0..pairs).map(move |pair| t as f32 * frequency(pair))).collect();
+        let (cosines, sines) = angles.into_iter().map(|angle| (angle.cos(), angle.sin())).unzip();
+        Self { positions, pairs, cosines, sines }
+    }
+
+    /// Turns all heads of (samples × positions, heads × width).
+    fn apply(&self, pass: &Pass, rows: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
+        let [height, width] = rows.dims();
+        let (pairs, dtype) = (self.pairs, rows.dtype());
+        let table = |values: &[f32]| {
+            let data = TensorData::new(values.to_vec(), [1, self.positions, 1, pairs]);
+            Tensor::<4>::from_data(data, &pass.device).cast(dtype)
+        };
+        let (cosines, sines) = (table(&self.cosines), table(&self.sines));
+        let features = rows.reshape([samples, self.positions, heads, 2 * pairs]);
+        let (first, second) = (features.clone().narrow(3, 0, pairs), features.narrow(3, pairs, pairs));
+        let turned_first = first.clone() * cosines.clone() - second.clone() * sines.clone();
+        let turned_second = second * cosines + first * sines;
+        Tensor::cat(vec![turned_first, turned_second], 3).reshape([height, width])
+    }
+}

@@ -1,0 +1,214 @@
+//! What layers of several families are made of: products and normalisations that know where their parameters are.
+
+use super::{Initial, Parameter, Pass, Role, Weights, operators};
+use burn::tensor::activation::silu;
+use burn::tensor::module::{batch_norm, batch_norm_train};
+use burn::tensor::{FloatDType, Tensor};
+
+/// Standard deviation of first values, as transformers' `initializer_range`.
+pub(super) const DEVIATION: f64 = 0.02;
+
+/// How the ranks of a tensor group cut a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Every rank has all of it.
+    Whole,
+    /// Each has some of the outputs.
+    Columns,
+    /// Each has some of the inputs, so that results are parts of a sum.
+    Rows,
+}
+
+/// Numbers the parameters of a layer as they are declared.
+pub(super) struct Slots {
+    prefix: String,
+    parameters: Vec<Parameter>,
+}
+
+impl Slots {
+    /// Parameters whose names begin with `prefix`.
+    pub(super) fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), parameters: Vec::new() }
+    }
+
+    /// Declares one, and says where it is.
+    pub(super) fn add(&mut self, parameter: Parameter) -> usize {
+        self.parameters.push(parameter);
+        self.parameters.len() - 1
+    }
+
+    /// `name` behind the prefix.
+    pub(super) fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// A product with a bias that starts at zero.
+    pub(super) fn linear(&mut self, name: &str, inputs: usize, outputs: usize, initial: Initial, cut: Cut) -> Linear {
+        let product = self.product(name, inputs, outputs, initial, cut);
+        let bias = Parameter::new(self.name(&format!("{name}.bias")), &[outputs], Initial::Zeros);
+        let bias = self.add(if cut == Cut::Columns { bias.split(0, 1) } else { bias });
+        Linear { bias: Some(bias), ..product }
+    }
+
+    /// A product without a bias. Files hold its weight transposed.
+    pub(super) fn product(&mut self, name: &str, inputs: usize, outputs: usize, initial: Initial, cut: Cut) -> Linear {
+        let weight = Parameter::new(self.name(&format!("{name}.weight")), &[inputs, outputs], initial).transposed();
+        let weight = self.add(match cut {
+            Cut::Whole => weight,
+            Cut::Columns => weight.split(1, 1),
+            Cut::Rows => weight.split(0, 1),
+        });
+        Linear { weight, bias: None }
+    }
+
+    /// A product whose weight and bias start as those of PyTorch's `Linear`: equally distributed, by what comes in.
+    pub(super) fn linear_of_pytorch(&mut self, name: &str, inputs: usize, outputs: usize) -> Linear {
+        let initial = Initial::Uniform(1.0 / (inputs as f64).sqrt());
+        let product = self.product(name, inputs, outputs, initial, Cut::Whole);
+        let bias = self.add(Parameter::new(self.name(&format!("{name}.bias")), &[outputs], initial));
+        Linear { bias: Some(bias), ..product }
+    }
+
+    /// The scale and shift of a normalisation over samples and pixels, and the running statistics of its channels.
+    pub(super) fn batch_norm(&mut self, name: &str, channels: usize) -> BatchNorm {
+        let mut add = |name_of: &str, initial, role| {
+            let parameter = Parameter::new(self.name(&format!("{name}.{name_of}")), &[channels], initial);
+            self.add(Parameter { role, ..parameter })
+        };
+        BatchNorm {
+            scale: add("weight", Initial::Ones, Role::Trained),
+            shift: add("bias", Initial::Zeros, Role::Trained),
+            mean: add("running_mean", Initial::Zeros, Role::Statistic),
+            variance: add("running_var", Initial::Ones, Role::Statistic),
+        }
+    }
+
+    /// The scale and shift of a normalisation by mean and variance.
+    pub(super) fn layer_norm(&mut self, name: &str, width: usize, epsilon: f64) -> LayerNorm {
+        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
+        let shift = Parameter::new(self.name(&format!("{name}.bias")), &[width], Initial::Zeros);
+        LayerNorm { scale: self.add(scale), shift: self.add(shift), epsilon }
+    }
+
+    /// The scale of a normalisation by the root mean square.
+    pub(super) fn rms_norm(&mut self, name: &str, width: usize, epsilon: f64) -> RmsNorm {
+        let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
+        RmsNorm { scale: self.add(scale), epsilon }
+    }
+
+    /// What was declared, by slot.
+    pub(super) fn parameters(self) -> Vec<Parameter> {
+        self.parameters
+    }
+}
+
+/// A product with a matrix, and a bias if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linear {
+    weight: usize,
+    bias: Option<usize>,
+}
+
+impl Linear {
+    /// (rows, inputs) → (rows, outputs), of which this rank may have a part.
+    pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
+        operators::linear(rows, weights.get(self.weight), self.bias.map(|bias| weights.get(bias)))
+    }
+
+    /// The same of a product that ranks cut by rows: their parts are summed, and the bias is added once.
+    pub(super) fn summed(self, pass: &Pass, weights: &Weights, rows: Tensor<2>, samples: usize) -> Tensor<2> {
+        if pass.tensor.size() == 1 {
+            return self.forward(weights, rows);
+        }
+        let sum = pass.tensor.leave(operators::linear(rows, weights.get(self.weight), None), samples);
+        match self.bias {
+            Some(bias) => sum + weights.get::<1>(bias).unsqueeze(),
+            None => sum,
+        }
+    }
+}
+
+/// Normalisation by mean and variance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LayerNorm {
+    scale: usize,
+    shift: usize,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    /// (rows, width) → the same.
+    pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
+        operators::layer_norm(rows, weights.get(self.scale), weights.get(self.shift), self.epsilon)
+    }
+}
+
+/// Normalisation by the root mean square.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RmsNorm {
+    scale: usize,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// (rows, width) → the same; computed in single precision.
+    ///
+    /// Source: Zhang and Sennrich, arXiv:1910.07467, equation 4.
+    pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
+        let dtype = FloatDType::from(rows.dtype());
+        let rows = operators::single(rows);
+        let squares = rows.clone().powf_scalar(2.0).mean_dim(1);
+        let normal = rows / (squares + self.epsilon).sqrt();
+        (normal * operators::single(weights.get::<1>(self.scale)).unsqueeze()).cast(dtype)
+    }
+}
+
+/// What is added to the variances of channels before their root.
+const CHANNEL_EPSILON: f64 = 1e-5;
+
+/// The share of a batch in running statistics.
+const MOMENTUM: f64 = 0.1;
+
+/// Normalisation of each channel by its mean and variance over samples and pixels, those of the micro-batch in training
+/// and running ones otherwise.
+///
+/// Source: Ioffe and Szegedy, arXiv:1502.03167, algorithms 1 and 2; running statistics as in PyTorch: moving averages,
+/// of the variance without bias.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchNorm {
+    scale: usize,
+    shift: usize,
+    mean: usize,
+    variance: usize,
+}
+
+impl BatchNorm {
+    /// (samples, channels, height, width) → the same; computed in single precision.
+    pub(super) fn forward(self, pass: &Pass, weights: &Weights, images: Tensor<4>) -> Tensor<4> {
+        let dtype = FloatDType::from(images.dtype());
+        let images = operators::single(images);
+        let [scale, shift, mean, variance] =
+            [self.scale, self.shift, self.mean, self.variance].map(|slot| operators::single(weights.get::<1>(slot)));
+        if !pass.training {
+            return batch_norm(images, scale, shift, mean, variance, CHANNEL_EPSILON).cast(dtype);
+        }
+        let [samples, _, height, width] = images.dims();
+        let count = (samples * height * width) as f64;
+        let result = batch_norm_train(images, scale, shift, CHANNEL_EPSILON);
+        let unbiased = result.variance * (count / (count - 1.0).max(1.0));
+        let moved = |running: Tensor<1>, new: Tensor<1>| running * (1.0 - MOMENTUM) + new * MOMENTUM;
+        weights.note(self.mean, moved(mean, result.mean));
+        weights.note(self.variance, moved(variance, unbiased));
+        result.output.cast(dtype)
+    }
+}
+
+/// x · Φ(x), with the distribution function itself (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
+pub(super) fn gelu(rows: Tensor<2>) -> Tensor<2> {
+    burn::tensor::activation::gelu(rows)
+}
+
+/// SiLU of the gate, times what it lets through (Shazeer, arXiv:2002.05202, equation 6).
+pub(super) fn silu_gated(gate: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
+    silu(gate) * rows
+}

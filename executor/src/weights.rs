@@ -1,0 +1,375 @@
+//! Weights that a training starts from: files in the safetensors format, under Hugging Face's names.
+
+use crate::network::{Network, Parameter, ParameterKey};
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use trainyard_models::{Model, to_hugging_face};
+
+mod names;
+#[cfg(test)]
+mod tests;
+
+/// The file of all weights in a folder that transformers saved.
+const SINGLE: &str = "model.safetensors";
+
+/// The file that says which of several files a weight is in.
+const INDEX: &str = "model.safetensors.index.json";
+
+/// What transformers builds the model by.
+const CONFIGURATION: &str = "config.json";
+
+/// A longer header is not one: that of a model of a hundred thousand tensors has ten million bytes.
+const HEADER_MAX: u64 = 100_000_000;
+
+/// How many names a message lists.
+const LISTED: usize = 5;
+
+/// Why weights cannot be started from.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightError {
+    /// A file or folder could not be read.
+    #[error("cannot read the weights `{}`", path.display())]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder without weights in the safetensors format.
+    #[error("`{}` holds neither {SINGLE} nor {INDEX}", path.display())]
+    NoWeights {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// A file is not what its name says.
+    #[error("`{}` is not in the {expected} format: {problem}", path.display())]
+    Malformed {
+        /// Which one.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A tensor has elements of a type that weights are not read from.
+    #[error("`{}`: the tensor `{name}` has elements of type {found}, but weights are read from F32, F16 or BF16",
+        path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its type.
+        found: String,
+    },
+    /// The files are those of another model.
+    #[error("the weights `{}` do not fit the model: {differences}", path.display())]
+    OtherModel {
+        /// Where they are.
+        path: PathBuf,
+        /// In what they differ.
+        differences: Differences,
+    },
+    /// The configuration beside the weights asks for another computation than the model's.
+    #[error("`{}` says `{field}` {found}, but the model computes with {expected}", path.display())]
+    OtherComputation {
+        /// The configuration.
+        path: PathBuf,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What the model has.
+        expected: String,
+    },
+}
+
+impl WeightError {
+    /// What the user may do about it, if there is more to say than the message does.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoWeights { .. } => Some("transformers writes them with `save_pretrained(folder)`"),
+            Self::OtherModel { .. } => {
+                Some("describe the model as its config.json does: layers, widths, vocabulary and tokens of a sample")
+            }
+            Self::OtherComputation { .. } => Some("describe the model by this config.json"),
+            _ => None,
+        }
+    }
+}
+
+/// In what weights differ from what a model needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Tensors that the model needs and the files do not hold.
+    pub missing: Vec<String>,
+    /// Tensors that the files hold and the model does not have.
+    pub unknown: Vec<String>,
+    /// Tensors of another shape: name, shape found, shape needed.
+    pub misshapen: Vec<(String, Vec<usize>, Vec<usize>)>,
+}
+
+impl Differences {
+    fn is_none(&self) -> bool {
+        self.missing.is_empty() && self.unknown.is_empty() && self.misshapen.is_empty()
+    }
+}
+
+impl std::fmt::Display for Differences {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shapes = |(name, found, needed): &(String, Vec<usize>, Vec<usize>)| {
+            format!("`{name}` is {found:?} and not {needed:?}")
+        };
+        let misshapen: Vec<String> = self.misshapen.iter().map(shapes).collect();
+        let quoted = |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+        let kinds = [
+            ("missing", quoted(&self.missing)),
+            ("not the model's", quoted(&self.unknown)),
+            ("of another shape", misshapen),
+        ];
+        let sentences: Vec<String> =
+            kinds.iter().filter(|(_, items)| !items.is_empty()).map(|(what, items)| counted(items, what)).collect();
+        formatter.write_str(&sentences.join("; "))
+    }
+}
+
+/// "2 tensors are missing: `a`, `b`", with the first few of many.
+fn counted(items: &[String], what: &str) -> String {
+    let verb = if items.len() == 1 { "tensor is" } else { "tensors are" };
+    let listed = items[..items.len().min(LISTED)].join(", ");
+    let more = if items.len() > LISTED { ", …" } else { "" };
+    format!("{} {verb} {what}: {listed}{more}", items.len())
+}
+
+/// Where the values of a tensor are.
+#[derive(Clone, Debug)]
+struct Place {
+    file: PathBuf,
+    name: String,
+    format: Dtype,
+    shape: Vec<usize>,
+    /// First byte in the file.
+    start: u64,
+    bytes: usize,
+}
+
+/// Weights in files that hold all that a network needs.
+#[derive(Clone, Debug)]
+pub struct FirstWeights {
+    places: BTreeMap<ParameterKey, Place>,
+    ignored: Vec<String>,
+}
+
+impl FirstWeights {
+    /// Finds the weights of `model` at `path`: a file in the safetensors format, or a folder with `model.safetensors`
+    /// or with several files and their index, as transformers saves them. Values are read when they are needed.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be read there, when tensors are missing, superfluous or of another shape, or when the
+    /// `config.json` of the folder asks for another computation than the model's.
+    pub(crate) fn find(path: &Path, model: &Model, network: &Network) -> Result<Self, WeightError> {
+        let files = files(path)?;
+        let mut tensors = BTreeMap::new();
+        for file in &files {
+            tensors.extend(places(file)?.into_iter().map(|place| (place.name.clone(), place)));
+        }
+        if path.is_dir() {
+            compare_computation(&path.join(CONFIGURATION), model)?;
+        }
+        Self::assign(path, tensors, network)
+    }
+
+    fn assign(path: &Path, mut tensors: BTreeMap<String, Place>, network: &Network) -> Result<Self, WeightError> {
+        let mut differences = Differences::default();
+        let mut places = BTreeMap::new();
+        for key in network.keys() {
+            let parameter = network.parameter(key);
+            let found = names::in_files(&parameter.name).into_iter().find_map(|name| tensors.remove(&name));
+            match found {
+                None => differences.missing.push(parameter.name.clone()),
+                Some(place) if place.shape != parameter.stored_shape() => {
+                    differences.misshapen.push((place.name, place.shape, parameter.stored_shape()));
+                }
+                Some(place) => {
+                    places.insert(key, place);
+                }
+            }
+        }
+        let is_tied = network.tie().is_some();
+        let (ignored, unknown) = tensors.into_keys().partition(|name| names::may_be_ignored(name, is_tied));
+        differences.unknown = unknown;
+        if !differences.is_none() {
+            return Err(WeightError::OtherModel { path: path.to_owned(), differences });
+        }
+        for place in places.values() {
+            if !matches!(place.format, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+                let (path, name) = (place.file.clone(), place.name.clone());
+                return Err(WeightError::Format { path, name, found: place.format.to_string() });
+            }
+        }
+        Ok(Self { places, ignored })
+    }
+
+    /// Names of tensors in the files that a training does not need: masks, counters, heads of other tasks.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+
+    /// The whole values of a parameter, as it computes.
+    ///
+    /// # Errors
+    ///
+    /// When they can no longer be read.
+    pub(crate) fn values(&self, key: ParameterKey, parameter: &Parameter) -> Result<Vec<f32>, WeightError> {
+        let place = &self.places[&parameter.tied_to.unwrap_or(key)];
+        let unreadable = |source| WeightError::Unreadable { path: place.file.clone(), source };
+        let mut bytes = vec![0; place.bytes];
+        let mut file = File::open(&place.file).map_err(unreadable)?;
+        file.seek(SeekFrom::Start(place.start)).map_err(unreadable)?;
+        file.read_exact(&mut bytes).map_err(unreadable)?;
+        Ok(parameter.from_stored(&numbers(&bytes, place.format)))
+    }
+}
+
+/// Little-endian numbers.
+fn numbers(bytes: &[u8], format: Dtype) -> Vec<f32> {
+    match format {
+        Dtype::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
+        Dtype::BF16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
+        _ => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+    }
+}
+
+/// The files that hold the weights at `path`.
+fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
+    let unreadable = |source| WeightError::Unreadable { path: path.to_owned(), source };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(BTreeSet::from([path.to_owned()]));
+    }
+    let (single, index) = (path.join(SINGLE), path.join(INDEX));
+    if single.is_file() {
+        return Ok(BTreeSet::from([single]));
+    }
+    if !index.is_file() {
+        return Err(WeightError::NoWeights { path: path.to_owned() });
+    }
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
+    let malformed =
+        |problem: String| WeightError::Malformed { path: index.clone(), expected: "safetensors index", problem };
+    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+    // An index speaks of files beside it; a path out of the folder is a mistake or worse.
+    let plain = |name: &String| Path::new(name).components().count() == 1 && Path::new(name).file_name().is_some();
+    match weight_map.values().find(|name| !plain(name)) {
+        Some(name) => Err(malformed(format!("`{name}` is not the name of a file beside it"))),
+        None => Ok(weight_map.values().map(|name| path.join(name)).collect()),
+    }
+}
+
+/// Where the tensors of one file are.
+fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
+    let unreadable = |source| WeightError::Unreadable { path: path.to_owned(), source };
+    let malformed =
+        |problem: String| WeightError::Malformed { path: path.to_owned(), expected: "safetensors", problem };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    let mut first = [0; 8];
+    if length < 8 {
+        return Err(malformed(format!("it has {length} bytes")));
+    }
+    file.read_exact(&mut first).map_err(unreadable)?;
+    let header = u64::from_le_bytes(first);
+    if header > HEADER_MAX || header > length - 8 {
+        return Err(malformed(format!("its header should have {header} bytes, but the file has {length}")));
+    }
+    let mut bytes = first.to_vec();
+    (&mut file).take(header).read_to_end(&mut bytes).map_err(unreadable)?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| malformed(error.to_string()))?;
+    let data = 8 + header;
+    let expected = data + metadata.data_len() as u64;
+    if expected != length {
+        return Err(malformed(format!("it should have {expected} bytes, but has {length}")));
+    }
+    let place = |name: String| {
+        let info = metadata.info(&name).expect("a name of this file");
+        let (start, end) = info.data_offsets;
+        Place {
+            file: path.to_owned(),
+            format: info.dtype,
+            shape: info.shape.clone(),
+            start: data + start as u64,
+            bytes: end - start,
+            name,
+        }
+    };
+    Ok(metadata.offset_keys().into_iter().map(place).collect())
+}
+
+/// Fields of a configuration that change what a model computes and that no shape shows.
+const COMPUTATION: [&str; 13] = [
+    "activation_function",
+    "hidden_act",
+    "layer_norm_epsilon",
+    "layer_norm_eps",
+    "rms_norm_eps",
+    "n_head",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "sliding_window",
+    "layer_type",
+    "downsample_in_first_stage",
+    "downsample_in_bottleneck",
+    "rope_theta",
+];
+
+/// Compares a `config.json` with how the model computes, where there is one and transformers has such a model.
+fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
+    let Some(own) = to_hugging_face(model) else { return Ok(()) };
+    let text = match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(WeightError::Unreadable { path: path.to_owned(), source }),
+        Ok(text) => text,
+    };
+    let theirs: serde_json::Value = serde_json::from_slice(&text).map_err(|error| WeightError::Malformed {
+        path: path.to_owned(),
+        expected: "JSON",
+        problem: error.to_string(),
+    })?;
+    let differs = |field, found: &serde_json::Value, expected: &serde_json::Value| {
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Err(WeightError::OtherComputation { path: path.to_owned(), field, found, expected })
+    };
+    let rotation = theirs.get("rope_parameters").or_else(|| theirs.get("rope_scaling"));
+    for field in COMPUTATION {
+        let nested = rotation.and_then(|rotation| rotation.get(field));
+        let (found, expected) = (nested.or_else(|| theirs.get(field)), &own[field]);
+        match found {
+            Some(found) if !found.is_null() && !expected.is_null() && !same(found, expected) => {
+                return differs(field, found, expected);
+            }
+            _ => {}
+        }
+    }
+    let kind = rotation.and_then(|rotation| rotation.get("rope_type").or_else(|| rotation.get("type")));
+    match kind {
+        Some(kind) if kind != "default" => differs("rope_type", kind, &"default".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two values are equal, numbers by value; both names of GPT-2's activation are the same function.
+fn same(found: &serde_json::Value, expected: &serde_json::Value) -> bool {
+    let is_tanh = |value: &serde_json::Value| value == "gelu_new" || value == "gelu_pytorch_tanh";
+    match (found.as_f64(), expected.as_f64()) {
+        (Some(found), Some(expected)) => (found - expected).abs() <= 1e-9 * expected.abs(),
+        _ => found == expected || (is_tanh(found) && is_tanh(expected)),
+    }
+}

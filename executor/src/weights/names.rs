@@ -1,0 +1,58 @@
+//! The names under which files hold the parameters of a model.
+
+/// Prefixes that transformers puts before the names of a model with a head, and leaves out without one.
+const PREFIXES: [&str; 5] = ["transformer.", "model.", "bert.", "vit.", "resnet."];
+
+/// The names under which a file may hold the parameter `name`, the usual one first.
+pub(super) fn in_files(name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    let is_gpt = ["wte.", "wpe.", "h.", "ln_f."].iter().any(|start| name.starts_with(start));
+    names.extend(is_gpt.then(|| format!("transformer.{name}")));
+    names.extend(PREFIXES.iter().filter_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned));
+    // What BERT's first files call scale and shift.
+    let old = |name: &String| {
+        let scale = name.strip_suffix("LayerNorm.weight").map(|start| format!("{start}LayerNorm.gamma"));
+        scale.or_else(|| name.strip_suffix("LayerNorm.bias").map(|start| format!("{start}LayerNorm.beta")))
+    };
+    let old: Vec<String> = names.iter().filter_map(old).collect();
+    names.extend(old);
+    names
+}
+
+/// Ends of names that older versions saved though they are no weights, and of counters.
+const BUFFERS: [&str; 5] =
+    [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids", ".num_batches_tracked"];
+
+/// Heads of other tasks than those that are trained here.
+const OTHER_HEADS: [&str; 3] = ["cls.seq_relationship.", "bert.pooler.", "vit.pooler."];
+
+/// What a head that is tied to the token table is saved as besides.
+const TIED: [&str; 3] = ["lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"];
+
+/// Whether a training may do without the tensor `name`, which no parameter is called.
+pub(super) fn may_be_ignored(name: &str, is_tied: bool) -> bool {
+    BUFFERS.iter().any(|end| name.ends_with(end))
+        || OTHER_HEADS.iter().any(|start| name.starts_with(start))
+        || (is_tied && TIED.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_found_with_and_without_prefix_and_under_their_old_names() {
+        assert_eq!(in_files("h.0.ln_1.bias"), ["h.0.ln_1.bias", "transformer.h.0.ln_1.bias"]);
+        assert_eq!(in_files("model.norm.weight"), ["model.norm.weight", "norm.weight"]);
+        let names = in_files("bert.embeddings.LayerNorm.weight");
+        assert_eq!(names.last().map(String::as_str), Some("embeddings.LayerNorm.gamma"));
+        assert!(names.contains(&"bert.embeddings.LayerNorm.gamma".to_owned()));
+    }
+
+    #[test]
+    fn masks_counters_and_other_heads_are_no_weights() {
+        assert!(may_be_ignored("h.3.attn.bias", true) && may_be_ignored("a.num_batches_tracked", false));
+        assert!(may_be_ignored("lm_head.weight", true) && !may_be_ignored("lm_head.weight", false));
+        assert!(!may_be_ignored("h.3.attn.c_attn.bias", true) && !may_be_ignored("classifier.weight", true));
+    }
+}

@@ -1,0 +1,171 @@
+use super::*;
+use safetensors::tensor::TensorView;
+use trainyard_models::{Family, ModelSpec};
+
+fn model() -> Model {
+    let spec = ModelSpec {
+        layers: Some(1),
+        hidden: Some(8),
+        heads: Some(2),
+        vocab: Some(16),
+        seq_len: Some(4),
+        rotary_base: Some(2000.0),
+        ..ModelSpec::new("tiny", Family::Llama)
+    };
+    Model::try_from(spec).expect("valid")
+}
+
+/// Every tensor of the model in files, each with its number of bytes in `format`.
+fn tensors(network: &Network, format: Dtype) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
+    let bytes = |parameter: &Parameter| {
+        let values = (0..parameter.elements()).map(|index| index as f32 / 4.0 - 3.0);
+        values.flat_map(|value| match format {
+            Dtype::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
+            Dtype::BF16 => bf16::from_f32(value).to_le_bytes().to_vec(),
+            _ => value.to_le_bytes().to_vec(),
+        })
+    };
+    let parameters = network.keys().map(|key| network.parameter(key));
+    parameters.map(|p| (p.name.clone(), (p.stored_shape(), bytes(p).collect()))).collect()
+}
+
+fn write(path: &Path, tensors: &BTreeMap<String, (Vec<usize>, Vec<u8>)>, format: Dtype) {
+    let views = tensors.iter().map(|(name, (shape, bytes))| {
+        (name.clone(), TensorView::new(format, shape.clone(), bytes).expect("as many bytes as elements"))
+    });
+    let file = safetensors::serialize(views.collect::<Vec<_>>(), None).expect("it is serialised");
+    std::fs::write(path, file).expect("the folder is writable");
+}
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    model: Model,
+    network: Network,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let model = model();
+        let network = Network::new(&model).expect("it is built");
+        Self { folder: tempfile::tempdir().expect("a temporary folder"), model, network }
+    }
+
+    fn find(&self) -> Result<FirstWeights, WeightError> {
+        FirstWeights::find(self.folder.path(), &self.model, &self.network)
+    }
+
+    fn write(&self, name: &str, tensors: &BTreeMap<String, (Vec<usize>, Vec<u8>)>, format: Dtype) {
+        write(&self.folder.path().join(name), tensors, format);
+    }
+
+    fn message(&self) -> String {
+        self.find().expect_err("they do not fit").to_string()
+    }
+}
+
+#[test]
+fn all_formats_give_the_same_values_transposed_to_how_they_compute() {
+    let fixture = Fixture::new();
+    for format in [Dtype::F32, Dtype::F16, Dtype::BF16] {
+        fixture.write(SINGLE, &tensors(&fixture.network, format), format);
+        let weights = fixture.find().expect("they fit");
+        let is_query = |key: &ParameterKey| fixture.network.parameter(*key).name.ends_with("gate_proj.weight");
+        let key = fixture.network.keys().find(is_query).expect("there is one");
+        let parameter = fixture.network.parameter(key);
+        let values = weights.values(key, parameter).expect("they are there");
+        // (8, 32) as it computes, (32, 8) in the file.
+        assert_eq!(parameter.shape, [8, 32]);
+        let small = if format == Dtype::BF16 { 16 } else { 256 };
+        for index in 0..small {
+            let (row, column) = (index % 8, index / 8);
+            assert_eq!(values[row * 32 + column], index as f32 / 4.0 - 3.0);
+        }
+    }
+}
+
+#[test]
+fn several_files_are_read_by_their_index() {
+    let fixture = Fixture::new();
+    let mut first = tensors(&fixture.network, Dtype::F32);
+    let second = first.split_off("model.layers.0.self_attn");
+    fixture.write("a.safetensors", &first, Dtype::F32);
+    fixture.write("b.safetensors", &second, Dtype::F32);
+    let names = first.keys().map(|name| (name, "a.safetensors"));
+    let map: BTreeMap<_, _> = names.chain(second.keys().map(|name| (name, "b.safetensors"))).collect();
+    let index = serde_json::json!({ "weight_map": map });
+    let path = fixture.folder.path().join(INDEX);
+    std::fs::write(&path, index.to_string()).expect("writable");
+    assert!(fixture.find().is_ok());
+    std::fs::write(&path, r#"{"weight_map": {"a": "../a.safetensors"}}"#).expect("writable");
+    assert!(fixture.message().contains("`../a.safetensors` is not the name of a file beside it"));
+}
+
+#[test]
+fn what_does_not_fit_is_listed() {
+    let fixture = Fixture::new();
+    let mut all = tensors(&fixture.network, Dtype::F32);
+    let norm = all.remove("model.norm.weight").expect("it is one");
+    all.insert("model.norm.bias".into(), norm);
+    all.insert("lm_head.weight".into(), (vec![2, 8], vec![0; 64]));
+    fixture.write(SINGLE, &all, Dtype::F32);
+    let message = fixture.message();
+    for part in [
+        "1 tensor is missing: `model.norm.weight`",
+        "1 tensor is not the model's: `model.norm.bias`",
+        "1 tensor is of another shape: `lm_head.weight` is [2, 8] and not [16, 8]",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    fixture.write(SINGLE, &BTreeMap::from([("x".into(), (vec![1], vec![0; 4]))]), Dtype::F32);
+    let message = fixture.message();
+    assert!(message.contains("12 tensors are missing") && message.contains(", …"), "{message}");
+}
+
+#[test]
+fn tensors_that_are_no_weights_are_passed_over() {
+    let fixture = Fixture::new();
+    let mut all = tensors(&fixture.network, Dtype::F32);
+    all.insert("model.layers.0.self_attn.rotary_emb.inv_freq".into(), (vec![1], vec![0; 4]));
+    fixture.write(SINGLE, &all, Dtype::F32);
+    assert_eq!(fixture.find().expect("they fit").ignored(), ["model.layers.0.self_attn.rotary_emb.inv_freq"]);
+}
+
+#[test]
+fn files_that_are_something_else_say_so() {
+    let fixture = Fixture::new();
+    assert!(matches!(fixture.find(), Err(WeightError::NoWeights { .. })));
+    let path = fixture.folder.path().join(SINGLE);
+    for (bytes, problem) in [(&b"short"[..], "5 bytes"), (&[255; 40][..], "its header should have")] {
+        std::fs::write(&path, bytes).expect("writable");
+        assert!(fixture.message().contains(problem), "{}", fixture.message());
+    }
+    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+    let whole = std::fs::read(&path).expect("just written");
+    std::fs::write(&path, &whole[..whole.len() - 3]).expect("writable");
+    assert!(fixture.message().contains("it should have"), "{}", fixture.message());
+    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::I32);
+    assert!(fixture.message().contains("elements of type I32"), "{}", fixture.message());
+    let missing = FirstWeights::find(Path::new("/nowhere/x"), &fixture.model, &fixture.network);
+    assert!(matches!(missing, Err(WeightError::Unreadable { .. })));
+}
+
+#[test]
+fn a_configuration_that_computes_otherwise_is_refused() {
+    let fixture = Fixture::new();
+    fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+    let path = fixture.folder.path().join(CONFIGURATION);
+    let check = |configuration: serde_json::Value| {
+        std::fs::write(&path, configuration.to_string()).expect("writable");
+        fixture.find().err().map(|error| error.to_string())
+    };
+    assert_eq!(check(serde_json::json!({ "rms_norm_eps": 1e-5, "rope_theta": 2000 })), None);
+    for (configuration, part) in [
+        (serde_json::json!({ "rms_norm_eps": 1e-6 }), "`rms_norm_eps` 1e-6"),
+        (serde_json::json!({ "rope_parameters": { "rope_theta": 1e4 } }), "`rope_theta` 10000.0"),
+        (serde_json::json!({ "rope_scaling": { "rope_type": "llama3" } }), "`rope_type` \"llama3\""),
+        (serde_json::json!({ "num_attention_heads": 4 }), "`num_attention_heads` 4"),
+    ] {
+        let message = check(configuration).expect("it is refused");
+        assert!(message.contains(part), "{message}");
+    }
+}

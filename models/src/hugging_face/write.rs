@@ -1,0 +1,209 @@
+//! The `config.json` under which transformers builds the same model.
+
+use crate::families::{Bert, Gpt, Llama, ResNet, Vit};
+use crate::model::Model;
+use crate::spec::{BlockKind, HeadKind};
+use serde_json::{Map, Value, json};
+
+/// The `config.json` of a model that transformers has in the same form: GPT-2, dense Llama and Mistral, BERT with the
+/// head of masked tokens, ViT and ResNet with a classifier. Nothing for any other.
+pub fn to_hugging_face(model: &Model) -> Option<Value> {
+    let fields = match model {
+        Model::Gpt(gpt) => gpt2(gpt),
+        Model::Llama(llama) if llama.experts.is_none() => llama_or_mistral(llama),
+        Model::Bert(model) if model.head == HeadKind::MaskedLanguageModel => bert(model),
+        Model::Vit(model) => vit(model, model.classes?),
+        Model::ResNet(model) if is_plain(model) => resnet(model),
+        _ => return None,
+    };
+    Some(fields)
+}
+
+fn gpt2(gpt: &Gpt) -> Value {
+    json!({
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "n_layer": gpt.layers,
+        "n_embd": gpt.hidden,
+        "n_head": gpt.heads,
+        "n_inner": gpt.ffn,
+        "vocab_size": gpt.vocab,
+        "n_positions": gpt.seq_len,
+        "tie_word_embeddings": true,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+        "bos_token_id": null,
+        "eos_token_id": null,
+    })
+}
+
+fn llama_or_mistral(llama: &Llama) -> Value {
+    let (model_type, architecture) =
+        if llama.window.is_some() { ("mistral", "MistralForCausalLM") } else { ("llama", "LlamaForCausalLM") };
+    let mut fields = Map::new();
+    fields.extend(llama.window.map(|window| ("sliding_window".to_owned(), json!(window))));
+    let Value::Object(common) = json!({
+        "model_type": model_type,
+        "architectures": [architecture],
+        "hidden_act": "silu",
+        "rms_norm_eps": llama.norm_epsilon,
+        // Written for both forms in which transformers has read it.
+        "rope_theta": llama.rotary_base,
+        "rope_parameters": { "rope_type": "default", "rope_theta": llama.rotary_base },
+        "num_hidden_layers": llama.layers,
+        "hidden_size": llama.hidden,
+        "num_attention_heads": llama.heads,
+        "num_key_value_heads": llama.kv_heads,
+        "head_dim": llama.head_width,
+        "intermediate_size": llama.ffn,
+        "vocab_size": llama.vocab,
+        "max_position_embeddings": llama.seq_len,
+        "tie_word_embeddings": llama.tied_head,
+        "bos_token_id": null,
+        "eos_token_id": null,
+    }) else {
+        unreachable!("it is written as an object")
+    };
+    fields.extend(common);
+    Value::Object(fields)
+}
+
+fn bert(bert: &Bert) -> Value {
+    json!({
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "num_hidden_layers": bert.layers,
+        "hidden_size": bert.hidden,
+        "num_attention_heads": bert.heads,
+        "intermediate_size": bert.ffn,
+        "vocab_size": bert.vocab,
+        "type_vocab_size": bert.type_vocab,
+        "max_position_embeddings": bert.positions,
+        "tie_word_embeddings": true,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    })
+}
+
+fn vit(vit: &Vit, classes: u64) -> Value {
+    json!({
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "num_hidden_layers": vit.layers,
+        "hidden_size": vit.hidden,
+        "num_attention_heads": vit.heads,
+        "intermediate_size": vit.ffn,
+        "image_size": vit.image_size,
+        "patch_size": vit.patch_size,
+        "num_channels": vit.channels,
+        "id2label": labels(classes),
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    })
+}
+
+/// Whether it has nothing that transformers' ResNet has not.
+fn is_plain(resnet: &ResNet) -> bool {
+    let factors = [resnet.width_factor, resnet.kernel_factor, resnet.groups];
+    resnet.squeeze_excite.is_none() && factors == [1, 1, 1]
+}
+
+fn resnet(resnet: &ResNet) -> Value {
+    let block = match resnet.block {
+        BlockKind::Basic => "basic",
+        BlockKind::Bottleneck => "bottleneck",
+    };
+    json!({
+        "model_type": "resnet",
+        "architectures": ["ResNetForImageClassification"],
+        "hidden_act": "relu",
+        "layer_type": block,
+        "depths": resnet.depths,
+        "hidden_sizes": resnet.widths,
+        "embedding_size": resnet.base_channels,
+        "num_channels": resnet.channels,
+        "downsample_in_first_stage": false,
+        "downsample_in_bottleneck": false,
+        "id2label": labels(resnet.classes),
+    })
+}
+
+fn labels(count: u64) -> Map<String, Value> {
+    (0..count).map(|index| (index.to_string(), json!(index.to_string()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Family, ModelSpec, from_hugging_face};
+
+    fn spec(family: Family) -> ModelSpec {
+        let transformer = ModelSpec {
+            layers: Some(2),
+            hidden: Some(32),
+            heads: Some(4),
+            ffn: Some(48),
+            ..ModelSpec::new("tiny", family)
+        };
+        let text = ModelSpec { vocab: Some(64), seq_len: Some(16), ..transformer.clone() };
+        match family {
+            Family::Gpt => text,
+            Family::Llama => ModelSpec {
+                kv_heads: Some(2),
+                head_width: Some(12),
+                window: Some(5),
+                rotary_base: Some(3000.5),
+                norm_epsilon: Some(1e-6),
+                tied_head: Some(true),
+                ..text
+            },
+            Family::Bert => ModelSpec { head: Some(HeadKind::MaskedLanguageModel), type_vocab: Some(3), ..text },
+            Family::Vit => ModelSpec {
+                image_size: Some(16),
+                patch_size: Some(4),
+                channels: Some(1),
+                classes: Some(5),
+                ..transformer
+            },
+            _ => ModelSpec {
+                depths: Some(vec![1, 2]),
+                widths: Some(vec![16, 24]),
+                block: Some(BlockKind::Basic),
+                base_channels: Some(8),
+                classes: Some(5),
+                ..ModelSpec::new("tiny", family)
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same_model() {
+        for family in [Family::Gpt, Family::Llama, Family::Bert, Family::Vit, Family::Resnet] {
+            let model = Model::try_from(spec(family)).expect("valid");
+            let written = to_hugging_face(&model).expect("transformers has it").to_string();
+            let read = from_hugging_face(&written, "tiny").expect("it is readable");
+            assert_eq!(Model::try_from(read).expect("valid"), model, "{written}");
+        }
+    }
+
+    #[test]
+    fn models_that_transformers_builds_otherwise_are_not_written() {
+        let pretraining = ModelSpec { head: None, ..spec(Family::Bert) };
+        let grouped = ModelSpec {
+            block: Some(BlockKind::Bottleneck),
+            widths: Some(vec![32, 64]),
+            groups: Some(2),
+            ..spec(Family::Resnet)
+        };
+        for spec in [pretraining, grouped] {
+            assert_eq!(to_hugging_face(&Model::try_from(spec).expect("valid")), None);
+        }
+    }
+}
