@@ -11,6 +11,8 @@ const EXAMPLES: &str = "\
 Examples:
   trainyard train examples/quickstart.toml
       calibrate this machine, plan, simulate, run, and compare predicted with measured
+  trainyard train examples/trials.toml
+      trials of hyper-parameters side by side on this machine, with one table of results
   trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
       which instances to rent for that, how many, and how to split the work
   trainyard plan examples/gpt2-xl-aws.toml --out plan.json
@@ -82,7 +84,10 @@ pub(crate) enum Colour {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train on this machine: calibrate if needed, plan, simulate, run, and compare
+    /// Train on this machine: calibrate if needed, plan, simulate, run, and compare; a job, or a list of them
+    #[command(mut_arg("job", |job| job.value_name("JOB|JOBS").help(
+        "Job file (TOML), which may be left out if flags say it all; or a list of jobs: a file with [[job]]"
+    )))]
     Train(TrainArguments),
     /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
     #[command(mut_arg("job", |job| job.value_name("JOB|FLEET").help(
@@ -307,9 +312,12 @@ pub(crate) struct TrainArguments {
     /// Where: `local`, or the profile of this machine
     #[arg(long, value_name = "local|PROFILE")]
     pub(crate) on: Option<String>,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
@@ -388,9 +396,12 @@ pub(crate) struct RunArguments {
     /// Plan document
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Optimizer steps that the training shall have in the end [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
@@ -409,6 +420,9 @@ pub(crate) struct RunArguments {
     /// What computes
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
+    /// Processor threads that the ranks share [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// Seed of first parameters and of the order of data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

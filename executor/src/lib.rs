@@ -30,7 +30,8 @@ mod unit;
 mod weights;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
-pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
+pub use clock::Clock;
+pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
 pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    AllocationMeter, DataSource, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
     oversubscription, refusal, run_in, write_report,
 };
 use trainyard_plan::document::{
@@ -32,8 +32,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) plan_file: PathBuf,
     /// The simulated step, if the plan was made for this machine; only then is the prediction one of this run.
     pub(crate) predicted: Option<&'a Timeline>,
-    /// Text to train on.
-    pub(crate) data: PathBuf,
+    /// What to train on.
+    pub(crate) data: DataSource,
     /// Optimizer steps that the training shall have in the end.
     pub(crate) steps: u64,
     /// Seed of first parameters and of the order of data.
@@ -44,6 +44,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) checkpoint: PathBuf,
     /// Whether to go on from the newest checkpoint.
     pub(crate) resume: bool,
+    /// Processor threads that it may use; all of the machine without it.
+    pub(crate) threads: Option<usize>,
     /// Weights to start from, in place of random ones.
     pub(crate) weights: Option<PathBuf>,
 }
@@ -68,14 +70,19 @@ pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
 }
 
 /// The plan of a document, if it is valid and this machine can run it.
-pub(crate) fn runnable(document: &PlanDocument, file: &Path, output: &Output) -> Result<Plan, Failure> {
+pub(crate) fn runnable(
+    document: &PlanDocument,
+    file: &Path,
+    threads: Option<usize>,
+    output: &Output,
+) -> Result<Plan, Failure> {
     let cannot = || Failure::input(format!("cannot run plan `{}`", file.display()));
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
     }
-    if let Some(warning) = oversubscription(&plan, cores()) {
+    if let Some(warning) = oversubscription(&plan, threads.unwrap_or_else(cores)) {
         output.warn(warning);
     }
     Ok(plan)
@@ -94,6 +101,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
+        threads: execution.threads,
         weights: execution.weights.clone(),
         allocations: Some(AllocationMeter {
             current_bytes: || ALLOCATOR.current_usage() as u64,
@@ -133,19 +141,26 @@ fn failure(error: &RunError) -> Failure {
         | RunError::NothingToDo { .. } => Exit::Input,
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
     };
-    Failure::of(code, error)
+    let failure = Failure::of(code, error);
+    if let RunError::Data(data) = error { failure.hint(data.hint()) } else { failure }
 }
 
 /// The command that goes on where a run stopped.
 fn resumption(execution: &Execution<'_>) -> String {
     format!(
-        "trainyard run {} --data {} --steps {} --seed {} --checkpoint {} --resume",
+        "trainyard run {} {} --steps {} --seed {} --checkpoint {} --resume",
         execution.plan_file.display(),
-        execution.data.display(),
+        data_flags(&execution.data),
         execution.steps,
         execution.seed,
         execution.checkpoint.display()
     )
+}
+
+/// How data is named on the command line.
+pub(crate) fn data_flags(data: &DataSource) -> String {
+    let tokenizer = data.tokenizer.as_ref().map_or(String::new(), |path| format!(" --tokenizer {}", path.display()));
+    format!("--data {}{tokenizer}", data.path.display())
 }
 
 /// Who hears of each step: the progress bar and the metrics log.

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 mod execution;
 pub(crate) mod explain;
 pub(crate) mod fleet;
+mod jobs;
 pub(crate) mod plan;
 mod processes;
 pub(crate) mod queue;

@@ -7,6 +7,7 @@ use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use trainyard_executor::DataSource;
 use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
@@ -16,10 +17,11 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     let (processes, output) = processes::join(arguments.launcher, output)?;
     let output = &output;
     let document = files::read_plan(&arguments.plan)?;
+    let threads = arguments.threads.map(usize::from);
     // What is warned of one host says nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
-    let plan = runnable(&document, &arguments.plan, heard)?;
-    super::train::check_data(&arguments.data)?;
+    let plan = runnable(&document, &arguments.plan, threads, heard)?;
+    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
         // The prediction stays the one in the document: it was written down before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
@@ -48,12 +50,13 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         document: &document,
         plan_file: arguments.plan.clone(),
         predicted: simulated.as_ref(),
-        data: arguments.data.clone(),
+        data,
         steps: arguments.steps.unwrap_or(document.prediction.steps),
         seed: arguments.seed,
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
         folder,
         resume: arguments.resume,
+        threads,
         weights: arguments.weights.clone(),
     };
     let ended = execute(&execution, &plan, output);
