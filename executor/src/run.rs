@@ -9,7 +9,7 @@ use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
-use crate::refusal::{Refusal, network, threads_per_rank, wanted};
+use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
 use crate::report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
     StepReport,
