@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
         folder,
         resume: arguments.resume,
+        reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)

@@ -61,6 +61,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         checkpoint: folder.join("checkpoint"),
         folder,
         resume: false,
+        reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)
