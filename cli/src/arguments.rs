@@ -375,6 +375,15 @@ pub(crate) enum Device {
     Cuda,
 }
 
+/// Who starts the ranks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Launcher {
+    /// This process: they are its threads
+    Threads,
+    /// `mpirun`, Slurm or another launcher of MPI processes, on one host or many
+    Mpi,
+}
+
 /// How many checkpoints stay, unless told otherwise.
 pub(crate) const KEEP: u16 = 2;
 /// How many steps in a row may be skipped, unless told otherwise.
@@ -413,6 +422,9 @@ pub(crate) struct RunArguments {
     /// Go on from the newest checkpoint, or from the one that is named
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Who starts the ranks
+    #[arg(long, value_enum, default_value_t = Launcher::Threads)]
+    pub(crate) launcher: Launcher,
     /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
@@ -449,6 +461,9 @@ pub(crate) struct CalibrateArguments {
     /// What is measured
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
+    /// Who starts the ranks that are measured; with mpi, one per process: the profile is that of all hosts together
+    #[arg(long, value_enum, default_value_t = Launcher::Threads, conflicts_with = "from")]
+    pub(crate) launcher: Launcher,
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,

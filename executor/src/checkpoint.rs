@@ -25,7 +25,7 @@ mod writer;
 
 pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
 
-pub(crate) use folder::home;
+pub(crate) use folder::{home, numbered};
 pub(crate) use reader::Checkpoint;
 #[cfg(test)]
 pub(crate) use state::{HostTensors, State, read};

@@ -33,8 +33,8 @@ pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, DataEntry, FileEntry, L
 pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
 pub use learning_rate::LearningRate;
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
-    measure_overlap,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
+    measure_operators, measure_overlap, measure_overlap_of,
 };
 pub use memory::{AllocationMeter, MemoryShortage, available_memory, check_memory};
 pub use optimizer::Rule;
@@ -43,6 +43,6 @@ pub use report::{
     CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
     Span, StepPhases, StepReport,
 };
-pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, write_report};
+pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, run_in, write_report};
 pub use slow_ranks::SlowRank;
 pub use weights::{Differences, FirstWeights, WeightError};

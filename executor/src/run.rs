@@ -1,4 +1,4 @@
-//! Runs a plan: ranks as threads of this process, each with its own pool of processor threads.
+//! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::checkpoint::{self, Checkpoint, CheckpointError, DataEntry, LossScalerState, MODEL, Open, Progress};
 use crate::clock::Clock;
@@ -11,7 +11,7 @@ use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
-use crate::refusal::{Refusal, cores, network, threads_per_rank};
+use crate::refusal::{Refusal, cores, network};
 use crate::report::{
     CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
     Span, StepPhases, StepReport,
@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use trainyard_plan::{Plan, Precision, Rank};
 
+mod gathering;
 mod saving;
 
 /// The framework that computes, with its version as pinned in the workspace.
@@ -247,21 +248,45 @@ pub fn run(
     observer: &(dyn Fn(StepReport) + Sync),
     stop: &AtomicBool,
 ) -> Result<RunOutcome, RunError> {
-    run_on(plan, options, observer, stop, &checkpoint::create)
+    let world = World::threads(plan.mesh().ranks() as usize);
+    run_in(&world, plan, options, observer, stop).map(|outcome| outcome.expect("the first rank lives in this process"))
+}
+
+/// [`run`] with the ranks of `world`, which are as many as those of the plan. All its processes must call it, with
+/// files under the same paths. The process of rank 0 hears of steps, is asked to stop, and returns what is left behind;
+/// the others return nothing.
+///
+/// # Errors
+///
+/// As those of [`run`]. Where there are several processes, end the job with [`World::abort`] then.
+pub fn run_in(
+    world: &World,
+    plan: &Plan,
+    options: &RunOptions,
+    observer: &(dyn Fn(StepReport) + Sync),
+    stop: &AtomicBool,
+) -> Result<Option<RunOutcome>, RunError> {
+    run_on(world, plan, options, observer, stop, &checkpoint::create)
 }
 
 /// The same with checkpoints on some disk.
 fn run_on(
+    world: &World,
     plan: &Plan,
     options: &RunOptions,
     observer: &(dyn Fn(StepReport) + Sync),
     stop: &AtomicBool,
     open: Open<'_>,
-) -> Result<RunOutcome, RunError> {
+) -> Result<Option<RunOutcome>, RunError> {
     let network = network(plan)?;
+    if world.ranks() != plan.mesh().ranks() as usize {
+        let value = world.ranks().to_string();
+        return Err(RunError::Option { field: "ranks", value, allowed: "as many as the plan has" });
+    }
     check(options)?;
-    let ranks = plan.mesh().ranks() as usize;
-    check_memory(plan, (0..plan.mesh().ranks()).map(Rank))?;
+    // Which ranks other processes of this host have is not known where there are several hosts.
+    let here = if world.ranks_on_host() == world.ranks() { 0..world.ranks() } else { world.local() };
+    check_memory(plan, here.map(|rank| Rank(rank as u32)))?;
     let corpus = Corpus::read(&options.data)?;
     let (files, skipped_files) = (corpus.files, corpus.skipped);
     let (data_bytes, data_checksum) = (corpus.bytes.len(), checkpoint::checksum(&corpus.bytes));
@@ -273,7 +298,7 @@ fn run_on(
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
         None => None,
     };
-    let threads = threads_per_rank(cores(), ranks);
+    let threads = world.threads_per_rank();
     let job = Job {
         plan,
         network: &network,
@@ -292,8 +317,11 @@ fn run_on(
         observer,
         stop,
     };
-    let outcomes = collect(run_ranks(&World::threads(ranks), |world| work(&job, world)))
+    let outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)
         .map_err(|error| ended_early(error, &whole))?;
+    if !world.is_root() {
+        return Ok(None);
+    }
     let data = DataReport {
         path: options.data.display().to_string(),
         files,
@@ -304,7 +332,7 @@ fn run_on(
     };
     let report = report(&job, &outcomes, data);
     let checkpoint = newest(&whole).filter(|_| options.checkpoint.is_some()).map(|(path, _)| path);
-    Ok(RunOutcome { report, checkpoint })
+    Ok(Some(RunOutcome { report, checkpoint }))
 }
 
 fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {
@@ -381,13 +409,16 @@ fn resume(
     Ok(Some(checkpoint))
 }
 
-/// The outcomes of all ranks, or why the first that failed by itself did.
-fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Result<Vec<WorkerOutcome>, RunError> {
+/// The outcomes that ranks from `start` on know of, or why the first that failed by itself did.
+fn collect(
+    results: Vec<Result<Vec<WorkerOutcome>, RankError<WorkerError>>>,
+    start: usize,
+) -> Result<Vec<WorkerOutcome>, RunError> {
     let mut outcomes = Vec::new();
     let mut first: Option<RunError> = None;
-    for (rank, result) in results.into_iter().enumerate() {
+    for (rank, result) in (start..).zip(results) {
         match result {
-            Ok(outcome) => outcomes.push(outcome),
+            Ok(known) => outcomes.extend(known),
             // Told of another's failure; that one has its own message.
             Err(RankError::Failed(WorkerError::Group(GroupError::RankFailed { rank, reason }))) => {
                 first.get_or_insert(RunError::Rank { rank, reason });
@@ -404,7 +435,7 @@ fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Resul
 }
 
 /// The life of one rank.
-fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError> {
+fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build()?;
     // Burn divides its work over the pool it is called from, so ranks do not fight for one.
     pool.install(|| {
@@ -471,7 +502,7 @@ fn train(
     job: &Job<'_>,
     mut trainer: Trainer,
     batches: &Receiver<Vec<MicroBatch>>,
-) -> Result<WorkerOutcome, WorkerError> {
+) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let rank = trainer.world().rank();
     let mut outcome = WorkerOutcome {
         steps: Vec::new(),
@@ -516,7 +547,7 @@ fn train(
     outcome.memory = job.memory.peak();
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
-    Ok(outcome)
+    Ok(gathering::gathered(trainer.world(), outcome)?)
 }
 
 /// Counts a step.
@@ -537,7 +568,7 @@ fn advance(progress: &mut Progress, job: &Job<'_>, scale: LossScale, guard: &Gua
 /// Writes a checkpoint and notes it.
 fn save(job: &Job<'_>, outcome: &mut WorkerOutcome, trainer: &Trainer, progress: Progress) -> Result<(), WorkerError> {
     if let Some(saved) = saving::save(job, trainer, progress)? {
-        outcome.checkpoints.push(saved.report);
+        outcome.checkpoints.extend(saved.report);
         *job.whole.lock().expect("nobody panics while noting a checkpoint") = Some((saved.path, progress.step));
     }
     Ok(())

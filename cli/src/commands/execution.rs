@@ -11,9 +11,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_executor::process_group::World;
 use trainyard_executor::{
     AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
-    oversubscription, refusal, run, write_report,
+    oversubscription, refusal, run_in, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -24,6 +25,8 @@ use trainyard_units::{Instant, Seconds, human_duration};
 
 /// What is run and where its results go.
 pub(crate) struct Execution<'a> {
+    /// The ranks.
+    pub(crate) world: &'a World,
     /// The plan with its prediction.
     pub(crate) document: &'a PlanDocument,
     /// The plan document's file.
@@ -102,11 +105,19 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         }),
         plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
     };
+    let (world, stop) = (execution.world, stop_on_interrupt());
+    if !world.is_root() {
+        // The first process tells how it goes and keeps what is left behind.
+        return run_in(world, plan, &options, &|_| {}, stop)
+            .map(|_| Exit::Done)
+            .map_err(|error| ended(&error, execution, output));
+    }
     let watch = Watch::new(execution, output)?;
-    let outcome = run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| {
+    let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);
-        failure(&error, execution)
+        ended(&error, execution, output)
     })?;
+    let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     warn_of(&outcome.report, output);
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
@@ -119,6 +130,16 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         return Err(Failure::new(Exit::Interrupted, message).hint(hint));
     }
     Ok(Exit::Done)
+}
+
+/// What went wrong. Where a rank of several processes failed, others may wait for it for ever: the job ends here.
+fn ended(error: &RunError, execution: &Execution<'_>, output: &Output) -> Failure {
+    let failure = failure(error, execution);
+    if execution.world.processes() > 1 && matches!(error, RunError::EndedEarly { .. }) {
+        output.failure(&failure);
+        execution.world.abort(failure.code() as i32);
+    }
+    failure
 }
 
 /// What went wrong, with what there is to go on from.

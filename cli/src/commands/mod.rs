@@ -6,6 +6,7 @@ mod execution;
 pub(crate) mod explain;
 pub(crate) mod fleet;
 pub(crate) mod plan;
+mod processes;
 pub(crate) mod queue;
 pub(crate) mod run;
 mod runs;

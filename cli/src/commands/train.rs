@@ -8,6 +8,7 @@ use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::{Path, PathBuf};
 use trainyard_calibration::profile_to_toml;
+use trainyard_executor::process_group::World;
 use trainyard_executor::{Corpus, DataError, Samples};
 use trainyard_hardware_profiles::MeasuredMachine;
 use trainyard_plan::document::PlanDocument;
@@ -52,6 +53,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     let (document, outcome) =
         resimulate(&document, files, Options::default()).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {
+        world: &World::threads(plan.mesh().ranks() as usize),
         document: &document,
         plan_file,
         predicted: Some(&outcome.timeline),

@@ -18,7 +18,7 @@ pub(super) struct Numbered {
 }
 
 /// Where a checkpoint stands when it is done.
-pub(super) fn finished(folder: &Path, number: u64) -> PathBuf {
+pub(crate) fn numbered(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{PREFIX}{number}"))
 }
 

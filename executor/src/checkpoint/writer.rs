@@ -1,6 +1,6 @@
 //! A checkpoint under way: hidden until it is whole.
 
-use super::folder::{Numbered, finished, left_behind, list, prune, unfinished};
+use super::folder::{Numbered, left_behind, list, numbered, prune, unfinished};
 use super::manifest::{FileEntry, Manifest};
 use super::storage::{Open, Summed, settle_folder};
 use super::tensor_file::{TensorFile, TensorSpec};
@@ -30,6 +30,11 @@ impl<'a> Writer<'a> {
         let hidden = unfinished(folder, number);
         fs::create_dir(&hidden).map_err(failed(&hidden))?;
         Ok(Self { folder: folder.to_owned(), number, hidden, open, files: Vec::new(), done: false })
+    }
+
+    /// The number of the checkpoint.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// A new file of tensors, whose values are put there in the order of `tensors`: `model`, or what an optimizer
@@ -64,7 +69,7 @@ impl<'a> Writer<'a> {
         let manifest = Manifest { files: self.files.clone(), ..manifest };
         self.document(MANIFEST, &manifest.to_json())?;
         settle_folder(&self.hidden).map_err(failed(&self.hidden))?;
-        let path = finished(&self.folder, self.number);
+        let path = numbered(&self.folder, self.number);
         fs::rename(&self.hidden, &path).map_err(failed(&path))?;
         self.done = true;
         settle_folder(&self.folder).map_err(failed(&self.folder))?;

@@ -2,7 +2,9 @@
 //! the disk, so that nobody holds the state twice; a resumed rank cuts its own pieces out of whole tensors.
 
 use super::{Job, WorkerError};
-use crate::checkpoint::{Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer};
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
+};
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
 use crate::optimizer::{Memory, means_of};
@@ -24,7 +26,8 @@ const AHEAD: usize = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Saved {
     pub(super) path: PathBuf,
-    pub(super) report: CheckpointReport,
+    /// How it was written; only the first rank knows.
+    pub(super) report: Option<CheckpointReport>,
 }
 
 /// A piece of a parameter: what one rank of a tensor group has of it, and of that what one rank has of the state that
@@ -74,7 +77,7 @@ fn remembered(job: &Job<'_>, updates: u64) -> &'static [&'static str] {
     if updates == 0 { &[] } else { means_of(job.plan.optimizer()) }
 }
 
-/// Writes a checkpoint. All ranks call it after the same step; the first returns what was written.
+/// Writes a checkpoint, if there is a place for it. All ranks call it after the same step, and return once it is whole.
 pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Result<Option<Saved>, WorkerError> {
     let Some(folder) = &job.checkpoints else { return Ok(None) };
     let means = remembered(job, progress.updates);
@@ -87,17 +90,29 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
                 world.send(0, PIECE, values)?;
             }
         }
-        return Ok(None);
+        let path = numbered(folder, told_number(trainer, 0)?);
+        return Ok(Some(Saved { path, report: None }));
     };
     let start = job.clock.seconds();
     let pieces = Pieces { trainer, own, means: means.len(), asked: VecDeque::new(), order: order.into() };
     let mut writer = Writer::begin(folder, job.open)?;
+    let number = writer.number();
     write_tensors(job.network, &mut writer, means, pieces)?;
     let manifest = Manifest::new(progress, job.plan.optimizer().to_string(), job.data.clone());
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
     let seconds = job.clock.seconds() - start;
     Writer::prune(folder, job.options.keep)?;
-    Ok(Some(Saved { path, report: CheckpointReport { step: progress.step, bytes, seconds } }))
+    told_number(trainer, number)?;
+    Ok(Some(Saved { path, report: Some(CheckpointReport { step: progress.step, bytes, seconds }) }))
+}
+
+/// The first rank's number, once all ranks know that its checkpoint is whole: each may have to say what there is to go
+/// on from.
+fn told_number(trainer: &Trainer, number: u64) -> Result<u64, GroupError> {
+    // In two halves, which single precision holds exactly.
+    let mut halves = vec![(number >> 24) as f32, (number & 0xff_ffff) as f32];
+    trainer.world().broadcast(&mut halves, 0)?;
+    Ok(((halves[0] as u64) << 24) + halves[1] as u64)
 }
 
 /// Which rank brings each piece, in the order of writing; only the first rank is told.

@@ -203,7 +203,9 @@ fn a_full_disk_ends_the_run_with_the_last_checkpoint_whole() {
         let disk = SmallDisk { room: &room };
         let open = |path: &Path| disk.open(path);
         let cut = plan(spec(2, 1, 1, ScheduleName::None));
-        let result = run_on(&cut, &options, &|_| {}, &AtomicBool::new(false), &open);
+        let world = World::threads(2);
+        let result = run_on(&world, &cut, &options, &|_| {}, &AtomicBool::new(false), &open);
+        let result = result.map(|outcome| outcome.expect("the first rank lives in this process"));
         let error = match left {
             Some(step) => {
                 let (error, whole) = ended_early(result);
