@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 struct Told {
     phases: Vec<StepPhases>,
     spans: VecDeque<(u64, f64, Vec<Span>)>,
+    /// Seconds that it waited for samples.
     waited_s: f64,
     /// Peak memory of its process, told by the first rank of each.
     memory: Option<u64>,
