@@ -4,7 +4,7 @@ use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::data::Wanted;
-use crate::network::Network;
+use crate::network::{Network, rows_per_sample};
 
 /// Why a plan is not run, in the words of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
         return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
     }
     let parallel = plan.mesh().parallel();
-    let tokens = plan.model().tokens_per_sample().unwrap_or(1);
+    let tokens = rows_per_sample(plan.model());
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
         let allowed = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
         return refuse("parallel.sequence", "true".into(), &allowed, "set parallel.sequence = false");
