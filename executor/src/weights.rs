@@ -2,7 +2,8 @@
 
 use crate::network::{Network, Parameter, ParameterKey};
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -290,9 +291,9 @@ fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
     if header > HEADER_MAX || header > length - 8 {
         return Err(malformed(format!("its header should have {header} bytes, but the file has {length}")));
     }
-    let mut bytes = first.to_vec();
+    let mut bytes = Vec::new();
     (&mut file).take(header).read_to_end(&mut bytes).map_err(unreadable)?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| malformed(error.to_string()))?;
+    let metadata: Metadata = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
     let data = 8 + header;
     let expected = data + metadata.data_len() as u64;
     if expected != length {
