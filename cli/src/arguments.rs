@@ -11,6 +11,8 @@ const EXAMPLES: &str = "\
 Examples:
   trainyard train examples/quickstart.toml
       calibrate this machine, plan, simulate, run, and compare predicted with measured
+  trainyard train examples/trials.toml
+      trials of hyper-parameters side by side on this machine, with one table of results
   trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
       which instances to rent for that, how many, and how to split the work
   trainyard plan examples/gpt2-xl-aws.toml --out plan.json
@@ -82,7 +84,10 @@ pub(crate) enum Colour {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train on this machine: calibrate if needed, plan, simulate, run, and compare
+    /// Train on this machine: calibrate if needed, plan, simulate, run, and compare; a job, or a list of them
+    #[command(mut_arg("job", |job| job.value_name("JOB|JOBS").help(
+        "Job file (TOML), which may be left out if flags say it all; or a list of jobs: a file with [[job]]"
+    )))]
     Train(TrainArguments),
     /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
     #[command(mut_arg("job", |job| job.value_name("JOB|FLEET").help(
@@ -307,9 +312,12 @@ pub(crate) struct TrainArguments {
     /// Where: `local`, or the profile of this machine
     #[arg(long, value_name = "local|PROFILE")]
     pub(crate) on: Option<String>,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
@@ -373,15 +381,27 @@ pub(crate) enum Device {
     Cuda,
 }
 
+/// Who starts the ranks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Launcher {
+    /// This process: they are its threads
+    Threads,
+    /// `mpirun`, Slurm or another launcher of MPI processes, on one host or many
+    Mpi,
+}
+
 /// Arguments of `trainyard run`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArguments {
     /// Plan document
     #[arg(value_name = "PLAN.json")]
     pub(crate) plan: PathBuf,
-    /// Text to train on: a file, or a folder of files
+    /// What to train on: a file, a folder, or `synthetic`
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,
+    /// Makes tokens of text, which is read as bytes otherwise
+    #[arg(long, value_name = "TOKENIZER.json")]
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Optimizer steps that the training shall have in the end [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
@@ -391,12 +411,18 @@ pub(crate) struct RunArguments {
     /// Go on from the newest checkpoint
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Who starts the ranks
+    #[arg(long, value_enum, default_value_t = Launcher::Threads)]
+    pub(crate) launcher: Launcher,
     /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
     /// What computes
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
+    /// Processor threads that the ranks share [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// Seed of first parameters and of the order of data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -425,6 +451,9 @@ pub(crate) struct CalibrateArguments {
     /// What is measured
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub(crate) device: Device,
+    /// Who starts the ranks that are measured; with mpi, one per process: the profile is that of all hosts together
+    #[arg(long, value_enum, default_value_t = Launcher::Threads, conflicts_with = "from")]
+    pub(crate) launcher: Launcher,
     /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,

@@ -24,6 +24,8 @@ pub(crate) struct Output {
     width: Width,
     /// Whether progress may be drawn over and over on one line.
     live: bool,
+    /// Whether this is one of many processes and another speaks for all.
+    mute: bool,
 }
 
 impl Output {
@@ -44,7 +46,13 @@ impl Output {
             verbose: global.verbose,
             width: Width(columns.clamp(*WIDTHS.start(), *WIDTHS.end())),
             live: stderr().is_terminal() && !dumb && !global.quiet,
+            mute: false,
         }
+    }
+
+    /// The same, but saying nothing except errors: another process speaks.
+    pub(crate) fn muted(&self) -> Self {
+        Self { quiet: true, live: false, mute: true, ..self.clone() }
     }
 
     /// The width of reports.
@@ -84,8 +92,10 @@ impl Output {
     }
 
     /// Shows text on standard output. Whoever reads may stop to do so; that is no error.
-    #[expect(clippy::unused_self, reason = "all output goes through one value")]
     pub(crate) fn page(&self, text: &str) {
+        if self.mute {
+            return;
+        }
         let _ = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
     }
 

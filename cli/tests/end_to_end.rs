@@ -73,6 +73,7 @@ fn the_whole_loop_closes_on_this_machine() {
     everything_is_written_down(&first, place, &run);
     the_trace_shows_predicted_above_measured(&read(&run.join("trace.json")));
     the_same_plan_and_seed_give_the_same_training(place, &run);
+    jobs_train_side_by_side(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
     an_interrupted_run_goes_on(place);
 }
@@ -131,6 +132,47 @@ fn the_same_plan_and_seed_give_the_same_training(place: &Path, run: &Path) {
     ends(2, place, &["run", plan, "--data", "text", "--out", "again"]);
     let told = ends(0, place, &["train", "job.toml", "--steps", "3", "--data", "text/proverbs.txt"]).stderr;
     assert!(String::from_utf8_lossy(&told).contains("reused runs/local-profile.toml"));
+}
+
+/// Jobs of a list have their own folders and seeds; one that fails takes no other along.
+fn jobs_train_side_by_side(place: &Path, run: &Path) {
+    let list = r#"
+[[job]]
+name = "seeds"
+file = "job.toml"
+vary = { seed = [1, 2] }
+
+[[job]]
+name = "again"
+plan = "runs/tiny-1/plan.json"
+data = { path = "text" }
+
+[[job]]
+name = "too-fast"
+file = "job.toml"
+[job.vary]
+# Each step multiplies the weights by minus eight.
+"training.learning_rate" = [10.0]
+"training.weight_decay" = [0.9]
+"training.steps" = [90]
+"#;
+    fs::write(place.join("jobs.toml"), list).expect("room");
+    let jobs = document(&ends(1, place, &["train", "jobs.toml", "--out", "jobs", "--format", "json"]));
+    assert_eq!(jobs, read(&place.join("jobs/jobs.json")));
+    let ended: Vec<(&str, &str)> = jobs["jobs"]
+        .as_array()
+        .expect("jobs")
+        .iter()
+        .map(|job| (job["name"].as_str().expect("a name"), job["end"].as_str().expect("an end")))
+        .collect();
+    assert_eq!(ended, [("seeds-1", "done"), ("seeds-2", "done"), ("again", "done"), ("too-fast", "failed")]);
+    assert!(jobs["jobs"][3]["error"].as_str().is_some_and(|error| error.contains("loss")), "{}", jobs["jobs"][3]);
+    assert_eq!(losses(&place.join("jobs/runs/again")), losses(run));
+    assert_ne!(losses(&place.join("jobs/runs/seeds-1")), losses(&place.join("jobs/runs/seeds-2")));
+    let best = |index: usize| jobs["jobs"][index]["best"] == true;
+    assert!(best(0) != best(1) && !best(2));
+    assert!(jobs["jobs"][0]["measured"]["predicted_step_time_s"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert!(fs::read_to_string(place.join("jobs/logs/too-fast.txt")).expect("a log").contains("error"));
 }
 
 fn a_plan_is_simulated_from_its_own_folder(place: &Path, first: &Value) {

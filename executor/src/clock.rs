@@ -4,19 +4,19 @@ use std::time::Instant;
 
 /// A point in time from which others are measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
     /// Starts to count.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
     /// Seconds since the start.
-    pub(crate) fn seconds(self) -> f64 {
+    pub fn seconds(self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 }

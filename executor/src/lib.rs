@@ -9,6 +9,7 @@ mod data;
 #[cfg(test)]
 mod golden;
 mod groups;
+mod kernels;
 mod learning_rate;
 mod measure;
 mod memory;
@@ -29,11 +30,12 @@ mod unit;
 mod weights;
 
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, FileEntry, Manifest};
-pub use data::{BYTE_VOCABULARY, Corpus, DataError, HELD_OUT_MAX, Samples};
+pub use clock::Clock;
+pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
 pub use learning_rate::LearningRate;
 pub use measure::{
-    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_operators,
-    measure_overlap,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
+    measure_operators, measure_overlap, measure_overlap_of,
 };
 pub use memory::AllocationMeter;
 pub use optimizer::Rule;
@@ -42,5 +44,5 @@ pub use report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
     StepReport,
 };
-pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, write_report};
+pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, run_in, write_report};
 pub use weights::{Differences, FirstWeights, WeightError};

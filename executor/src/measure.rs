@@ -18,7 +18,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_hardware_profiles::OperatorSample;
 
-pub use collectives::{copy_bandwidth, measure_collectives, measure_overlap};
+pub use collectives::{
+    copy_bandwidth, measure_collectives, measure_collectives_of, measure_overlap, measure_overlap_of,
+};
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,7 +180,16 @@ fn on_ranks<T: Send>(
     threads: usize,
     work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
 ) -> Result<Vec<T>, MeasureError> {
-    let results = run_ranks(&World::threads(ranks), |group| {
+    on_world(&World::threads(ranks), threads, work)
+}
+
+/// Runs `work` on the ranks of `world` that live here.
+fn on_world<T: Send>(
+    world: &World,
+    threads: usize,
+    work: impl Fn(ProcessGroup) -> Result<T, WorkerError> + Sync,
+) -> Result<Vec<T>, MeasureError> {
+    let results = run_ranks(world, |group| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         pool.install(|| work(group))
     });
@@ -186,6 +197,7 @@ fn on_ranks<T: Send>(
         .into_iter()
         .enumerate()
         .map(|(rank, result)| {
+            let rank = world.local().start + rank;
             result.map_err(|error| match error {
                 RankError::Failed(WorkerError::Stopped) => MeasureError::Stopped,
                 RankError::Failed(error) => MeasureError::Rank { rank, reason: error.to_string() },

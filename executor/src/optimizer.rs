@@ -4,6 +4,7 @@
 //! out. The state is kept here rather than in Burn's module optimizer, so that a checkpoint can name each part of it by
 //! its parameter, whatever the plan.
 
+use crate::kernels::{self, AdamWStep};
 use crate::network::ParameterKey;
 use crate::process_group::GroupError;
 use burn::optim::decay::WeightDecayConfig;
@@ -155,6 +156,7 @@ impl RankOptimizer {
     fn elementwise(&mut self, Update { key, value, gradient, .. }: Update, learning_rate: f64) -> Tensor<1> {
         let memory = self.memory.remove(&key);
         let (value, memory) = match &self.method {
+            Method::AdamW(_) if kernels::is_plain(&value) => self.adamw(value, gradient, memory, learning_rate),
             Method::AdamW(rule) => {
                 let state = memory.map(|memory| AdamWState::new(adaptive(memory)));
                 let (value, state) = rule.step(learning_rate, value, gradient, state);
@@ -176,6 +178,27 @@ impl RankOptimizer {
         };
         self.memory.extend(memory.map(|memory| (key, memory)));
         value
+    }
+
+    /// What Burn's rule computes, in one pass over memory.
+    fn adamw(
+        &self,
+        value: Tensor<1>,
+        gradient: Tensor<1>,
+        memory: Option<Memory>,
+        learning_rate: f64,
+    ) -> (Tensor<1>, Option<Memory>) {
+        let time = memory.as_ref().map_or(0, |memory| memory.time) + 1;
+        let Rule { betas, epsilon, weight_decay, .. } = self.rule;
+        let step = AdamWStep {
+            learning_rate,
+            betas: [betas.0, betas.1].map(f64::from),
+            epsilon: f64::from(epsilon),
+            weight_decay: f64::from(weight_decay),
+            time: time as u64,
+        };
+        let (value, means) = kernels::adamw(&step, value, gradient, memory.map(|memory| two(memory.means)));
+        (value, Some(Memory { time, means: means.to_vec() }))
     }
 
     /// You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1 and without its own norms,
@@ -274,6 +297,9 @@ fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<Memory>) -> (
 
 /// The sum of the squares of all elements.
 pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
+    if kernels::is_plain(tensor) {
+        return kernels::square_sum(tensor);
+    }
     if tensor.shape().num_elements() == 0 { 0.0 } else { tensor.clone().square().sum().into_scalar::<f32>() }
 }
 

@@ -18,6 +18,21 @@ pub(crate) enum Purpose {
         /// Which one.
         epoch: u64,
     },
+    /// Which tokens of a training sample are hidden.
+    Mask {
+        /// The sample's place in the order of training.
+        position: u64,
+    },
+    /// Which tokens of a held-out sample are hidden.
+    HeldOutMask {
+        /// Which of them.
+        index: u64,
+    },
+    /// The values of a sample that is made up.
+    Synthetic {
+        /// Which one.
+        number: u64,
+    },
 }
 
 /// A generator for this purpose, unrelated to those for others.
@@ -25,6 +40,9 @@ pub(crate) fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
     let words = match purpose {
         Purpose::Parameter { layer, slot } => [1, u64::from(layer), u64::from(slot)],
         Purpose::Order { epoch } => [2, epoch, 0],
+        Purpose::Mask { position } => [3, position, 0],
+        Purpose::HeldOutMask { index } => [4, index, 0],
+        Purpose::Synthetic { number } => [5, number, 0],
     };
     Pcg64::seed_from_u64(words.into_iter().fold(mix(seed), |hash, word| mix(hash ^ word)))
 }
@@ -47,7 +65,10 @@ mod tests {
     fn every_purpose_has_its_own_numbers() {
         let parameters = (0..6).flat_map(|layer| (0..12).map(move |slot| Purpose::Parameter { layer, slot }));
         let orders = (0..20).map(|epoch| Purpose::Order { epoch });
-        let purposes: Vec<_> = parameters.chain(orders).collect();
+        let samples = (0..20).flat_map(|i| {
+            [Purpose::Mask { position: i }, Purpose::HeldOutMask { index: i }, Purpose::Synthetic { number: i }]
+        });
+        let purposes: Vec<_> = parameters.chain(orders).chain(samples).collect();
         let mut first: Vec<u64> =
             (0..3).flat_map(|seed| purposes.iter().map(move |p| generator(seed, *p).random::<u64>())).collect();
         first.sort_unstable();

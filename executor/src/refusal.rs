@@ -3,7 +3,7 @@
 use trainyard_models::AttentionKernel;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
-use crate::data::BYTE_VOCABULARY;
+use crate::data::Wanted;
 use crate::network::Network;
 
 /// Why a plan is not run, in the words of the plan.
@@ -34,10 +34,6 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
         let allowed = "processors have only the unfused kernel with a backward pass";
         return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
     }
-    if let Some(vocab) = plan.model().spec().vocab.filter(|vocab| *vocab < BYTE_VOCABULARY) {
-        let allowed = "text is read as bytes, which need at least 256 entries";
-        return refuse("model.vocab", vocab.to_string(), allowed, "set vocab = 256");
-    }
     let parallel = plan.mesh().parallel();
     let tokens = plan.model().tokens_per_sample().unwrap_or(1);
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
@@ -53,6 +49,16 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
         );
     }
     Ok(network)
+}
+
+/// What a plan's model wants to be trained on.
+pub(crate) fn wanted(plan: &Plan) -> Result<Wanted, Refusal> {
+    Wanted::of(plan.model()).ok_or_else(|| Refusal {
+        field: "model.family",
+        value: plan.model().family().to_string(),
+        allowed: "there is no reader for what it is trained on".into(),
+        hint: "gpt, llama, bert, vit, resnet and mlp can be trained here",
+    })
 }
 
 /// What to tell a user whose plan has more ranks than the machine has processor threads: it runs, but ranks take turns.

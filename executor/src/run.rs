@@ -1,15 +1,15 @@
-//! Runs a plan: ranks as threads of this process, each with its own pool of processor threads.
+//! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
 use crate::checkpoint::{self, CheckpointError, State};
 use crate::clock::Clock;
-use crate::data::{Corpus, DataError, MicroBatch, Order, Samples, Slice};
+use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice};
 use crate::groups::Groups;
 use crate::learning_rate::LearningRate;
 use crate::memory::{self, AllocationMeter, MemoryWatch};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
-use crate::refusal::{Refusal, cores, network, threads_per_rank};
+use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
 use crate::report::{
     DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
     StepReport,
@@ -20,10 +20,11 @@ use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
 use trainyard_plan::{Plan, Precision, Rank};
 
+mod gathering;
 mod state;
 
 /// The framework that computes, with its version as pinned in the workspace.
@@ -38,8 +39,8 @@ const SPANS_KEPT: usize = 32;
 /// How a run goes.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// A text file or a folder of text files.
-    pub data: PathBuf,
+    /// What is trained on.
+    pub data: DataSource,
     /// Optimizer steps that the training shall have when it is done, those of resumed runs included.
     pub steps: u64,
     /// How fast is learnt.
@@ -56,6 +57,8 @@ pub struct RunOptions {
     pub checkpoint: Option<PathBuf>,
     /// Whether to go on from the newest checkpoint there.
     pub resume: bool,
+    /// Processor threads that the run may use; all of the machine without it.
+    pub threads: Option<usize>,
     /// A file or folder of weights in the safetensors format to start from, under Hugging Face's names, in place of
     /// random ones. A resumed run goes on from its checkpoint instead.
     pub weights: Option<PathBuf>,
@@ -138,8 +141,8 @@ enum WorkerError {
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error("gradients are no numbers in step {step}")]
     Diverged { step: u64, skipped: u32, loss: f32 },
-    #[error("its data loader ended early")]
-    Loader,
+    #[error(transparent)]
+    Data(#[from] DataError),
     #[error(transparent)]
     Weights(#[from] WeightError),
 }
@@ -149,7 +152,7 @@ struct Job<'a> {
     plan: &'a Plan,
     network: &'a Network,
     options: &'a RunOptions,
-    samples: &'a Samples,
+    data: &'a Arc<Dataset>,
     resumed: Option<&'a State>,
     first_weights: Option<&'a FirstWeights>,
     threads: usize,
@@ -167,6 +170,8 @@ struct WorkerOutcome {
     spans: VecDeque<(u64, f64, Vec<Span>)>,
     held_out: Option<f64>,
     interrupted: bool,
+    /// Seconds that it waited for samples.
+    waited_s: f64,
     memory: Option<u64>,
     /// What it holds of the training's state.
     pieces: Vec<state::Piece>,
@@ -184,24 +189,43 @@ pub fn run(
     observer: &(dyn Fn(StepReport) + Sync),
     stop: &AtomicBool,
 ) -> Result<RunOutcome, RunError> {
+    let world = World::threads(plan.mesh().ranks() as usize);
+    run_in(&world, plan, options, observer, stop).map(|outcome| outcome.expect("the first rank lives in this process"))
+}
+
+/// [`run`] with the ranks of `world`, which are as many as those of the plan. All its processes must call it, with
+/// files under the same paths. The process of rank 0 hears of steps, is asked to stop, and returns what is left behind;
+/// the others return nothing.
+///
+/// # Errors
+///
+/// As those of [`run`]. Where there are several processes, end the job with [`World::abort`] then.
+pub fn run_in(
+    world: &World,
+    plan: &Plan,
+    options: &RunOptions,
+    observer: &(dyn Fn(StepReport) + Sync),
+    stop: &AtomicBool,
+) -> Result<Option<RunOutcome>, RunError> {
     let network = network(plan)?;
+    if world.ranks() != plan.mesh().ranks() as usize {
+        let value = world.ranks().to_string();
+        return Err(RunError::Option { field: "ranks", value, allowed: "as many as the plan has" });
+    }
     check(options)?;
-    let corpus = Corpus::read(&options.data)?;
-    let (files, skipped_files) = (corpus.files, corpus.skipped);
-    let (data_bytes, data_checksum) = (corpus.bytes.len(), checkpoint::checksum(&corpus.bytes));
-    let samples = Samples::new(corpus, sequence(plan), plan.batch().global as usize, options.seed)?;
-    let resumed = resume(&network, options, data_bytes as u64, &data_checksum)?;
+    let wanted = wanted(plan)?;
+    let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
+    let resumed = resume(&network, options, data.bytes(), data.checksum())?;
     let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
         None => None,
     };
-    let ranks = plan.mesh().ranks() as usize;
-    let threads = threads_per_rank(cores(), ranks);
+    let threads = options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks()));
     let job = Job {
         plan,
         network: &network,
         options,
-        samples: &samples,
+        data: &data,
         resumed: resumed.as_ref(),
         first_weights: first_weights.as_ref(),
         threads,
@@ -210,26 +234,21 @@ pub fn run(
         observer,
         stop,
     };
-    let mut outcomes = collect(run_ranks(&World::threads(ranks), |world| work(&job, world)))?;
-    let data = DataReport {
-        path: options.data.display().to_string(),
-        files,
-        skipped_files,
-        bytes: data_bytes,
-        training_samples: samples.training_samples(),
-        held_out_samples: samples.held_out_samples(),
-    };
-    let report = report(&job, &outcomes, data);
+    let mut outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)?;
+    if !world.is_root() {
+        return Ok(None);
+    }
+    let report = report(&job, &outcomes);
     let checkpoint = match &options.checkpoint {
         Some(folder) => {
             let pieces: Vec<_> = outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.pieces)).collect();
             let done = outcomes[0].steps.len() as u64;
-            let state = state::state(&job, &pieces, done, (data_bytes as u64, data_checksum));
+            let state = state::state(&job, &pieces, done, (data.bytes(), data.checksum().to_owned()));
             Some(checkpoint::write(folder, &state, &checkpoint::create)?)
         }
         None => None,
     };
-    Ok(RunOutcome { report, checkpoint })
+    Ok(Some(RunOutcome { report, checkpoint }))
 }
 
 /// Tokens of a sample.
@@ -280,13 +299,16 @@ fn resume(network: &Network, options: &RunOptions, bytes: u64, checksum: &str) -
     Ok(Some(state))
 }
 
-/// The outcomes of all ranks, or why the first that failed by itself did.
-fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Result<Vec<WorkerOutcome>, RunError> {
+/// The outcomes that ranks from `start` on know of, or why the first that failed by itself did.
+fn collect(
+    results: Vec<Result<Vec<WorkerOutcome>, RankError<WorkerError>>>,
+    start: usize,
+) -> Result<Vec<WorkerOutcome>, RunError> {
     let mut outcomes = Vec::new();
     let mut first: Option<RunError> = None;
-    for (rank, result) in results.into_iter().enumerate() {
+    for (rank, result) in (start..).zip(results) {
         match result {
-            Ok(outcome) => outcomes.push(outcome),
+            Ok(known) => outcomes.extend(known),
             // Told of another's failure; that one has its own message.
             Err(RankError::Failed(WorkerError::Group(GroupError::RankFailed { rank, reason }))) => {
                 first.get_or_insert(RunError::Rank { rank, reason });
@@ -302,7 +324,7 @@ fn collect(results: Vec<Result<WorkerOutcome, RankError<WorkerError>>>) -> Resul
 }
 
 /// The life of one rank.
-fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError> {
+fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build()?;
     // Burn divides its work over the pool it is called from, so ranks do not fight for one.
     pool.install(|| {
@@ -312,21 +334,10 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<WorkerOutcome, WorkerError
         let batch = job.plan.batch();
         let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
         let (first, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
-        std::thread::scope(|scope| {
-            // One step is prepared while another computes.
-            let (sender, batches) = sync_channel(1);
-            if trainer.reads_data() {
-                scope.spawn(move || {
-                    let mut order = Order::new(job.samples);
-                    for step in 0..job.options.steps - first {
-                        if sender.send(slice.step(&mut order, position + step * batch.global)).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            train(job, trainer, first, &batches)
-        })
+        let mut loader = trainer
+            .reads_data()
+            .then(|| Loader::start(job.data.clone(), slice, position, batch.global, job.options.steps - first));
+        train(job, trainer, first, loader.as_mut())
     })
 }
 
@@ -360,8 +371,8 @@ fn train(
     job: &Job<'_>,
     mut trainer: Trainer,
     first: u64,
-    batches: &Receiver<Vec<MicroBatch>>,
-) -> Result<WorkerOutcome, WorkerError> {
+    mut loader: Option<&mut Loader>,
+) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let rank = trainer.world().rank();
     let mut outcome = WorkerOutcome {
         steps: Vec::new(),
@@ -369,6 +380,7 @@ fn train(
         spans: VecDeque::new(),
         held_out: None,
         interrupted: false,
+        waited_s: 0.0,
         memory: None,
         pieces: Vec::new(),
     };
@@ -376,7 +388,14 @@ fn train(
     trainer.world().barrier()?;
     for step in first + 1..=job.options.steps {
         let start = trainer.now();
-        let batch = if trainer.reads_data() { batches.recv().map_err(|_| WorkerError::Loader)? } else { Vec::new() };
+        let batch = match &mut loader {
+            Some(loader) => {
+                let loaded = loader.load()?;
+                outcome.waited_s += loaded.waited_s;
+                loaded.batches
+            }
+            None => Vec::new(),
+        };
         let with_data = trainer.now();
         let result = trainer.step(&batch, job.options.learning_rate.at(step))?;
         let (loss, stop) = agree(&mut trainer, result, rank == 0 && job.stop.load(Ordering::Relaxed))?;
@@ -404,7 +423,7 @@ fn train(
     if job.options.checkpoint.is_some() {
         outcome.pieces = state::pieces(&trainer);
     }
-    Ok(outcome)
+    Ok(gathering::gathered(trainer.world(), outcome)?)
 }
 
 /// What is told of a step besides its loss and its time.
@@ -439,25 +458,25 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
 }
 
 /// The mean loss over the held-out samples. Replicas share them.
-fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, GroupError> {
-    let count = job.samples.held_out_samples();
+fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerError> {
+    let count = job.data.held_out_samples();
     if count == 0 {
         return Ok(None);
     }
     let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
-    let own: Vec<&[u8]> = (at.data as usize..count)
-        .step_by(job.plan.mesh().data() as usize)
-        .map(|index| job.samples.held_out(index))
-        .collect();
+    let own: Vec<usize> = (at.data as usize..count).step_by(job.plan.mesh().data() as usize).collect();
     let micro = job.plan.batch().micro as usize;
-    let batches: Vec<MicroBatch> = own.chunks(micro).map(|samples| MicroBatch::of(samples.iter().copied())).collect();
+    let reads = trainer.reads_data();
+    let read =
+        |indices: &[usize]| if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
+    let batches: Vec<MicroBatch> = own.chunks(micro).map(read).collect::<Result<_, _>>()?;
     let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
     let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
     Ok(Some(f64::from(sum[0]) / count as f64))
 }
 
-fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunReport {
+fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     let mesh = job.plan.mesh();
     let steps = outcomes[0].steps.clone();
     let warm_up = WARM_UP_STEPS.min(steps.len().saturating_sub(1));
@@ -472,6 +491,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunRep
             RankReport { rank: rank as u32, stage: at.pipeline, replica: at.data, phases }
         })
         .collect();
+    let waited_s = outcomes.iter().map(|outcome| outcome.waited_s).fold(0.0, f64::max);
     let samples_per_s = job.plan.batch().global as f64 / step_time_s;
     let loss = |step: Option<&StepReport>| step.map_or(f64::NAN, |step| step.loss);
     RunReport {
@@ -484,7 +504,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome], data: DataReport) -> RunRep
             threads_per_rank: job.threads as u32,
             framework: FRAMEWORK.into(),
         },
-        data,
+        data: DataReport { waited_s, ..job.data.report() },
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
         resumed_from: job.resumed.map_or(0, |state| state.step),

@@ -228,8 +228,7 @@ impl Trainer {
     fn forward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
         let before = self.place.before[run as usize];
         let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
-        let empty = MicroBatch::of([]);
-        let batch = self.batch(batch, &empty);
+        let batch = self.batch(batch);
         let start = self.now();
         let mut kept = Vec::new();
         for layer in self.place.runs[run as usize].clone() {
@@ -272,8 +271,7 @@ impl Trainer {
                 from_vec(vec![share], [1, 1], &self.device)
             }
         };
-        let empty = MicroBatch::of([]);
-        let batch = self.batch(batch, &empty);
+        let batch = self.batch(batch);
         let start = self.now();
         let mut kept = self.in_flight.remove(&(run, m)).expect("forward comes before backward");
         for layer in self.place.runs[run as usize].clone().rev() {
@@ -299,8 +297,8 @@ impl Trainer {
     }
 
     /// The micro-batch as layers see it: ranks in between know only how many samples it has.
-    fn batch(&self, batch: Option<&MicroBatch>, empty: &MicroBatch) -> MicroBatch {
-        batch.cloned().unwrap_or_else(|| MicroBatch { samples: self.groups.micro, ..empty.clone() })
+    fn batch(&self, batch: Option<&MicroBatch>) -> MicroBatch {
+        batch.cloned().unwrap_or_else(|| MicroBatch::unread(self.groups.micro))
     }
 
     fn pass(&self, recorded: bool, training: bool) -> Pass {

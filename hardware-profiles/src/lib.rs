@@ -15,6 +15,7 @@ mod operations;
 mod price;
 mod price_table;
 mod processor;
+mod share;
 mod sourced;
 mod stack;
 mod storage;

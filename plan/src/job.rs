@@ -94,9 +94,13 @@ pub struct DataSpec {
     /// Tokens in the data set; written with an exponent if that is easier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// A text file, or a folder of them, for a run; relative to the job file.
+    /// What a run trains on, relative to the job file: text, images, arrays, the files of MNIST or CIFAR, or a folder
+    /// of them; `synthetic` for samples that are made up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The `tokenizer.json` that makes tokens of text, relative to the job file; text is read as bytes if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// The AWS Region that keeps it; that of the machines if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,

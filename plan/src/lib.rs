@@ -13,6 +13,7 @@ mod explanation;
 pub mod fleet;
 mod input;
 mod job;
+pub mod list;
 mod lower;
 mod memory;
 mod mesh;

@@ -9,6 +9,7 @@ use trainyard_calibration::{RefitDocument, ValidationDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::fleet::document::FleetDocument;
+use trainyard_plan::list::{JobListSpec, JobsDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, WhatIfDocument};
@@ -62,6 +63,12 @@ fn explanation_document() {
 #[test]
 fn job() {
     agrees::<JobSpec>("job");
+}
+
+#[test]
+fn list_of_jobs() {
+    agrees::<JobListSpec>("jobs-file");
+    agrees::<JobsDocument>("jobs");
 }
 
 #[test]

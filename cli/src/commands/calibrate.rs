@@ -1,6 +1,7 @@
 //! `trainyard calibrate`: this machine measured, and its profile written; or constants refitted from measurements.
 
-use crate::arguments::{CalibrateArguments, Device};
+use super::processes;
+use crate::arguments::{self, CalibrateArguments, Device, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::job::{LOCAL, local_profile};
 use crate::output::Output;
@@ -13,10 +14,11 @@ use trainyard_calibration::{
 };
 use trainyard_executor::{
     FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
-    measure_operators, measure_overlap,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
 };
-use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorSample};
 use trainyard_reports as reports;
+use trainyard_units::Bytes;
 
 /// Where refitted constants go unless told otherwise.
 const CONSTANTS: &str = "runs/constants.toml";
@@ -28,7 +30,15 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     }
     only_processors(arguments.device)?;
     let path = arguments.out.clone().unwrap_or_else(local_profile);
-    let profile = measure(&path, super::execution::stop_on_interrupt(), output)?;
+    let stop = super::execution::stop_on_interrupt();
+    let profile = match arguments.launcher {
+        Launcher::Threads => measure(&path, stop, output)?,
+        Launcher::Mpi => match measure_hosts(&path, stop, output)? {
+            Some(profile) => profile,
+            // The first process goes on alone.
+            None => return Ok(Exit::Done),
+        },
+    };
     output.result(&profile, || reports::profile(&profile, output.width()));
     output.note(format!("profile written to {}", path.display()));
     Ok(Exit::Done)
@@ -95,24 +105,77 @@ pub(crate) fn only_processors(device: Device) -> Result<(), Failure> {
     }
 }
 
-/// The profile of this machine, measured now and written to `path`.
-pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
-    let settings = MeasureSettings::for_cores(cores());
+/// The profile of all hosts whose processes a launcher started, as one machine: what is between ranks is measured
+/// between them, what a rank computes on the first host, with as many ranks at work as live there. Hosts are taken to
+/// be alike. Nothing in processes other than the first, which have done their part then.
+fn measure_hosts(path: &Path, stop: &AtomicBool, output: &Output) -> Result<Option<MeasuredMachine>, Failure> {
+    let (processes, output) = processes::join(arguments::Launcher::Mpi, output)?;
+    let count = processes.count();
+    let world = processes.world(count).map_err(|error| processes::failure(&error))?;
+    let mut collectives = measure_collectives_of(&world, stop).map_err(|error| failed(&error))?;
+    let overlap = measure_overlap_of(&world, stop).map_err(|error| failed(&error))?;
+    let (is_root, ranks, here, threads) =
+        (world.is_root(), world.ranks(), world.ranks_on_host(), world.threads_per_rank());
+    drop(world);
+    if !is_root {
+        return Ok(None);
+    }
+    let mut settings = MeasureSettings { cores: here * threads, ranks: vec![1, here], ..MeasureSettings::for_cores(1) };
+    settings.ranks.dedup();
+    let mut operators = operators(&settings, stop, &output)?;
+    // Ranks on other hosts do not disturb those on this one.
+    let all_at_work: Vec<OperatorSample> = operators
+        .iter()
+        .filter(|sample| sample.ranks as usize == here)
+        .map(|sample| OperatorSample { ranks: ranks as u32, ..sample.clone() })
+        .collect();
+    operators.retain(|sample| sample.ranks == 1 && ranks > 1);
+    operators.extend(all_at_work);
+    // Two ranks exchange messages as the first and the last of all do.
+    let of_pair = collectives.iter().filter(|sample| sample.operation == CollectiveOperation::Send && ranks > 2);
+    let of_pair: Vec<_> = of_pair.map(|sample| CollectiveSample { ranks: 2, ..sample.clone() }).collect();
+    collectives.extend(of_pair);
+    keep(path, (ranks, ranks.div_ceil(here)), operators, collectives, overlap).map(Some)
+}
+
+/// Times operators while a bar shows how far that is.
+fn operators(settings: &MeasureSettings, stop: &AtomicBool, output: &Output) -> Result<Vec<OperatorSample>, Failure> {
     let bar = output.bar(1, "measuring operators {bar:30} {pos}/{len}  {eta} left");
     let mut progress = |MeasureProgress { done, total }| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
-    let failed = |error: MeasureError| Failure::of(Exit::Failed, &error);
-    let operators = measure_operators(&settings, &mut progress, stop).map_err(failed)?;
+    let operators = measure_operators(settings, &mut progress, stop).map_err(|error| failed(&error));
     bar.finish_and_clear();
-    let collectives = measure_collectives(&settings, stop).map_err(failed)?;
-    let overlap_slowdown = measure_overlap(&settings, stop).map_err(failed)?;
+    operators
+}
+
+fn failed(error: &MeasureError) -> Failure {
+    Failure::of(Exit::Failed, error)
+}
+
+/// The profile of this machine, measured now and written to `path`.
+pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
+    let settings = MeasureSettings::for_cores(cores());
+    let operators = operators(&settings, stop, output)?;
+    let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
+    let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
+    keep(path, (settings.cores, 1), operators, collectives, overlap)
+}
+
+/// Writes the profile of so many ranks on so many hosts like this one.
+fn keep(
+    path: &Path,
+    (devices, hosts): (usize, usize),
+    operators: Vec<OperatorSample>,
+    collectives: Vec<CollectiveSample>,
+    overlap_slowdown: Option<f64>,
+) -> Result<MeasuredMachine, Failure> {
     let measurements = Measurements {
         name: LOCAL.into(),
         processor: machine::processor(),
-        devices: settings.cores as u32,
-        memory: machine::memory(),
+        devices: devices as u32,
+        memory: Bytes(machine::memory().0 * hosts as u64),
         measured: machine::today().unwrap_or_else(|| "unknown".into()),
         framework: FRAMEWORK.into(),
         copy_bandwidth: copy_bandwidth(),

@@ -10,9 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
-    oversubscription, refusal, run, write_report,
+    AllocationMeter, DataSource, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    oversubscription, refusal, run_in, write_report,
 };
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
@@ -23,14 +24,16 @@ use trainyard_units::{Instant, Seconds};
 
 /// What is run and where its results go.
 pub(crate) struct Execution<'a> {
+    /// The ranks.
+    pub(crate) world: &'a World,
     /// The plan with its prediction.
     pub(crate) document: &'a PlanDocument,
     /// The plan document's file.
     pub(crate) plan_file: PathBuf,
     /// The simulated step, if the plan was made for this machine; only then is the prediction one of this run.
     pub(crate) predicted: Option<&'a Timeline>,
-    /// Text to train on.
-    pub(crate) data: PathBuf,
+    /// What to train on.
+    pub(crate) data: DataSource,
     /// Optimizer steps that the training shall have in the end.
     pub(crate) steps: u64,
     /// Seed of first parameters and of the order of data.
@@ -41,6 +44,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) checkpoint: PathBuf,
     /// Whether to go on from the newest checkpoint.
     pub(crate) resume: bool,
+    /// Processor threads that it may use; all of the machine without it.
+    pub(crate) threads: Option<usize>,
     /// Weights to start from, in place of random ones.
     pub(crate) weights: Option<PathBuf>,
 }
@@ -65,14 +70,19 @@ pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
 }
 
 /// The plan of a document, if it is valid and this machine can run it.
-pub(crate) fn runnable(document: &PlanDocument, file: &Path, output: &Output) -> Result<Plan, Failure> {
+pub(crate) fn runnable(
+    document: &PlanDocument,
+    file: &Path,
+    threads: Option<usize>,
+    output: &Output,
+) -> Result<Plan, Failure> {
     let cannot = || Failure::input(format!("cannot run plan `{}`", file.display()));
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
     }
-    if let Some(warning) = oversubscription(&plan, cores()) {
+    if let Some(warning) = oversubscription(&plan, threads.unwrap_or_else(cores)) {
         output.warn(warning);
     }
     Ok(plan)
@@ -91,6 +101,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
         resume: execution.resume,
+        threads: execution.threads,
         weights: execution.weights.clone(),
         allocations: Some(AllocationMeter {
             current_bytes: || ALLOCATOR.current_usage() as u64,
@@ -99,11 +110,17 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         }),
         plan_document: serde_json::to_value(execution.document).expect("documents hold only what JSON can hold"),
     };
+    let (world, stop) = (execution.world, stop_on_interrupt());
+    if !world.is_root() {
+        // The first process tells how it goes and keeps what is left behind.
+        return run_in(world, plan, &options, &|_| {}, stop).map(|_| Exit::Done).map_err(|error| failure(&error));
+    }
     let watch = Watch::new(execution, output)?;
-    let outcome = run(plan, &options, &|step| watch.step(step), stop_on_interrupt()).map_err(|error| {
+    let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);
         failure(&error)
     })?;
+    let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
     output.result(&document, || reports::comparison(&document, output.width()));
@@ -117,24 +134,33 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
 
 fn failure(error: &RunError) -> Failure {
     let code = match error {
-        RunError::Refused(_) | RunError::Data(_) | RunError::Weights(_) | RunError::Option { .. } | RunError::NothingToDo { .. } => {
-            Exit::Input
-        }
+        RunError::Refused(_)
+        | RunError::Data(_)
+        | RunError::Weights(_)
+        | RunError::Option { .. }
+        | RunError::NothingToDo { .. } => Exit::Input,
         RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
     };
-    Failure::of(code, error)
+    let failure = Failure::of(code, error);
+    if let RunError::Data(data) = error { failure.hint(data.hint()) } else { failure }
 }
 
 /// The command that goes on where a run stopped.
 fn resumption(execution: &Execution<'_>) -> String {
     format!(
-        "trainyard run {} --data {} --steps {} --seed {} --checkpoint {} --resume",
+        "trainyard run {} {} --steps {} --seed {} --checkpoint {} --resume",
         execution.plan_file.display(),
-        execution.data.display(),
+        data_flags(&execution.data),
         execution.steps,
         execution.seed,
         execution.checkpoint.display()
     )
+}
+
+/// How data is named on the command line.
+pub(crate) fn data_flags(data: &DataSource) -> String {
+    let tokenizer = data.tokenizer.as_ref().map_or(String::new(), |path| format!(" --tokenizer {}", path.display()));
+    format!("--data {}{tokenizer}", data.path.display())
 }
 
 /// Who hears of each step: the progress bar and the metrics log.

@@ -2,19 +2,26 @@
 
 use super::calibrate::only_processors;
 use super::execution::{Execution, execute, runnable};
-use crate::arguments::RunArguments;
+use super::processes;
+use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use trainyard_executor::DataSource;
 use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
     only_processors(arguments.device)?;
+    let (processes, output) = processes::join(arguments.launcher, output)?;
+    let output = &output;
     let document = files::read_plan(&arguments.plan)?;
-    let plan = runnable(&document, &arguments.plan, output)?;
-    super::train::check_data(&arguments.data)?;
+    let threads = arguments.threads.map(usize::from);
+    // What is warned of one host says nothing of many.
+    let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
+    let plan = runnable(&document, &arguments.plan, threads, heard)?;
+    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
         // The prediction stays the one in the document: it was written down before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
@@ -32,18 +39,34 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
             None
         }
     };
-    let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
+    let world = processes.world(plan.mesh().ranks() as usize).map_err(|error| processes::failure(&error))?;
+    let folder = match &arguments.out {
+        // Only the first process writes.
+        folder if !world.is_root() => folder.clone().unwrap_or_default(),
+        folder => files::run_folder(folder.as_deref(), &document.plan.model.name)?,
+    };
     let execution = Execution {
+        world: &world,
         document: &document,
         plan_file: arguments.plan.clone(),
         predicted: simulated.as_ref(),
-        data: arguments.data.clone(),
+        data,
         steps: arguments.steps.unwrap_or(document.prediction.steps),
         seed: arguments.seed,
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
         folder,
         resume: arguments.resume,
+        threads,
         weights: arguments.weights.clone(),
     };
-    execute(&execution, &plan, output)
+    let ended = execute(&execution, &plan, output);
+    if world.processes() > 1
+        && let Err(failure) = &ended
+        && failure.code() != Exit::Interrupted
+    {
+        // Other processes may wait for this one for ever.
+        output.failure(failure);
+        world.abort(failure.code() as i32);
+    }
+    ended
 }

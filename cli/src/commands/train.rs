@@ -1,18 +1,21 @@
 //! `trainyard train`: the whole loop on this machine.
 
-use super::execution::{Execution, execute, runnable, stop_on_interrupt};
+use super::execution::{Execution, data_flags, execute, runnable, stop_on_interrupt};
+use super::jobs;
 use crate::arguments::TrainArguments;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trainyard_calibration::profile_to_toml;
-use trainyard_executor::{Corpus, DataError, Samples};
+use trainyard_executor::process_group::World;
+use trainyard_executor::{DataReport, DataSource, Dataset, SYNTHETIC, Wanted};
 use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_models::Model;
+use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{ClusterChoice, DataSpec};
-use trainyard_planner::{MachineFile, MachineFiles, missed_goal, resimulate};
+use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -25,16 +28,22 @@ const CONSTANTS: &str = "constants.toml";
 
 /// Calibrates if needed, plans, simulates, runs, and compares.
 pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
+    if let Some(file) = arguments.job.job.as_deref().filter(|file| jobs::is_list(file)) {
+        return jobs::train(file, arguments, output);
+    }
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
-    let data = data(&mut job, arguments, output)?;
+    let data = source(&job, arguments.data.as_deref(), arguments.tokenizer.as_deref())?;
+    let found =
+        count(&mut job, |problem| check_data(&data, &problem.model, problem.global_batches[0], arguments.seed))?;
+    output.note(format!("data      {}", described(&found)));
     let profile = profile(&job, arguments.recalibrate, output)?;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
     let document = job::solve(&problem, &limits, &job)?;
     let plan_name = Path::new("plan.json");
-    let plan = runnable(&document, plan_name, output)?;
+    let plan = runnable(&document, plan_name, None, output)?;
 
     let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
     let plan_file = folder.join(plan_name);
@@ -45,13 +54,14 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     files::write(&plan_file, &json(&document))?;
     output.note(planned(&document, &plan_file));
     if let Some(why) = missed_goal(&document) {
-        let hint = format!("`trainyard run {} --data {}` runs it all the same", plan_file.display(), data.display());
+        let hint = format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data));
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
     let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
     let (document, outcome) =
         resimulate(&document, files, Options::default()).map_err(|error| Failure::of(Exit::Failed, &error))?;
     let execution = Execution {
+        world: &World::threads(plan.mesh().ranks() as usize),
         document: &document,
         plan_file,
         predicted: Some(&outcome.timeline),
@@ -61,13 +71,14 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         checkpoint: folder.join("checkpoint"),
         folder,
         resume: false,
+        threads: None,
         weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)
 }
 
 /// Puts the job onto this machine: what `--on` says, or the profile of the job, or `local`.
-fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     let profile = match on {
         Some(LOCAL) => Some(LOCAL.to_owned()),
         // The flag is relative to where the user is, the job's own paths to the job.
@@ -93,62 +104,67 @@ fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The text to train on, which must be there, and enough of it, before anything is measured. Where the job does not
-/// say how much is trained, the text does.
-fn data(job: &mut Job, arguments: &TrainArguments, output: &Output) -> Result<PathBuf, Failure> {
-    let path = match (&arguments.data, &job.spec.data.path) {
+/// Asks for the data of a job, which must be there, and enough of it, before anything is measured. Where the job does
+/// not say how much is trained, the data does.
+pub(crate) fn count(
+    job: &mut Job,
+    check: impl FnOnce(&Problem) -> Result<DataReport, Failure>,
+) -> Result<DataReport, Failure> {
+    let (data, training) = (&job.spec.data, &job.spec.training);
+    let said = training.steps.is_some() || data.samples.is_some() || data.tokens.is_some();
+    if !said {
+        // Until they are counted, so that all else can be checked first.
+        job.spec.data.samples = Some(1);
+    }
+    let found = check(&job.check()?)?;
+    if !said {
+        job.spec.data.samples = Some(found.training_samples as u64);
+    }
+    Ok(found)
+}
+
+/// What flags and job name to train on; flags come first.
+pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -> Result<DataSource, Failure> {
+    let path = match (data, job.spec.data.path.as_deref()) {
         (Some(path), _) => path.to_owned(),
+        (None, Some(SYNTHETIC)) => SYNTHETIC.into(),
         (None, Some(path)) => job.path(path),
         (None, None) => {
-            return Err(Failure::input("`data.path` is missing: there is no text to train on")
+            return Err(Failure::input("`data.path` is missing: there is nothing to train on")
                 .hint("write path under [data], or give --data PATH"));
         }
     };
-    let corpus = read_data(&path)?;
-    let (bytes, files) = (corpus.bytes.len() as u64, corpus.files as u64);
-    let said = |job: &Job| {
-        let (data, training) = (&job.spec.data, &job.spec.training);
-        training.steps.is_some() || data.samples.is_some() || data.tokens.is_some()
-    };
-    let whole = if said(job) { None } else { Some(bytes as f64) };
-    job.spec.data.tokens = job.spec.data.tokens.or(whole);
-    let problem = job.check()?;
-    if let Some(sequence) = problem.model.tokens_per_sample() {
-        let samples = Samples::new(corpus, sequence as usize, problem.global_batches[0] as usize, arguments.seed)
-            .map_err(|error| unusable(&error))?;
-        if whole.is_some() {
-            job.spec.data =
-                DataSpec { samples: Some(samples.training_samples() as u64), tokens: None, ..job.spec.data.clone() };
-        }
+    let named = job.spec.data.tokenizer.as_deref().map(|path| job.path(path));
+    Ok(DataSource { path, tokenizer: tokenizer.map(Into::into).or(named) })
+}
+
+/// Tells early what is wrong with data for a model and steps of `batch` samples.
+pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u64) -> Result<DataReport, Failure> {
+    let wanted = Wanted::of(model).ok_or_else(|| {
+        Failure::input(format!("`model.family` is {}, but there is no reader for its data", model.family()))
+            .hint("gpt, llama, bert, vit, resnet and mlp can be trained here")
+    })?;
+    let found = Dataset::open(source, &wanted, usize::try_from(batch).unwrap_or(usize::MAX), seed)
+        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))?;
+    Ok(found.report())
+}
+
+fn described(data: &DataReport) -> String {
+    if data.files == 0 {
+        return format!("{} samples of {}", data.training_samples, data.kind);
     }
-    output.note(format!(
-        "data      {} in {}, {}",
-        human_bytes(Bytes(bytes)),
-        counted(files, "text file"),
-        path.display()
-    ));
-    Ok(path)
-}
-
-/// Tells early what is wrong with a data path.
-pub(crate) fn check_data(path: &Path) -> Result<(), Failure> {
-    read_data(path).map(|_| ())
-}
-
-fn read_data(path: &Path) -> Result<Corpus, Failure> {
-    Corpus::read(path).map_err(|error| unusable(&error))
-}
-
-fn unusable(error: &DataError) -> Failure {
-    let failure = Failure::of(Exit::Input, error);
-    match error {
-        DataError::TooLittle { .. } => failure.hint("a smaller training.global_batch or model.seq_len needs less"),
-        _ => failure.hint("name a UTF-8 text file, or a folder that holds some"),
-    }
+    let skipped = if data.skipped_files == 0 { String::new() } else { format!(" ({} skipped)", data.skipped_files) };
+    format!(
+        "{}, {} in {}{skipped}, {}",
+        data.kind,
+        human_bytes(Bytes(data.bytes)),
+        counted(data.files as u64, "file"),
+        data.path
+    )
 }
 
 /// The profile that the job names; this machine is measured if it has none.
-fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, Failure> {
+pub(crate) fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, Failure> {
     let name = job.spec.cluster.profile.as_deref().unwrap_or(LOCAL);
     let path = if name == LOCAL { local_profile() } else { job.path(name) };
     if again || (name == LOCAL && !path.exists()) {

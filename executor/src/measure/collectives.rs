@@ -1,8 +1,8 @@
 //! Times of operations between ranks, and of plain copies.
 
-use super::{MeasureError, MeasureSettings, WorkerError, on_ranks};
+use super::{MeasureError, MeasureSettings, WorkerError, on_world};
 use crate::clock::Clock;
-use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag};
+use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
 use crate::refusal::threads_per_rank;
 use crate::statistics::median;
 use burn::tensor::{Device, Tensor};
@@ -27,31 +27,44 @@ pub fn measure_collectives(
 ) -> Result<Vec<CollectiveSample>, MeasureError> {
     let mut samples = Vec::new();
     for ranks in settings.ranks.iter().copied().filter(|ranks| *ranks > 1) {
-        let threads = threads_per_rank(settings.cores, ranks);
-        let mut timed = on_ranks(ranks, threads, |group| {
-            let mut timed = Vec::new();
-            for bytes in BYTES {
-                let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];
-                group.broadcast(&mut flag, 0)?;
-                if flag[0] > 0.0 {
-                    return Err(WorkerError::Stopped);
-                }
-                timed.push((CollectiveOperation::AllReduce, bytes, all_reduce_seconds(&group, bytes)?));
-                timed.push((CollectiveOperation::Send, bytes, send_seconds(&group, bytes)?));
-                timed.push((CollectiveOperation::AllGather, bytes, all_gather_seconds(&group, bytes)?));
-                timed.push((CollectiveOperation::ReduceScatter, bytes, reduce_scatter_seconds(&group, bytes)?));
-            }
-            Ok(timed)
-        })?;
-        let first = timed.swap_remove(0);
-        samples.extend(first.into_iter().map(|(operation, bytes, seconds)| CollectiveSample {
-            operation,
-            ranks: ranks as u32,
-            bytes: bytes as u64,
-            seconds,
-        }));
+        samples.extend(measure_world(&World::threads(ranks), threads_per_rank(settings.cores, ranks), stop)?);
     }
     Ok(samples)
+}
+
+/// Times all-reduces of all ranks of `world`, and messages between its first and its last rank: where they live on
+/// several hosts, over the network. All processes must call it; the times are those of this process's first rank.
+///
+/// # Errors
+///
+/// When it is stopped in the first process, or a rank fails.
+pub fn measure_collectives_of(world: &World, stop: &AtomicBool) -> Result<Vec<CollectiveSample>, MeasureError> {
+    measure_world(world, world.threads_per_rank(), stop)
+}
+
+fn measure_world(world: &World, threads: usize, stop: &AtomicBool) -> Result<Vec<CollectiveSample>, MeasureError> {
+    let mut timed = on_world(world, threads, |group| {
+        let mut timed = Vec::new();
+        for bytes in BYTES {
+            let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];
+            group.broadcast(&mut flag, 0)?;
+            if flag[0] > 0.0 {
+                return Err(WorkerError::Stopped);
+            }
+            timed.push((CollectiveOperation::AllReduce, bytes, all_reduce_seconds(&group, bytes)?));
+            timed.push((CollectiveOperation::Send, bytes, send_seconds(&group, bytes)?));
+            timed.push((CollectiveOperation::AllGather, bytes, all_gather_seconds(&group, bytes)?));
+            timed.push((CollectiveOperation::ReduceScatter, bytes, reduce_scatter_seconds(&group, bytes)?));
+        }
+        Ok(timed)
+    })?;
+    let sample = |(operation, bytes, seconds)| CollectiveSample {
+        operation,
+        ranks: world.ranks() as u32,
+        bytes: bytes as u64,
+        seconds,
+    };
+    Ok(timed.swap_remove(0).into_iter().map(sample).collect())
 }
 
 fn all_reduce_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
@@ -82,23 +95,20 @@ fn seconds(group: &ProcessGroup, mut act: impl FnMut() -> Result<(), GroupError>
     Ok(median(&times[2..]))
 }
 
-/// Half of the time until a message has come back from the next rank, with what makes and takes it: one copy.
+/// Half of the time until a message has come back from the last rank, with what makes and takes it: one copy.
 fn send_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     let payload = vec![0.5f32; bytes / ELEMENT];
+    let last = group.size() - 1;
     let mut times = Vec::new();
     for _ in 0..REPEATS + 2 {
         group.barrier()?;
         let clock = Clock::start();
-        match group.rank() {
-            0 => {
-                group.send(1, Tag(0), payload.clone())?;
-                drop(group.recv(1, Tag(0))?);
-            }
-            1 => {
-                drop(group.recv(0, Tag(0))?);
-                group.send(0, Tag(0), payload.clone())?;
-            }
-            _ => {}
+        if group.rank() == 0 {
+            group.send(last, Tag(0), payload.clone())?;
+            drop(group.recv(last, Tag(0))?);
+        } else if group.rank() == last {
+            drop(group.recv(0, Tag(0))?);
+            group.send(0, Tag(0), payload.clone())?;
         }
         times.push(clock.seconds() / 2.0);
     }
@@ -121,8 +131,20 @@ const LOST_MAX: f64 = 0.95;
 /// When it is stopped, or a rank cannot be started.
 pub fn measure_overlap(settings: &MeasureSettings, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
     let Some(ranks) = settings.ranks.iter().copied().max().filter(|ranks| *ranks > 1) else { return Ok(None) };
-    let threads = threads_per_rank(settings.cores, ranks);
-    let lost = on_ranks(ranks, threads, |group| {
+    overlap(&World::threads(ranks), threads_per_rank(settings.cores, ranks), stop)
+}
+
+/// [`measure_overlap`] with the ranks of `world`. All processes must call it.
+///
+/// # Errors
+///
+/// When it is stopped in the first process, or a rank fails.
+pub fn measure_overlap_of(world: &World, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
+    if world.ranks() == 1 { Ok(None) } else { overlap(world, world.threads_per_rank(), stop) }
+}
+
+fn overlap(world: &World, threads: usize, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
+    let lost = on_world(world, threads, |group| {
         let mut shares = Vec::new();
         for _ in 0..REPEATS {
             let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];

@@ -1,40 +1,27 @@
 //! Operators of families whose layers do not share a function: as those layers compute them, on rows of features.
 
 use super::prepare::values;
+use crate::kernels::{self, AttentionShape};
 use crate::network::operators::{from_vec, single};
-use burn::tensor::activation::{silu, softmax};
 use burn::tensor::module::{batch_norm_train, conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, FloatDType, Tensor};
 
 /// Scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
-    let [rows, width] = qkv.dims();
-    let (sequence, hidden) = (rows / samples, width / 3);
-    let head_width = hidden / heads;
-    let format = FloatDType::from(qkv.dtype());
-    let part = move |index: usize| {
-        let narrowed = qkv.clone().narrow(1, index * hidden, hidden);
-        narrowed.reshape([samples, sequence, heads, head_width]).swap_dims(1, 2)
-    };
-    let queries = part(0) * (1.0 / (head_width as f64).sqrt());
-    let shares = softmax(single(queries.matmul(part(1).transpose())), 3).cast(format);
-    shares.matmul(part(2)).swap_dims(1, 2).reshape([rows, hidden])
+    let sequence = qkv.dims()[0] / samples;
+    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, causal: false })
 }
 
 /// Division by the root mean square of each row, and scale, in single precision.
 pub(super) fn rms_norm(rows: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
-    let format = FloatDType::from(rows.dtype());
-    let rows = single(rows);
-    let squares = rows.clone().powf_scalar(2.0).mean_dim(1);
-    let normal = rows / (squares + epsilon).sqrt();
-    (normal * single(scale).unsqueeze()).cast(format)
+    kernels::rms_norm(rows, scale, epsilon)
 }
 
 /// An activated half times the other half.
 pub(super) fn gated(rows: Tensor<2>) -> Tensor<2> {
     let width = rows.dims()[1] / 2;
-    silu(rows.clone().narrow(1, 0, width)) * rows.narrow(1, width, width)
+    kernels::swiglu(rows.clone().narrow(1, 0, width), rows.narrow(1, width, width))
 }
 
 /// Cosines and sines of the angles by which features are turned, (rows, width) each.

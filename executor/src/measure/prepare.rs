@@ -3,7 +3,9 @@
 use super::cases::Case;
 use super::functions;
 use crate::clock::Clock;
-use crate::network::operators::{Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded};
+use crate::network::operators::{
+    Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
+};
 use crate::network::{Network, ParameterKey, Role, TensorGroup};
 use crate::optimizer::{RankOptimizer, Rule, Update, square_sum};
 use crate::process_group::alone;
@@ -61,7 +63,7 @@ pub(super) fn prepare(case: Case) -> Run {
         }
         OperatorClass::TiedHead => {
             let table = bench.leaf([c, b], 3);
-            bench.passes([a, b], [a, c], move |rows| rows.matmul(table.clone().transpose()))
+            bench.passes([a, b], [a, c], move |rows| tied_head(rows, table.clone()))
         }
         OperatorClass::CrossEntropy => {
             let (targets, group) = (tokens(a, b), alone_in_tensor_group());

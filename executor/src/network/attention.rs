@@ -2,6 +2,7 @@
 
 use super::Pass;
 use super::operators::single;
+use crate::kernels::{self, AttentionShape};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, FloatDType, Tensor, TensorData};
 
@@ -61,6 +62,16 @@ pub(super) fn attention(
     mask: Mask,
 ) -> Tensor<2> {
     let tokens = queries.dims()[0];
+    let causal = match mask {
+        Mask::Full => Some(false),
+        Mask::Causal => Some(true),
+        Mask::Window(reach) => (reach >= tokens / samples).then_some(true),
+    };
+    if let Some(causal) = causal {
+        let sequence = tokens / samples;
+        let shape = AttentionShape { samples, sequence, heads: heads.queries, groups: heads.keys, causal };
+        return kernels::attention(queries, keys, values, &shape);
+    }
     let (sequence, group) = (tokens / samples, heads.queries / heads.keys);
     let dtype = FloatDType::from(queries.dtype());
     // The queries of a group are rows of one product with the keys that they share.

@@ -3,7 +3,7 @@
 //! Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3; how tensor
 //! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
 
-use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up};
+use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up, tied_head};
 use super::parameter::{Initial, Parameter, ParameterKey, share};
 use super::{Layer, Pass, Weights};
 use crate::data::{Inputs, MicroBatch};
@@ -126,7 +126,7 @@ impl Layer for Head {
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2> {
         let stream = input.expect("the head follows another layer");
         let normal = layer_norm(stream, weights.get(0), weights.get(1), EPSILON);
-        let logits = pass.tensor.enter(normal, batch.samples).matmul(weights.get::<2>(2).transpose());
+        let logits = tied_head(pass.tensor.enter(normal, batch.samples), weights.get(2));
         let first = share(self.0.vocab as usize, pass.tensor.size(), pass.tensor.rank()).start;
         cross_entropy(logits, &batch.targets, first, &pass.tensor)
     }

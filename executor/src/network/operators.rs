@@ -3,26 +3,28 @@
 //! Products compute in the format of their operands; norms, softmax and losses in single precision, whatever that is.
 
 use super::exchange::{TensorGroup, with_gradient};
-use burn::tensor::activation::{gelu_approximate, log_softmax, softmax};
+use crate::kernels::{self, AttentionShape};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 
 /// rows · weight + bias: (rows, inputs) · (inputs, outputs).
 pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
-    burn::tensor::module::linear(rows, weight, bias)
+    kernels::linear(rows, weight, bias)
+}
+
+/// Logits of a head that is tied to a table: (rows, width) · (classes, width)ᵀ.
+pub(crate) fn tied_head(rows: Tensor<2>, table: Tensor<2>) -> Tensor<2> {
+    kernels::linear_transposed(rows, table)
 }
 
 /// Layer normalisation of each row (Ba et al., arXiv:1607.06450, section 3.1), in single precision.
 pub(crate) fn layer_norm(rows: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
-    let dtype = rows.dtype();
-    let [scale, shift] = [scale, shift].map(single);
-    let rows = burn::tensor::module::layer_norm(single(rows), scale, Some(shift), epsilon);
-    like(rows, dtype)
+    kernels::layer_norm(rows, scale, shift, epsilon)
 }
 
 /// GPT-2's activation: the approximation of GELU by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415,
 /// section 2).
 pub(crate) fn gelu(rows: Tensor<2>) -> Tensor<2> {
-    gelu_approximate(rows)
+    kernels::gelu_tanh(rows)
 }
 
 /// How queries, keys and values lie beside each other in a row, on this rank.
@@ -38,26 +40,8 @@ pub(crate) struct Heads {
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
 pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tensor<2> {
-    let [rows, width] = qkv.dims();
-    let (sequence, hidden) = (rows / samples, width / 3);
-    let head_width = hidden / heads;
-    let part = |index: usize| {
-        qkv.clone().narrow(1, index * hidden, hidden).reshape([samples, sequence, heads, head_width]).swap_dims(1, 2)
-    };
-    let mask = causal_mask(sequence, &qkv.device());
-    // Scaling the queries is cheaper than scaling the scores.
-    let queries = part(0) * (1.0 / (head_width as f64).sqrt());
-    let scores = queries.matmul(part(1).transpose());
-    let dtype = scores.dtype();
-    let scores = single(scores).mask_fill(mask, f32::NEG_INFINITY);
-    let shares = like(softmax(scores, 3), dtype);
-    shares.matmul(part(2)).swap_dims(1, 2).reshape([rows, hidden])
-}
-
-/// `true` where attention must not look: at later tokens. (1, 1, sequence, sequence)
-fn causal_mask(sequence: usize, device: &Device) -> Tensor<4, Bool> {
-    // `tril_mask` is false on and below the diagonal.
-    Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, device).unsqueeze::<4>()
+    let sequence = qkv.dims()[0] / samples;
+    kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, causal: true })
 }
 
 /// Rows of a table whose entries the ranks of `group` share: (ids) → (ids, width), a part of a sum over the ranks.
@@ -85,12 +69,11 @@ pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &Tenso
 /// Source: Shoeybi et al., arXiv:1909.08053, section 3: only sums over classes are exchanged, not logits.
 pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32], first: usize, group: &TensorGroup) -> Tensor<2> {
     let logits = single(logits);
+    if group.size() == 1 {
+        return kernels::cross_entropy(logits, targets);
+    }
     let device = logits.device();
     let [rows, classes] = logits.dims();
-    if group.size() == 1 {
-        let targets: Tensor<2, Int> = integers(targets.to_vec(), [rows, 1], &device);
-        return log_softmax(logits, 1).gather(1, targets).mean().neg().reshape([1, 1]);
-    }
     let greatest = group.maximum(logits.clone().max_dim(1));
     let shifted = logits - Tensor::from_inner(greatest);
     let sum = group.sum(shifted.clone().exp().sum_dim(1));

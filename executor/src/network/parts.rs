@@ -1,7 +1,7 @@
 //! What layers of several families are made of: products and normalisations that know where their parameters are.
 
 use super::{Initial, Parameter, Pass, Role, Weights, operators};
-use burn::tensor::activation::silu;
+use crate::kernels;
 use burn::tensor::module::{batch_norm, batch_norm_train};
 use burn::tensor::{FloatDType, Tensor};
 
@@ -155,11 +155,7 @@ impl RmsNorm {
     ///
     /// Source: Zhang and Sennrich, arXiv:1910.07467, equation 4.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
-        let dtype = FloatDType::from(rows.dtype());
-        let rows = operators::single(rows);
-        let squares = rows.clone().powf_scalar(2.0).mean_dim(1);
-        let normal = rows / (squares + self.epsilon).sqrt();
-        (normal * operators::single(weights.get::<1>(self.scale)).unsqueeze()).cast(dtype)
+        kernels::rms_norm(rows, weights.get(self.scale), self.epsilon)
     }
 }
 
@@ -205,10 +201,10 @@ impl BatchNorm {
 
 /// x · Φ(x), with the distribution function itself (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
 pub(super) fn gelu(rows: Tensor<2>) -> Tensor<2> {
-    burn::tensor::activation::gelu(rows)
+    kernels::gelu(rows)
 }
 
 /// SiLU of the gate, times what it lets through (Shazeer, arXiv:2002.05202, equation 6).
 pub(super) fn silu_gated(gate: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
-    silu(gate) * rows
+    kernels::swiglu(gate, rows)
 }

@@ -1,9 +1,9 @@
 //! What goes into a network and what comes out of it: tokens, images and vectors as rows, scores as losses.
 
-use super::operators::{cross_entropy, from_vec, integers, look_up, single};
+use super::operators::{cross_entropy, from_vec, integers, look_up, single, tied_head};
 use super::{Pass, share, with_gradient};
 use crate::data::{Inputs, MicroBatch};
-use burn::tensor::activation::log_softmax;
+use crate::kernels;
 use burn::tensor::{DType, FloatDType, Tensor};
 
 /// What the layer before computed.
@@ -80,7 +80,7 @@ pub(super) fn vocabulary_loss(
     bias: Option<Tensor<1>>,
     batch: &MicroBatch,
 ) -> Tensor<2> {
-    let scores = rows.matmul(table.transpose());
+    let scores = tied_head(rows, table);
     let scores = match bias {
         Some(bias) => scores + bias.unsqueeze::<2>(),
         None => scores,
@@ -90,8 +90,7 @@ pub(super) fn vocabulary_loss(
 
 /// The mean loss of scores of classes that every rank has all of: (samples, classes) → (1, 1).
 pub(super) fn class_loss(pass: &Pass, scores: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
-    let targets = integers(batch.targets.clone(), [batch.targets.len(), 1], &pass.device);
-    let loss = log_softmax(single(scores), 1).gather(1, targets).mean().neg().reshape([1, 1]);
+    let loss = kernels::cross_entropy(single(scores), &batch.targets);
     if pass.tensor.shares_tokens() && pass.tensor.rank() > 0 {
         // All ranks computed the same; the first one's gradients are summed with none of the others.
         return with_gradient(loss, |loss| loss, |gradient| gradient.zeros_like());

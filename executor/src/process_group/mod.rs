@@ -217,6 +217,16 @@ impl ProcessGroup {
         self.shared.members[self.rank]
     }
 
+    /// Whether some of its ranks live in other processes.
+    pub fn is_across_processes(&self) -> bool {
+        self.shared.across.is_some()
+    }
+
+    /// Whether it is the first rank of the group in its process.
+    pub fn is_first_of_process(&self) -> bool {
+        self.slot() == 0
+    }
+
     /// Seconds that this rank has waited for others, in this group and in all that come from the same world: at
     /// barriers, in collectives before anything moved, and for messages that had not arrived. Where several threads of
     /// a rank wait at once, each counts.

@@ -17,7 +17,7 @@ use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::point_to_point::{Destination, Message, Source, Status};
-use mpi::request::{LocalScope, Request, scope};
+use mpi::request::{Request, scope};
 use mpi::topology::{Communicator, Group, SimpleCommunicator};
 use mpi::traits::{Equivalence, Root};
 use std::collections::BTreeMap;
@@ -31,10 +31,13 @@ use std::time::Duration;
 const FAILURE_TAG: i32 = 0;
 /// Messages that say that a process is about to end.
 const LEAVING_TAG: i32 = 1;
-/// Messages from one rank to another: one tag per pair of ranks.
-const FIRST_PAIR_TAG: i32 = 2;
-/// Tags that every MPI library has.
-const TAGS: u64 = 32_768;
+/// What comes before a message from one rank to another.
+const HEADER_TAG: i32 = 2;
+/// Tags for making groups, which the library uses for messages of its own: groups that are made at once have different
+/// ones.
+const GROUP_TAGS: std::ops::Range<i32> = 3..16_384;
+/// Messages from one rank to another: one tag per pair of ranks of two processes. Every library has tags up to 32 767.
+const FIRST_PAIR_TAG: i32 = GROUP_TAGS.end;
 /// Elements that one operation may move: counts and places are 32-bit integers with a sign.
 const LIMIT: usize = 1 << 30;
 /// How long processes wait for each other before a job is ended by force.
@@ -70,9 +73,9 @@ impl Session {
     pub(super) fn seats(&self) -> Seats {
         let world = self.universe.world();
         let host = world.split_shared(world.rank());
-        let mut all = vec![0; number(world.size())];
+        let mut all = vec![0u64; number(world.size())];
         world.all_gather_into(&(cores() as u64), &mut all[..]);
-        let (own_set, mut sets) = (processor_set(), vec![0; number(host.size())]);
+        let (own_set, mut sets) = (processor_set(), vec![0u64; number(host.size())]);
         host.all_gather_into(&own_set, &mut sets[..]);
         Seats {
             own: cores(),
@@ -94,7 +97,6 @@ fn processor_set() -> u64 {
 /// The processes of a job.
 pub(super) struct Mpi {
     office: Arc<Office>,
-    threads: usize,
     /// The queue of each pair of ranks that has one.
     senders: Mutex<BTreeMap<(usize, usize), Sender<Letter>>>,
     /// The threads that end when nothing more is asked of them: of senders, and of groups.
@@ -109,6 +111,8 @@ struct Office {
     failure: Arc<Failure>,
     inboxes: Arc<Vec<Inbox>>,
     first: usize,
+    /// Ranks of each process.
+    threads: usize,
     /// Whether ranks send messages to each other at all.
     used: AtomicBool,
     /// Ranks that wait for a message from another process.
@@ -131,6 +135,7 @@ impl Mpi {
             failure,
             inboxes,
             first,
+            threads,
             used: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
             leaving: AtomicUsize::new(0),
@@ -139,7 +144,6 @@ impl Mpi {
         let receiver = office.clone();
         Self {
             office,
-            threads,
             senders: Mutex::default(),
             sending: Mutex::default(),
             serving: Mutex::default(),
@@ -204,7 +208,7 @@ impl Carrier for Mpi {
     fn link(&self, processes: &[usize], id: u64) -> Box<dyn Link> {
         let (tasks, queue) = channel::<Task>();
         let members: Vec<i32> = processes.iter().map(|process| count(*process)).collect();
-        let tag = count((id % TAGS) as usize);
+        let tag = GROUP_TAGS.start + count((id % GROUP_TAGS.len() as u64) as usize);
         lock(&self.serving).push(std::thread::spawn(move || {
             let world = SimpleCommunicator::world();
             let group = world.group().include(&members);
@@ -218,12 +222,12 @@ impl Carrier for Mpi {
 
     fn post(&self, letter: Letter) -> Result<(), GroupError> {
         self.office.used.store(true, Ordering::Release);
-        let pair = (letter.envelope.from - self.office.first, letter.to);
+        let pair = (letter.envelope.from, letter.to);
         let mut senders = lock(&self.senders);
         let sender = senders.entry(pair).or_insert_with(|| {
             let (sender, letters) = channel::<Letter>();
-            let tag = FIRST_PAIR_TAG + count(pair.0 * self.threads + pair.1 % self.threads);
-            let to = count(pair.1 / self.threads);
+            let tag = self.office.pair_tag(pair.0, pair.1);
+            let to = count(pair.1 / self.office.threads);
             lock(&self.sending).push(std::thread::spawn(move || {
                 letters.into_iter().for_each(|letter| send(letter, to, tag));
             }));
@@ -259,7 +263,7 @@ fn send(letter: Letter, process: i32, tag: i32) {
         Payload::Bytes(_) => 2,
     };
     let header: [u64; HEADER_WORDS] = [group, from as u64, channel, to as u64, message.len() as u64, kind];
-    send_elements(&header, process, tag);
+    send_elements(&header, process, HEADER_TAG);
     match &message {
         Payload::F32(values) => send_elements(values, process, tag),
         Payload::Half(values) => send_elements(values, process, tag),
@@ -283,7 +287,10 @@ impl Office {
         let world = SimpleCommunicator::world();
         let mut pause = Pause::waiting();
         loop {
-            if let Some((message, status)) = world.any_process().immediate_matched_probe() {
+            let came = [HEADER_TAG, FAILURE_TAG, LEAVING_TAG]
+                .into_iter()
+                .find_map(|tag| world.any_process().immediate_matched_probe_with_tag(tag));
+            if let Some((message, status)) = came {
                 self.take(message, &status);
                 pause = Pause::waiting();
             } else if self.closed.load(Ordering::Acquire) {
@@ -296,6 +303,11 @@ impl Office {
                 std::thread::sleep(Pause::NAP);
             }
         }
+    }
+
+    /// The tag of messages from one rank to another of another process.
+    fn pair_tag(&self, from: usize, to: usize) -> i32 {
+        FIRST_PAIR_TAG + count(from % self.threads * self.threads + to % self.threads)
     }
 
     fn take(&self, message: Message, status: &Status) {
@@ -311,15 +323,15 @@ impl Office {
                 message.matched_receive_into(&mut [0u8; 0][..]);
                 self.leaving.fetch_add(1, Ordering::AcqRel);
             }
-            tag => self.take_letter(message, status.source_rank(), tag),
+            _ => self.take_letter(message, status.source_rank()),
         }
     }
 
-    fn take_letter(&self, message: Message, process: i32, tag: i32) {
+    fn take_letter(&self, message: Message, process: i32) {
         let mut header = [0u64; HEADER_WORDS];
         message.matched_receive_into(&mut header[..]);
         let [group, from, channel, to, length, kind] = header;
-        let length = length as usize;
+        let (length, tag) = (length as usize, self.pair_tag(from as usize, to as usize));
         let message = match kind {
             0 => Payload::F32(receive_elements(length, process, tag)),
             1 => Payload::Half(receive_elements(length, process, tag)),
@@ -485,7 +497,11 @@ fn broadcast_elements<T: Equivalence + Clone + Default>(
 /// Where parts of these lengths start that lie one after another.
 fn places(counts: &[i32]) -> Vec<i32> {
     let mut next = 0;
-    counts.iter().map(|count| std::mem::replace(&mut next, next + count)).collect()
+    let place = |count: &i32| {
+        next += count;
+        next - count
+    };
+    counts.iter().map(place).collect()
 }
 
 /// Waits until MPI is done with a request.

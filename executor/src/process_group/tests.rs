@@ -1,10 +1,12 @@
 //! Every collective against a slow obvious one, over threads and over processes × threads.
 
 mod loopback;
+mod twin;
 
 use super::*;
 use loopback::run_processes;
 use proptest::prelude::*;
+use twin::{Case, collectives, expected, messages};
 
 fn values<T: Send, E: Send + std::fmt::Display + std::fmt::Debug>(
     size: usize,
@@ -13,40 +15,15 @@ fn values<T: Send, E: Send + std::fmt::Display + std::fmt::Debug>(
     run_ranks(&World::threads(size), work).into_iter().map(|result| result.expect("no rank fails")).collect()
 }
 
-fn brought(rank: usize, length: usize) -> Vec<f32> {
-    (0..length).map(|i| ((i * 7 + rank * 13) % 29) as f32 * 0.37 - 3.0).collect()
-}
-
-/// A case of a property: ranks, what they bring, and how they are grouped.
-#[derive(Clone, Debug)]
-struct Case {
+/// Over what a case runs.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
     processes: usize,
-    threads: usize,
-    /// Per rank.
-    colours: Vec<usize>,
-    /// Of buffers that must be equally long, and per rank of those that need not.
-    length: usize,
-    lengths: Vec<usize>,
-    reduction: Reduction,
-    wire: Wire,
-    /// Elements in one operation between processes.
+    /// Elements that one operation between processes moves.
     limit: usize,
 }
 
-/// What one rank gets from all collectives.
-#[derive(Clone, Debug, PartialEq)]
-struct Got {
-    reduced: Vec<f32>,
-    unchanged: Vec<f32>,
-    part: Vec<f32>,
-    gathered: Vec<f32>,
-    broadcast: Vec<f32>,
-    parts: Vec<Vec<f32>>,
-    bytes: Option<Vec<Vec<u8>>>,
-    world_sum: Vec<f32>,
-}
-
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = (Layout, Case)> {
     let layouts = prop_oneof![(Just(1usize), 1..6usize), (2..4usize, 1..3usize), (Just(5), Just(1))];
     let length = prop_oneof![0..4usize, 60..70usize, 0..300usize];
     layouts.prop_flat_map(move |(processes, threads)| {
@@ -59,104 +36,26 @@ fn cases() -> impl Strategy<Value = Case> {
             prop_oneof![Just(Wire::F32), Just(Wire::F16), Just(Wire::Bf16)],
             prop_oneof![Just(7usize), Just(100), Just(LARGE)],
         )
-            .prop_map(move |(colours, length, lengths, reduction, wire, limit)| Case {
-                processes,
-                threads,
-                colours,
-                length,
-                lengths,
-                reduction,
-                wire,
-                limit: limit.max(ranks),
+            .prop_map(move |(colours, length, lengths, reduction, wire, limit)| {
+                (
+                    Layout { processes, limit: limit.max(ranks) },
+                    Case { threads, colours, length, lengths, reduction, wire },
+                )
             })
     })
 }
 
 const LARGE: usize = 1 << 20;
 
-fn part_for(from: usize, to: usize, lengths: &[usize]) -> Vec<f32> {
-    brought(from * 5 + to, lengths[from] / (to + 1))
-}
-
-/// All collectives, as a rank calls them.
-fn collectives(case: &Case, world: &ProcessGroup) -> Result<Got, GroupError> {
-    let own = world.rank();
-    let group = world.split(case.colours[own])?;
-    let mut reduced = brought(own, case.length);
-    group.all_reduce_as(&mut reduced, case.reduction, case.wire)?;
-    let mut unchanged = brought(own, case.length);
-    let part = group.reduce_scatter_as(&mut unchanged, case.reduction, case.wire)?;
-    let gathered = group.all_gather_as(&brought(own, case.lengths[own]), case.wire)?;
-    let mut broadcast = brought(own, case.lengths[own]);
-    group.broadcast(&mut broadcast, group.size() - 1)?;
-    let parts = group.world_ranks().iter().map(|to| part_for(own, *to, &case.lengths)).collect();
-    let parts = group.all_to_all(parts)?;
-    let bytes = group.gather_bytes(vec![own as u8; case.lengths[own]], 0)?;
-    group.barrier()?;
-    let mut world_sum = vec![own as f32];
-    world.all_reduce(&mut world_sum, Reduction::Sum)?;
-    Ok(Got { reduced, unchanged, part, gathered, broadcast, parts, bytes, world_sum })
-}
-
-fn arrives(value: f32, wire: Wire) -> f32 {
-    match wire {
-        Wire::F32 => value,
-        Wire::F16 => half::f16::from_f32(value).to_f32(),
-        Wire::Bf16 => half::bf16::from_f32(value).to_f32(),
-    }
-}
-
-/// One element of a reduction, in the documented order.
-fn element(case: &Case, members: &[usize], i: usize) -> f32 {
-    if members.len() == 1 {
-        return brought(members[0], case.length)[i];
-    }
-    let processes: BTreeSet<usize> = members.iter().map(|rank| rank / case.threads).collect();
-    let of_process = |process: usize| {
-        let ranks = members.iter().filter(|rank| *rank / case.threads == process);
-        let sum = ranks.map(|rank| arrives(brought(*rank, case.length)[i], case.wire)).reduce(|a, b| a + b);
-        let sum = sum.expect("the process has a rank");
-        if processes.len() > 1 { arrives(sum, case.wire) } else { sum }
-    };
-    let sum = processes.iter().map(|process| of_process(*process)).reduce(|a, b| a + b).expect("a group has ranks");
-    match case.reduction {
-        Reduction::Sum => sum,
-        Reduction::Mean => sum * (1.0 / members.len() as f32),
-    }
-}
-
-/// What the rank should get.
-fn expected(case: &Case, rank: usize) -> Got {
-    let members: Vec<usize> = (0..case.colours.len()).filter(|r| case.colours[*r] == case.colours[rank]).collect();
-    let place = members.iter().position(|member| *member == rank).expect("it is in its group");
-    let sum: Vec<f32> = (0..case.length).map(|i| element(case, &members, i)).collect();
-    let alone = members.len() == 1;
-    let wire = if alone { Wire::F32 } else { case.wire };
-    let whole = |rank: &usize| brought(*rank, case.lengths[*rank]);
-    // Equal shares: an element belongs to the rank in whose share it lies.
-    let (least, extra) = (case.length / members.len(), case.length % members.len());
-    let owner = |i: usize| if i < extra * (least + 1) { i / (least + 1) } else { (i - extra) / least.max(1) };
-    Got {
-        reduced: sum.iter().map(|value| arrives(*value, wire)).collect(),
-        unchanged: brought(rank, case.length),
-        part: (0..case.length).filter(|i| owner(*i) == place).map(|i| sum[i]).collect(),
-        gathered: members.iter().flat_map(whole).map(|value| arrives(value, wire)).collect(),
-        broadcast: whole(members.last().expect("a group has ranks")),
-        parts: members.iter().map(|from| part_for(*from, rank, &case.lengths)).collect(),
-        bytes: (place == 0).then(|| members.iter().map(|rank| vec![*rank as u8; case.lengths[*rank]]).collect()),
-        world_sum: vec![(0..case.colours.len()).sum::<usize>() as f32],
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn every_collective_is_the_obvious_one(case in cases()) {
-        let results = if case.processes == 1 {
+    fn every_collective_is_the_obvious_one((Layout { processes, limit }, case) in cases()) {
+        let results = if processes == 1 {
             run_ranks(&World::threads(case.threads), |world| collectives(&case, &world))
         } else {
-            run_processes(case.processes, case.threads, case.limit, |world| collectives(&case, &world))
+            run_processes(processes, case.threads, limit, |world| collectives(&case, &world))
         };
         for (rank, result) in results.into_iter().enumerate() {
             prop_assert_eq!(result.expect("no rank fails"), expected(&case, rank), "rank {}", rank);
@@ -178,44 +77,18 @@ fn a_large_buffer_takes_the_way_of_large_buffers_in_every_layout() {
     for (processes, threads) in [(2, 1), (2, 2), (3, 2)] {
         let ranks = processes * threads;
         let case = Case {
-            processes,
             threads,
             colours: vec![0; ranks],
             length: 40_001,
             lengths: vec![20_003; ranks],
             reduction: Reduction::Mean,
             wire: Wire::F32,
-            limit: LARGE,
         };
         let results = run_processes(processes, threads, LARGE, |world| collectives(&case, &world));
         for (rank, result) in results.into_iter().enumerate() {
             assert!(result.expect("no rank fails") == expected(&case, rank), "rank {rank} of {processes} × {threads}");
         }
     }
-}
-
-/// Messages of two tags in two groups, received in another order than sent.
-fn messages(world: &ProcessGroup) -> Result<bool, GroupError> {
-    let (rank, size) = (world.rank(), world.size());
-    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
-    let again = world.split(0)?;
-    for number in 0..50 {
-        world.send(next, Tag(number % 2), vec![(rank * 100 + number as usize) as f32])?;
-        again.send(next, Tag(0), vec![-1.0; number as usize])?;
-    }
-    let of_tag = |tag: u32| {
-        let received = (0..25).map(|_| world.recv(previous, Tag(tag)).map(|message| message[0]));
-        received.collect::<Result<Vec<f32>, _>>()
-    };
-    let (odd, even) = (of_tag(1)?, of_tag(0)?);
-    let right = |values: Vec<f32>, tag: usize| {
-        values.into_iter().eq((0..25).map(|number| (previous * 100 + 2 * number + tag) as f32))
-    };
-    let mut others = true;
-    for number in 0..50 {
-        others &= again.recv(previous, Tag(0))?.len() == number;
-    }
-    Ok(right(odd, 1) && right(even, 0) && others)
 }
 
 #[test]

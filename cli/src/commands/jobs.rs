@@ -1,0 +1,631 @@
+//! `trainyard train` for lists of jobs. All of them are read, checked and planned before the first one starts; then
+//! they run side by side, each in a process of its own, so that one that fails takes no other along.
+
+use super::execution::{data_flags, runnable, stop_on_interrupt};
+use super::train::{check_data, count, place, profile, source};
+use crate::arguments::{JobArguments, TrainArguments};
+use crate::diagnose;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::job::{self, Job};
+use crate::output::{Output, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use trainyard_calibration::profile_to_toml;
+use trainyard_executor::{Clock, DataReport, DataSource, cores};
+use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_models::Model;
+use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::list::{
+    JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, Variant,
+};
+use trainyard_plan::{DataSpec, JobSpec};
+use trainyard_planner::missed_goal;
+use trainyard_reports as reports;
+use trainyard_units::{Seconds, human_duration};
+
+/// How many plans are ranked for each job; only the best runs.
+const TOP: usize = 1;
+/// How often it is looked whether the user wants to stop.
+const POLL: Duration = Duration::from_millis(100);
+/// What varies beside the paths of a job.
+const SEED: &str = "seed";
+
+/// Whether a file is a list of jobs by its content.
+pub(crate) fn is_list(file: &Path) -> bool {
+    let text = files::read_text("job", file).unwrap_or_default();
+    let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    table.contains_key("job")
+}
+
+/// Trains all jobs of a list.
+pub(crate) fn train(file: &Path, arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
+    only_for_jobs(arguments)?;
+    let spec: JobListSpec = diagnose::from_toml("list of jobs", &files::read_text("list of jobs", file)?, file)?;
+    let devices = devices(&spec, file)?;
+    let mut jobs = listed(&spec, devices, file, arguments)?;
+    check(&mut jobs, file, arguments)?;
+    let plans = plan(&mut jobs, file, arguments, output)?;
+    let name = file.file_stem().map_or("jobs".into(), |name| name.to_string_lossy());
+    let folder = files::run_folder(arguments.out.as_deref(), &name)?;
+    let plans: Vec<(PathBuf, String)> =
+        plans.into_iter().map(|(name, text)| (folder.join("plans").join(name), text)).collect();
+    files::write_all(&plans.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect::<Vec<_>>())?;
+    output.note(format!("run       {} jobs on {devices} devices; {}", jobs.len(), folder.display()));
+
+    let runs = jobs.into_iter().map(|job| Run { command: command(&job, &folder), job, outcome: None }).collect();
+    let mut queue = Queue { runs, folder: folder.clone(), free: devices, clock: Clock::start(), output };
+    let stopped = queue.run(stop_on_interrupt())?;
+    let document = document(spec, devices, queue);
+    files::write(&folder.join("jobs.json"), &json(&document))?;
+    output.result(&document, || reports::jobs(&document, output.width()));
+    verdict(&document, stopped, &folder)
+}
+
+/// How the command ends.
+fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit, Failure> {
+    let (all, failed) = (document.jobs.len(), document.count(JobEnd::Failed));
+    if stopped {
+        let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
+        let hint =
+            format!("their plans are in {}; `trainyard run` goes on with --resume", folder.join("plans").display());
+        return Err(Failure::new(Exit::Interrupted, format!("{left} of {all} jobs were interrupted")).hint(hint));
+    }
+    if failed > 0 {
+        let hint = format!("what they said is in {}", folder.join("logs").display());
+        return Err(Failure::new(Exit::Failed, format!("{failed} of {all} jobs failed")).hint(hint));
+    }
+    Ok(Exit::Done)
+}
+
+/// One job of the list, ready to be planned or planned.
+struct Listed {
+    name: String,
+    entry: u32,
+    varied: Variant,
+    seed: u64,
+    devices: u32,
+    data: DataSource,
+    what: What,
+}
+
+/// What is planned, or the plan that there is already.
+enum What {
+    Job(Box<Job>),
+    Planned { document: Box<PlanDocument>, file: PathBuf },
+}
+
+fn refused(file: &Path) -> Failure {
+    Failure::input(format!("cannot train the jobs of `{}`", file.display()))
+}
+
+/// A failure in a job of a list, told as one of the list.
+fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
+    let told = Failure::new(failure.code(), refused(file).message()).because(format!("{place}: {}", failure.message()));
+    failure.causes().iter().fold(told, Failure::because).maybe_hint(failure.hint_text().map(Into::into))
+}
+
+/// A field of an entry that holds what it may not.
+fn wrong(file: &Path, entry: usize, field: &str, problem: impl std::fmt::Display, hint: &str) -> Failure {
+    refused(file).because(format!("in `job[{entry}].{field}`: {problem}")).hint(hint)
+}
+
+/// Processor threads that the jobs share.
+fn devices(spec: &JobListSpec, file: &Path) -> Result<u32, Failure> {
+    let all = u32::try_from(cores()).unwrap_or(u32::MAX);
+    let devices = spec.devices.unwrap_or(all);
+    if (1..=all).contains(&devices) {
+        return Ok(devices);
+    }
+    let problem = format!("`devices` is {devices}, but this machine has 1 to {all} processor threads to give");
+    Err(refused(file).because(problem).hint("leave it out to take them all"))
+}
+
+/// The jobs that a list stands for.
+fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArguments) -> Result<Vec<Listed>, Failure> {
+    if spec.jobs.is_empty() {
+        return Err(refused(file).because("it has no [[job]]"));
+    }
+    let mut names = BTreeSet::new();
+    let mut jobs = Vec::new();
+    for (index, entry) in spec.jobs.iter().enumerate() {
+        check_entry(entry, devices, file, index)?;
+        let variants = entry.variants();
+        let several = variants.len() > 1;
+        for (number, varied) in variants.into_iter().enumerate() {
+            let (name, what) = read(entry, &varied, file, index)?;
+            let name = if several { format!("{name}-{}", number + 1) } else { name };
+            if !names.insert(name.to_lowercase()) {
+                return Err(wrong(
+                    file,
+                    index,
+                    "name",
+                    format!("another job is called `{name}`"),
+                    "give each its own name",
+                ));
+            }
+            let (data, ranks) = match &what {
+                What::Job(job) => (source(job, None, None), 1),
+                What::Planned { document, .. } => (data_of(entry, file, index), ranks(document)),
+            };
+            let data = data.map_err(|failure| inside(file, &format!("in `job[{index}]`"), &failure))?;
+            let seed = varied.get(SEED).and_then(serde_json::Value::as_u64).or(entry.seed).unwrap_or(arguments.seed);
+            let wants = entry.devices.unwrap_or(ranks);
+            if wants > devices {
+                let problem = format!("the plan has {wants} ranks, but the jobs share {devices} devices");
+                return Err(wrong(file, index, "plan", problem, "say how many it gets with `devices`"));
+            }
+            jobs.push(Listed { name, entry: index as u32, varied, seed, devices: wants, data, what });
+        }
+    }
+    Ok(jobs)
+}
+
+fn ranks(document: &PlanDocument) -> u32 {
+    let parallel = document.plan.parallel;
+    [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert]
+        .into_iter()
+        .fold(parallel.data, u32::saturating_mul)
+}
+
+/// Refuses entries that contradict themselves.
+fn check_entry(entry: &ListedJobSpec, devices: u32, file: &Path, index: usize) -> Result<(), Failure> {
+    let in_place = entry.first_in_place().filter(|field| entry.plan.is_none() || *field != "data");
+    if entry.file.is_some() && entry.plan.is_some() {
+        return Err(wrong(file, index, "plan", "there is a `file` as well", "keep one of them"));
+    }
+    if let (true, Some(field)) = (entry.file.is_some() || entry.plan.is_some(), in_place) {
+        let other = if entry.file.is_some() { "file" } else { "plan" };
+        return Err(wrong(file, index, field, format!("`{other}` says it already"), "keep one of them, or use `vary`"));
+    }
+    if entry.devices.is_some_and(|own| !(1..=devices).contains(&own)) {
+        let problem = format!("it is {}, but the jobs share {devices}", entry.devices.unwrap_or(0));
+        return Err(wrong(file, index, "devices", problem, "jobs that get fewer run side by side"));
+    }
+    for (path, values) in &entry.vary {
+        let field = format!("vary.{path}");
+        if values.is_empty() {
+            return Err(wrong(file, index, &field, "it has no values", "list at least one"));
+        }
+        if path == SEED && values.iter().any(|value| value.as_u64().is_none()) {
+            return Err(wrong(file, index, &field, "a seed is a whole number of at least 0", "seed = [1, 2, 3]"));
+        }
+        if path != SEED && entry.plan.is_some() {
+            let hint = "name the job file instead, so that each variant is planned";
+            return Err(wrong(file, index, &field, "a plan runs as it is; only `seed` may vary", hint));
+        }
+    }
+    Ok(())
+}
+
+/// The job of an entry with the values of a variant, and its name.
+fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> Result<(String, What), Failure> {
+    let within = |failure: Failure| inside(list, &format!("in `job[{index}]`"), &failure);
+    let stem = |path: &Path| path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
+    if let Some(path) = &entry.plan {
+        let path = files::beside(list, Path::new(path));
+        let document = Box::new(files::read_plan(&path).map_err(within)?);
+        let name = entry.name.clone().unwrap_or_else(|| stem(&path));
+        return Ok((name, What::Planned { document, file: path }));
+    }
+    let (spec, path) = match &entry.file {
+        Some(path) => {
+            let path = files::beside(list, Path::new(path));
+            let text = files::read_text("job", &path).map_err(within)?;
+            (diagnose::from_toml("job", &text, &path).map_err(within)?, path)
+        }
+        None => (in_place(entry), list.to_owned()),
+    };
+    let spec = with(&spec, varied).map_err(|(path, problem)| {
+        wrong(list, index, &format!("vary.{path}"), problem, "a path is one of a job file, training.learning_rate")
+    })?;
+    let called = spec.model.name.clone().or_else(|| spec.model.file.as_deref().map(|file| stem(Path::new(file))));
+    let own = if entry.file.is_some() { Some(stem(&path)) } else { called };
+    let name = entry.name.clone().or(own).unwrap_or_else(|| format!("job-{}", index + 1));
+    let name = name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    Ok((name, What::Job(Box::new(Job::of(spec, path, None)))))
+}
+
+fn in_place(entry: &ListedJobSpec) -> JobSpec {
+    JobSpec {
+        model: entry.model.clone().unwrap_or_default(),
+        data: entry.data.clone().unwrap_or_default(),
+        training: entry.training.clone().unwrap_or_default(),
+        ..JobSpec::default()
+    }
+}
+
+/// A job with other values at some paths; else the path that cannot have its value, and why.
+fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
+    let mut value = serde_json::to_value(spec).expect("a job holds only what JSON can hold");
+    let mut spec = spec.clone();
+    for (path, wanted) in varied.iter().filter(|(path, _)| *path != SEED) {
+        let mut place = &mut value;
+        for part in path.split('.') {
+            let table = place.as_object_mut().ok_or_else(|| (path.clone(), format!("`{part}` is below a value")))?;
+            place = table.entry(part).or_insert_with(|| serde_json::json!({}));
+        }
+        place.clone_from(wanted);
+        // One by one, so that the path that is wrong can be named.
+        spec = serde_json::from_value(value.clone()).map_err(|error| (path.clone(), error.to_string()))?;
+    }
+    Ok(spec)
+}
+
+/// What a plan of a list trains on.
+fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSource, Failure> {
+    let data = entry.data.clone().unwrap_or_default();
+    let other = DataSpec { path: None, tokenizer: None, ..data.clone() };
+    if other != DataSpec::default() {
+        return Err(wrong(
+            list,
+            index,
+            "data",
+            "beside a plan it has only `path` and `tokenizer`",
+            "the plan says the rest",
+        ));
+    }
+    source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None, None)
+}
+
+/// Finds out what is wrong with models and data before anything is measured. Data that several jobs read is read once.
+fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result<(), Failure> {
+    let mut known: BTreeMap<String, DataReport> = BTreeMap::new();
+    for listed in jobs {
+        let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
+        let (data, seed) = (&listed.data, listed.seed);
+        let mut look = |model: &Model, batch: u64| -> Result<DataReport, Failure> {
+            let asked = format!("{data:?} {:?} {batch}", trainyard_executor::Wanted::of(model));
+            if let Some(report) = known.get(&asked) {
+                return Ok(report.clone());
+            }
+            let report = check_data(data, model, batch, seed)?;
+            known.insert(asked, report.clone());
+            Ok(report)
+        };
+        match &mut listed.what {
+            What::Job(job) => {
+                place(job, arguments.on.as_deref()).map_err(within)?;
+                count(job, |problem| look(&problem.model, problem.global_batches[0])).map_err(within)?;
+            }
+            What::Planned { document, file } => {
+                let plan = trainyard_plan::Plan::try_from(document.plan.clone()).map_err(|error| {
+                    within(Failure::input(format!("cannot run plan `{}`", file.display())).because(error.to_string()))
+                })?;
+                look(plan.model(), plan.batch().global).map_err(within)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Plans the jobs that are not planned yet, each on its share of the machine. Returns the files to be written into the
+/// folder of plans.
+fn plan(
+    jobs: &mut [Listed],
+    file: &Path,
+    arguments: &TrainArguments,
+    output: &Output,
+) -> Result<Vec<(String, String)>, Failure> {
+    let limits = job::limits(&arguments.search, TOP)?;
+    let mut machine: Option<MeasuredMachine> = None;
+    let (mut texts, mut shares) = (Vec::new(), BTreeSet::new());
+    for listed in jobs {
+        let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
+        let name = format!("{}.json", listed.name);
+        let threads = Some(listed.devices as usize);
+        if let What::Planned { document, file } = &listed.what {
+            runnable(document, file, threads, output).map_err(within)?;
+            continue;
+        }
+        let What::Job(job) = &listed.what else { unreachable!("whatever is not planned is a job") };
+        if machine.is_none() {
+            machine = Some(profile(job, arguments.recalibrate, output)?);
+        }
+        let share = machine.as_ref().expect("it was just measured").share(listed.devices);
+        let profile_name = format!("profile-{}.toml", listed.devices);
+        let constants_name = format!("{}-constants.toml", listed.name);
+        let constants = job.constants().map_err(within)?.map(|(own, _)| own);
+        if shares.insert(listed.devices) {
+            texts.push((profile_name.clone(), profile_to_toml(&share)));
+        }
+        texts.extend(constants.as_ref().map(|own| (constants_name.clone(), own.to_toml())));
+        let constants = constants.map(|own| (own, constants_name.as_str()));
+        let problem = job.problem_on(share, &profile_name, constants).map_err(within)?;
+        let document = Box::new(job::solve(&problem, &limits, job).map_err(within)?);
+        runnable(&document, Path::new(&name), threads, output).map_err(within)?;
+        if let Some(why) = missed_goal(&document) {
+            return Err(within(Failure::new(Exit::MissedGoal, why)));
+        }
+        texts.push((name.clone(), json(&document)));
+        listed.what = What::Planned { document, file: PathBuf::from(name) };
+    }
+    Ok(texts)
+}
+
+/// The command that runs a planned job.
+fn command(job: &Listed, folder: &Path) -> Vec<String> {
+    let What::Planned { document, file } = &job.what else { unreachable!("every job is planned by now") };
+    // Plans that were made here stand in the folder.
+    let file = if file.parent() == Some(Path::new("")) { folder.join("plans").join(file) } else { file.clone() };
+    let mut words = vec!["run".to_owned(), file.display().to_string()];
+    words.extend(["--data".into(), job.data.path.display().to_string()]);
+    words.extend(job.data.tokenizer.iter().flat_map(|path| ["--tokenizer".into(), path.display().to_string()]));
+    let numbers = [("--steps", document.prediction.steps), ("--seed", job.seed), ("--threads", job.devices.into())];
+    words.extend(numbers.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]));
+    words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
+    words
+}
+
+/// Where a job leaves what it measured, apart from whatever else a list leaves.
+fn of_job(folder: &Path, name: &str) -> PathBuf {
+    folder.join("runs").join(name)
+}
+
+/// A job with its command, and how it ended once it has.
+struct Run {
+    job: Listed,
+    command: Vec<String>,
+    outcome: Option<JobOutcome>,
+}
+
+/// What a process left behind.
+struct Ended {
+    index: usize,
+    result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>,
+}
+
+/// The jobs, which start in the order of the list as soon as their devices are free.
+struct Queue<'a> {
+    runs: Vec<Run>,
+    folder: PathBuf,
+    free: u32,
+    clock: Clock,
+    output: &'a Output,
+}
+
+impl Queue<'_> {
+    /// Runs all jobs. Returns whether the user stopped them.
+    fn run(&mut self, stop: &AtomicBool) -> Result<bool, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(Exit::Failed, "cannot find this program").because(error.to_string()))?;
+        let (sender, ended) = channel();
+        let (mut next, mut running, mut told) = (0, BTreeMap::new(), false);
+        loop {
+            while !told && next < self.runs.len() && self.runs[next].job.devices <= self.free {
+                if let Some(pid) = self.start(next, &program, &sender) {
+                    running.insert(next, (pid, self.clock.seconds()));
+                    self.free -= self.runs[next].job.devices;
+                }
+                next += 1;
+            }
+            if running.is_empty() {
+                return Ok(told);
+            }
+            if let Some(Ended { index, result }) = receive(&ended) {
+                let (_, start_s) = running.remove(&index).expect("only what runs ends");
+                self.free += self.runs[index].job.devices;
+                self.end(index, start_s, result);
+            }
+            if !told && stop.load(Ordering::Relaxed) {
+                told = true;
+                running.values().for_each(|(pid, _)| interrupt(*pid));
+            }
+        }
+    }
+
+    /// Starts a process; one that cannot be started has failed.
+    fn start(&mut self, index: usize, program: &Path, sender: &Sender<Ended>) -> Option<u32> {
+        let run = &self.runs[index];
+        let mut command = Command::new(program);
+        command.args(&run.command).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        apart(&mut command);
+        self.output.note(format!("  start   {}{}", run.job.name, tried(&run.job)));
+        match command.spawn() {
+            Ok(child) => {
+                let (pid, sender) = (child.id(), sender.clone());
+                std::thread::spawn(move || wait(index, child, &sender));
+                Some(pid)
+            }
+            Err(error) => {
+                let now = self.clock.seconds();
+                self.end(index, now, Err(error));
+                None
+            }
+        }
+    }
+
+    /// Keeps what a process left behind.
+    fn end(&mut self, index: usize, start_s: f64, result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>) {
+        let end_s = self.clock.seconds();
+        let run = &mut self.runs[index];
+        let mut outcome = of(&run.job, JobEnd::Failed);
+        (outcome.start_s, outcome.end_s) = (Some(start_s), Some(end_s));
+        match result {
+            Ok((status, document, log)) => {
+                let log = String::from_utf8_lossy(&log);
+                let kept = self.folder.join("logs").join(format!("{}.txt", run.job.name));
+                // The results count; a log that cannot be written must not take them along.
+                let _ = files::write(&kept, &log);
+                let measured = serde_json::from_slice::<ComparisonDocument>(&document).ok();
+                outcome.end = match status.code() {
+                    Some(code) if code == Exit::Done as i32 && measured.is_some() => JobEnd::Done,
+                    Some(code) if code == Exit::Interrupted as i32 => JobEnd::Interrupted,
+                    _ => JobEnd::Failed,
+                };
+                outcome.error = (outcome.end == JobEnd::Failed).then(|| reason(status, &log));
+                outcome.measured = measured.as_ref().map(figures);
+            }
+            Err(error) => outcome.error = Some(error.to_string()),
+        }
+        let folder = of_job(&self.folder, &run.job.name);
+        outcome.folder = folder.exists().then(|| folder.display().to_string());
+        self.output.note(ended(&outcome));
+        run.outcome = Some(outcome);
+    }
+}
+
+/// What ended within a short time, if something did.
+fn receive(ended: &Receiver<Ended>) -> Option<Ended> {
+    ended.recv_timeout(POLL).ok()
+}
+
+/// Waits for a process in a thread of its own.
+fn wait(index: usize, child: Child, sender: &Sender<Ended>) {
+    let result = child.wait_with_output().map(|output| (output.status, output.stdout, output.stderr));
+    // Whoever waits for it is there as long as it runs.
+    let _ = sender.send(Ended { index, result });
+}
+
+/// Keeps the terminal's Ctrl-C from a process: it is told once, by this program.
+#[cfg(unix)]
+fn apart(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(not(unix))]
+fn apart(_: &mut Command) {}
+
+/// Asks a process to stop after its step.
+fn interrupt(pid: u32) {
+    // A process that has just ended cannot be told; that is no loss.
+    let _ = Command::new("kill").args(["-INT", &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// Why a process failed: the last error that it told, or the signal that ended it.
+fn reason(status: ExitStatus, log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let Some(first) = lines.iter().rposition(|line| line.starts_with("error: ")) else {
+        return format!("it ended with {status}");
+    };
+    let causes = lines[first + 1..].iter().filter_map(|line| line.trim_start().strip_prefix("caused by: "));
+    let message = lines[first].trim_start_matches("error: ");
+    std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ")
+}
+
+fn figures(document: &ComparisonDocument) -> JobFigures {
+    JobFigures {
+        steps: document.steps,
+        predicted_step_time_s: document.predicted.as_ref().map(|figures| figures.step_time_s),
+        step_time_s: document.measured.step_time_s,
+        samples_per_s: document.measured.samples_per_s,
+        loss: document.loss,
+    }
+}
+
+/// What is known of a job before it starts.
+fn of(job: &Listed, end: JobEnd) -> JobOutcome {
+    let What::Planned { document, .. } = &job.what else { unreachable!("every job is planned by now") };
+    JobOutcome {
+        name: job.name.clone(),
+        entry: job.entry,
+        varied: job.varied.clone(),
+        seed: job.seed,
+        model: document.plan.model.name.clone(),
+        devices: job.devices,
+        end,
+        best: false,
+        error: None,
+        start_s: None,
+        end_s: None,
+        measured: None,
+        folder: None,
+    }
+}
+
+fn document(list: JobListSpec, devices: u32, queue: Queue<'_>) -> JobsDocument {
+    let jobs: Vec<JobOutcome> =
+        queue.runs.into_iter().map(|run| run.outcome.unwrap_or_else(|| of(&run.job, JobEnd::NotStarted))).collect();
+    let makespan_s = jobs.iter().filter_map(|job| job.end_s).fold(0.0, f64::max);
+    let mut document = JobsDocument { schema: JOBS_SCHEMA.into(), list, devices, makespan_s, jobs };
+    document.mark_best();
+    document
+}
+
+/// What a job tries, for a line of progress.
+fn tried(job: &Listed) -> String {
+    let values = reports::varied(&job.varied);
+    if values.is_empty() { format!("  {}", data_flags(&job.data)) } else { format!("  {values}") }
+}
+
+/// How a job ended, for a line of progress.
+fn ended(outcome: &JobOutcome) -> String {
+    let took = outcome.end_s.unwrap_or(0.0) - outcome.start_s.unwrap_or(0.0);
+    let how = match (outcome.end, outcome.measured, &outcome.error) {
+        (JobEnd::Failed, _, Some(error)) => format!("failed  {}  {error}", outcome.name),
+        (JobEnd::Interrupted, ..) => format!("stopped {}", outcome.name),
+        (_, Some(measured), _) => {
+            format!("done    {}  loss {:.3} → {:.3}", outcome.name, measured.loss.first, measured.loss.last)
+        }
+        _ => format!("ended   {}", outcome.name),
+    };
+    format!("  {how}, after {}", human_duration(Seconds(took)))
+}
+
+/// Flags that mean nothing for a list.
+fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
+    let JobArguments { job: _, constants, model, tokens, samples, global_batch, epochs, steps, prices } =
+        &arguments.job;
+    let flags = [
+        ("--model", model.is_some(), "each [[job]] has its own `model`"),
+        ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
+        ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
+        ("--data", arguments.data.is_some(), "each [[job]] has its own `data`"),
+        ("--tokenizer", arguments.tokenizer.is_some(), "each [[job]] has its own `data`"),
+        ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
+        ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
+        ("--steps", steps.is_some(), "each [[job]] has its own `training`"),
+        ("--constants", constants.is_some(), "name them in the job's file"),
+        ("--prices", prices.is_some(), "nothing is rented"),
+    ];
+    match flags.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, hint)) => {
+            Err(Failure::input(format!("`{flag}` is for jobs, but this is a list of them")).hint(hint))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn variant(path: &str, value: serde_json::Value) -> Variant {
+        Variant::from([(path.to_owned(), value)])
+    }
+
+    #[test]
+    fn a_variant_changes_one_field_of_a_job() {
+        let spec = JobSpec::default();
+        let faster = with(&spec, &variant("training.learning_rate", json!(0.01))).expect("a rate");
+        assert_eq!(faster.training.learning_rate, Some(0.01));
+        assert_eq!(JobSpec { training: spec.training.clone(), ..faster }, spec);
+        assert_eq!(with(&spec, &variant("seed", json!(3))), Ok(spec.clone()));
+        let (path, problem) = with(&spec, &variant("training.speed", json!(1))).expect_err("no such field");
+        assert!(path == "training.speed" && problem.contains("unknown field `speed`"), "{problem}");
+        let (_, problem) = with(&spec, &variant("training.steps", json!("many"))).expect_err("no number");
+        assert!(problem.contains("many"), "{problem}");
+        let deep = variant("training.optimizer.kind", json!(1));
+        assert!(with(&faster_with_optimizer(), &deep).is_err());
+    }
+
+    fn faster_with_optimizer() -> JobSpec {
+        with(&JobSpec::default(), &variant("training.optimizer", json!("sgd"))).expect("an optimizer")
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_last_error_is_the_reason() {
+        use std::os::unix::process::ExitStatusExt;
+        let failed = ExitStatus::from_raw(1 << 8);
+        let log = "  step 1\nerror: first\n\nerror: cannot go on\n  caused by: no room\n\nhint: make some\n";
+        assert_eq!(reason(failed, log), "cannot go on: no room");
+        assert!(reason(ExitStatus::from_raw(9), "").contains("signal: 9"));
+    }
+}

@@ -1,0 +1,267 @@
+//! What can be wrong with data, said with the place, the value and what is allowed.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why data cannot be trained on.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No path was given.
+    #[error("`data.path` is empty; name a file or a folder to train on")]
+    EmptyPath,
+    /// A file or folder could not be read.
+    #[error("cannot read `{}`", path.display())]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The named file is not text.
+    #[error("`{}` is not UTF-8 text", path.display())]
+    NotText {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// A folder without text.
+    #[error("`{}` holds no text files ({skipped} other files were skipped)", path.display())]
+    NoText {
+        /// Which one.
+        path: PathBuf,
+        /// Binary files in it.
+        skipped: usize,
+    },
+    /// The sequence of the model is longer than the text.
+    #[error(
+        "`{}` has {found} {unit}, but one sample of the model takes {sample} (`model.seq_len` is {sequence})",
+        path.display()
+    )]
+    TooShort {
+        /// Where the text came from.
+        path: PathBuf,
+        /// Tokens found.
+        found: usize,
+        /// Bytes, or tokens.
+        unit: &'static str,
+        /// Tokens of a sample and its target.
+        sample: usize,
+        /// Tokens of a sample.
+        sequence: usize,
+    },
+    /// Too little text for one step.
+    #[error(
+        "`{}` has {found} {unit}, but a global batch of {batch} samples of {sample} {unit} besides the held-out part \
+         needs {needed}", path.display()
+    )]
+    TooLittle {
+        /// Where the text came from.
+        path: PathBuf,
+        /// Tokens found.
+        found: usize,
+        /// Bytes, or tokens.
+        unit: &'static str,
+        /// Tokens needed.
+        needed: usize,
+        /// Samples of a step.
+        batch: usize,
+        /// Tokens of a sample.
+        sample: usize,
+    },
+    /// Too few samples for one step.
+    #[error(
+        "`{}` has {found} samples to train on besides the held-out part, but a global batch takes {batch}",
+        path.display()
+    )]
+    TooFew {
+        /// Where they came from.
+        path: PathBuf,
+        /// Samples found.
+        found: usize,
+        /// Samples of a step.
+        batch: usize,
+    },
+    /// Nothing tells what a file or folder is.
+    #[error("`{}` is of no known kind; {wanted} are read from {allowed}", path.display())]
+    UnknownKind {
+        /// Which one.
+        path: PathBuf,
+        /// What the model reads.
+        wanted: String,
+        /// What may be named.
+        allowed: &'static str,
+    },
+    /// Data of a kind that the model does not read.
+    #[error("`{}` is {kind}, but the model reads {wanted}", path.display())]
+    Foreign {
+        /// Which one.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+        /// What the model reads.
+        wanted: String,
+    },
+    /// Samples of another size than the model's.
+    #[error("`{}` holds {found}, but the model reads {wanted}", path.display())]
+    Sides {
+        /// Where.
+        path: PathBuf,
+        /// What a sample is there.
+        found: String,
+        /// What the model reads.
+        wanted: String,
+    },
+    /// A file that breaks off or contradicts itself.
+    #[error("`{}` is damaged: {problem}", path.display())]
+    Damaged {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An array that a file or folder should hold.
+    #[error("`{}` holds no array `{array}`; it must hold {allowed}", path.display())]
+    NoArray {
+        /// Where it is missing.
+        path: PathBuf,
+        /// Its name.
+        array: String,
+        /// What should be there.
+        allowed: &'static str,
+    },
+    /// An array of another type or shape.
+    #[error("array `{array}` of `{}` has {field} {found}, but it must be {allowed}", path.display())]
+    Array {
+        /// The file.
+        path: PathBuf,
+        /// The array.
+        array: String,
+        /// `dtype` or `shape`.
+        field: &'static str,
+        /// What it has.
+        found: String,
+        /// What is accepted.
+        allowed: String,
+    },
+    /// A class that the model does not have.
+    #[error("sample {sample} of `{}` has label {label}, but the model has {classes} classes, 0 to {}", path.display(), classes - 1)]
+    Label {
+        /// The file.
+        path: PathBuf,
+        /// Which sample, from 0.
+        sample: usize,
+        /// Its label.
+        label: i64,
+        /// Classes of the model.
+        classes: u64,
+    },
+    /// More classes than the model has.
+    #[error("`{}` has {found} classes, but the model has {classes}", path.display())]
+    Classes {
+        /// The folder.
+        path: PathBuf,
+        /// Classes there.
+        found: usize,
+        /// Classes of the model.
+        classes: u64,
+    },
+    /// A folder of images without classes.
+    #[error("`{}` has no folder for any class; images are read from CLASS/NAME.jpg and CLASS/NAME.png", path.display())]
+    NoClasses {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A class without images.
+    #[error("`{}` is the folder of a class, but holds no JPEG or PNG files", path.display())]
+    EmptyClass {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// Not one image that can be decoded.
+    #[error("none of the {images} images of `{}` can be decoded", path.display())]
+    AllCorrupt {
+        /// The folder.
+        path: PathBuf,
+        /// Images tried.
+        images: usize,
+    },
+    /// A tokenizer that cannot be used.
+    #[error("cannot use the tokenizer `{}`: {problem}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A tokenizer without a token that masked training needs.
+    #[error("the tokenizer `{}` has none of the tokens {tokens}, but a masked language model needs one", path.display())]
+    NoMask {
+        /// The file.
+        path: PathBuf,
+        /// What was looked for.
+        tokens: &'static str,
+    },
+    /// A tokenizer beside data that has none to do.
+    #[error("`data.tokenizer` is `{}`, but {kind} is not text", path.display())]
+    TokenizerUnused {
+        /// The tokenizer.
+        path: PathBuf,
+        /// What the data is.
+        kind: &'static str,
+    },
+    /// More tokens than the model has entries.
+    #[error("{what} has {entries} entries, but `model.vocab` is {vocabulary}")]
+    Vocabulary {
+        /// The tokenizer, or the bytes.
+        what: String,
+        /// Its entries.
+        entries: u64,
+        /// Entries of the model's token table.
+        vocabulary: u64,
+    },
+    /// A token id that the model does not have.
+    #[error("token {position} of `{}` is {id}, but `model.vocab` is {vocabulary}", path.display())]
+    TokenId {
+        /// The file.
+        path: PathBuf,
+        /// Which token, from 0.
+        position: usize,
+        /// Its id.
+        id: i64,
+        /// Entries of the model's token table.
+        vocabulary: u64,
+    },
+    /// The thread that prepares samples ended without a word.
+    #[error("the data loader ended early")]
+    LoaderEnded,
+}
+
+impl DataError {
+    /// What may help.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::EmptyPath | Self::Unreadable { .. } => "name a file or folder that is there and can be read",
+            Self::NotText { .. } | Self::NoText { .. } => "name a UTF-8 text file, or a folder that holds some",
+            Self::TooShort { .. } => "a smaller model.seq_len needs less; more text, or a folder of files, gives more",
+            Self::TooLittle { .. } => "a smaller training.global_batch or model.seq_len needs less",
+            Self::TooFew { .. } => "a smaller training.global_batch needs less",
+            Self::UnknownKind { .. } => "packed files (.gz, .zip, .tar) must be unpacked first",
+            Self::Foreign { .. } => "name other data, or choose a model that reads this",
+            Self::Sides { .. } => "set model.image_size, model.channels or model.inputs to what the data has",
+            Self::Damaged { .. } => "fetch or write the file again",
+            Self::NoArray { .. } => "save the array under that name",
+            Self::Array { .. } => "convert the array before it is saved",
+            Self::Label { .. } | Self::Classes { .. } => {
+                "set model.classes, or model.outputs of an mlp, to what the data has"
+            }
+            Self::NoClasses { .. } => "sort the images into one folder for each class",
+            Self::EmptyClass { .. } => "remove the folder, or put the images of that class there",
+            Self::AllCorrupt { .. } => "fetch the images again",
+            Self::Tokenizer { .. } => "name the tokenizer.json of a Hugging Face tokenizer",
+            Self::NoMask { .. } => "take the tokenizer that belongs to a masked language model",
+            Self::TokenizerUnused { .. } => "leave the tokenizer out",
+            Self::Vocabulary { .. } => "set model.vocab to at least as many entries, or take a smaller tokenizer",
+            Self::TokenId { .. } => "set model.vocab to more than the largest token id",
+            Self::LoaderEnded => "run again; please report it if it happens twice",
+        }
+    }
+}

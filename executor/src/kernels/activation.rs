@@ -1,0 +1,147 @@
+//! Activation functions.
+
+use super::operation::{Kernel, apply, contiguous, is_on_host};
+use super::vector::{normal, sigmoid, vectorized};
+use burn::backend::flex::FlexTensor;
+use burn::tensor::activation;
+use burn::tensor::{Tensor, TensorData};
+
+/// x · Φ(x) with the exact normal distribution (Hendrycks and Gimpel, arXiv:1606.08415, equation 1).
+pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
+    if !is_on_host(&x) {
+        return activation::gelu(x);
+    }
+    Tensor::from_dispatch(apply(Gelu::Exact, [x.into_dispatch()]))
+}
+
+/// GELU by way of the hyperbolic tangent, as GPT-2 has it (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
+pub(crate) fn gelu_tanh(x: Tensor<2>) -> Tensor<2> {
+    if !is_on_host(&x) {
+        return activation::gelu_approximate(x);
+    }
+    Tensor::from_dispatch(apply(Gelu::Tanh, [x.into_dispatch()]))
+}
+
+/// silu(gate) · up (Shazeer, arXiv:2002.05202, equation 5, where it is called SwiGLU).
+pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    if !is_on_host(&gate) {
+        return activation::silu(gate) * up;
+    }
+    Tensor::from_dispatch(apply(SwiGlu, [gate.into_dispatch(), up.into_dispatch()]))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Gelu {
+    Exact,
+    Tanh,
+}
+
+impl Kernel<1> for Gelu {
+    type Kept = FlexTensor;
+
+    fn forward(&self, [x]: [FlexTensor; 1]) -> (FlexTensor, FlexTensor) {
+        let x = contiguous(x);
+        let from = x.storage::<f32>();
+        let mut to = vec![0.0; from.len()];
+        match self {
+            Self::Exact => gelu_exact_forward(from, &mut to),
+            Self::Tanh => gelu_tanh_forward(from, &mut to),
+        }
+        (FlexTensor::from_data(TensorData::new(to, x.layout().shape().clone())), x)
+    }
+
+    fn backward(&self, x: FlexTensor, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let mut gradient = contiguous(gradient);
+        match self {
+            Self::Exact => gelu_exact_backward(x.storage(), gradient.storage_mut()),
+            Self::Tanh => gelu_tanh_backward(x.storage(), gradient.storage_mut()),
+        }
+        [Some(gradient)]
+    }
+}
+
+/// √(2/π) and the weight of x³ in GELU's tangent form, both twice: tanh(u) = 2 · sigmoid(2u) − 1.
+const TANH_SLOPE: f32 = 2.0 * 0.797_884_56;
+const TANH_CUBE: f32 = 2.0 * 0.797_884_56 * 0.044_715;
+
+vectorized! {
+    fn gelu_exact_forward(from: &'a [f32], to: &'a mut [f32]) {
+        for (to, &x) in to.iter_mut().zip(from) {
+            *to = x * normal(x).0;
+        }
+    }
+
+    fn gelu_exact_backward(from: &'a [f32], gradient: &'a mut [f32]) {
+        for (gradient, &x) in gradient.iter_mut().zip(from) {
+            let (share, density) = normal(x);
+            *gradient *= x.mul_add(density, share);
+        }
+    }
+
+    fn gelu_tanh_forward(from: &'a [f32], to: &'a mut [f32]) {
+        for (to, &x) in to.iter_mut().zip(from) {
+            *to = x * sigmoid(x * (x * x).mul_add(TANH_CUBE, TANH_SLOPE));
+        }
+    }
+
+    fn gelu_tanh_backward(from: &'a [f32], gradient: &'a mut [f32]) {
+        for (gradient, &x) in gradient.iter_mut().zip(from) {
+            let s = sigmoid(x * (x * x).mul_add(TANH_CUBE, TANH_SLOPE));
+            let slope = (x * x).mul_add(3.0 * TANH_CUBE, TANH_SLOPE);
+            *gradient *= (x * s * (1.0 - s)).mul_add(slope, s);
+        }
+    }
+
+    fn swiglu_forward(gate: &'a [f32], up: &'a [f32], to: &'a mut [f32]) {
+        for ((to, &gate), &up) in to.iter_mut().zip(gate).zip(up) {
+            *to = gate * sigmoid(gate) * up;
+        }
+    }
+
+    fn swiglu_backward(gate: &'a [f32], up: &'a [f32], gradient: &'a mut [f32], to_up: &'a mut [f32]) {
+        for (((gradient, to_up), &gate), &up) in gradient.iter_mut().zip(to_up).zip(gate).zip(up) {
+            let s = sigmoid(gate);
+            *to_up = *gradient * gate * s;
+            *gradient *= up * (gate * s).mul_add(1.0 - s, s);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SwiGlu;
+
+impl Kernel<2> for SwiGlu {
+    type Kept = [FlexTensor; 2];
+
+    fn forward(&self, operands: [FlexTensor; 2]) -> (FlexTensor, [FlexTensor; 2]) {
+        let [gate, up] = operands.map(contiguous);
+        let mut to = vec![0.0; gate.storage::<f32>().len()];
+        swiglu_forward(gate.storage(), up.storage(), &mut to);
+        let result = FlexTensor::from_data(TensorData::new(to, gate.layout().shape().clone()));
+        (result, [gate, up])
+    }
+
+    fn backward(&self, [gate, up]: [FlexTensor; 2], gradient: FlexTensor, _: [bool; 2]) -> [Option<FlexTensor>; 2] {
+        let mut gradient = contiguous(gradient);
+        let mut to_up = vec![0.0; up.storage::<f32>().len()];
+        swiglu_backward(gate.storage(), up.storage(), gradient.storage_mut(), &mut to_up);
+        let to_up = FlexTensor::from_data(TensorData::new(to_up, up.layout().shape().clone()));
+        [Some(gradient), Some(to_up)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{SHAPES, assert_equal_to_plain, half_precision_agrees};
+    use super::*;
+
+    #[test]
+    fn activations_are_those_of_burn() {
+        for shape in SHAPES {
+            assert_equal_to_plain([shape], |[x]| gelu(x), |[x]| activation::gelu(x));
+            assert_equal_to_plain([shape], |[x]| gelu_tanh(x), |[x]| activation::gelu_approximate(x));
+            assert_equal_to_plain([shape; 2], |[g, u]| swiglu(g, u), |[g, u]| activation::silu(g) * u);
+        }
+        half_precision_agrees([[4, 32]], |[x]| gelu(x));
+    }
+}

@@ -1,0 +1,153 @@
+//! AdamW in one pass.
+
+use super::operation::{contiguous, plain};
+use super::vector::{sum_of, vectorized};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::{DType, Tensor};
+use rayon::prelude::*;
+
+/// Numbers that a thread takes at once.
+const PIECE: usize = 1 << 14;
+
+/// One update of AdamW (Loshchilov and Hutter, arXiv:1711.05101, algorithm 2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AdamWStep {
+    /// η
+    pub(crate) learning_rate: f64,
+    /// β₁ and β₂
+    pub(crate) betas: [f64; 2],
+    /// ε
+    pub(crate) epsilon: f64,
+    /// λ
+    pub(crate) weight_decay: f64,
+    /// t, from 1: this update's number.
+    pub(crate) time: u64,
+}
+
+/// New weights and running means of the gradient and of its square, which are zero before the first update. What
+/// nobody else holds is overwritten.
+///
+/// # Panics
+///
+/// Where [`is_plain`] does not say that kernels take the weights.
+pub(crate) fn adamw(
+    step: &AdamWStep,
+    weights: Tensor<1>,
+    gradients: Tensor<1>,
+    means: Option<[Tensor<1>; 2]>,
+) -> (Tensor<1>, [Tensor<1>; 2]) {
+    let [mut weights, gradients] = [weights, gradients].map(host);
+    let zeros = || FlexTensor::zeros(weights.layout().shape().clone(), DType::F32);
+    let [mut first, mut second] = means.map_or_else(|| [zeros(), zeros()], |means| means.map(host));
+    update_all(step, weights.storage_mut(), gradients.storage(), [first.storage_mut(), second.storage_mut()]);
+    (device(weights), [device(first), device(second)])
+}
+
+/// The sum of the squares of all elements of a tensor that [`is_plain`].
+pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
+    let tensor = host(tensor.clone());
+    let pieces: Vec<f32> = tensor.storage::<f32>().par_chunks(PIECE).map(squares).collect();
+    pieces.into_iter().map(f64::from).sum::<f64>() as f32
+}
+
+/// Whether a tensor is single precision on the host and records nothing.
+pub(crate) fn is_plain(tensor: &Tensor<1>) -> bool {
+    plain(tensor.clone()).is_some()
+}
+
+fn host(tensor: Tensor<1>) -> FlexTensor {
+    contiguous(plain(tensor).expect("the caller asks `is_plain` first"))
+}
+
+fn device(tensor: FlexTensor) -> Tensor<1> {
+    Tensor::from_primitive::<Flex>(tensor)
+}
+
+fn update_all(step: &AdamWStep, weights: &mut [f32], gradients: &[f32], [first, second]: [&mut [f32]; 2]) {
+    let power = |beta: f64| beta.powi(i32::try_from(step.time).unwrap_or(i32::MAX));
+    let correction = step.betas.map(|beta| 1.0 - power(beta));
+    // m̂ / (√v̂ + ε) = m / c₁ / (√v / √c₂ + ε)
+    let factors = Factors {
+        betas: step.betas.map(|beta| beta as f32),
+        others: step.betas.map(|beta| (1.0 - beta) as f32),
+        decay: (1.0 - step.learning_rate * step.weight_decay) as f32,
+        step: (step.learning_rate / correction[0]) as f32,
+        root: (1.0 / correction[1].sqrt()) as f32,
+        epsilon: step.epsilon as f32,
+    };
+    weights
+        .par_chunks_mut(PIECE)
+        .zip(gradients.par_chunks(PIECE))
+        .zip(first.par_chunks_mut(PIECE))
+        .zip(second.par_chunks_mut(PIECE))
+        .for_each(|(((weights, gradients), first), second)| update(factors, weights, gradients, first, second));
+}
+
+#[derive(Clone, Copy)]
+struct Factors {
+    betas: [f32; 2],
+    others: [f32; 2],
+    decay: f32,
+    step: f32,
+    root: f32,
+    epsilon: f32,
+}
+
+vectorized! {
+    fn squares(numbers: &'a [f32]) -> f32 {
+        sum_of([numbers], |[number]| number * number)
+    }
+
+    fn update(
+        factors: Factors,
+        weights: &'a mut [f32],
+        gradients: &'a [f32],
+        first: &'a mut [f32],
+        second: &'a mut [f32],
+    ) {
+        for (((weight, &gradient), first), second) in weights.iter_mut().zip(gradients).zip(first).zip(second) {
+            *first = factors.betas[0].mul_add(*first, factors.others[0] * gradient);
+            *second = factors.betas[1].mul_add(*second, factors.others[1] * gradient * gradient);
+            let change = factors.step * *first / second.sqrt().mul_add(factors.root, factors.epsilon);
+            *weight = factors.decay.mul_add(*weight, -change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_close, numbers};
+    use super::*;
+    use burn::optim::{AdamWConfig, Optimizer};
+    use burn::tensor::{Device, TensorData};
+
+    #[test]
+    fn it_is_burns_adamw() {
+        let length = 20_000;
+        let tensor = |numbers: Vec<f32>| Tensor::<1>::from_data(TensorData::new(numbers, [length]), &Device::flex());
+        let list = |tensor: Tensor<1>| tensor.into_data().try_into_vec::<f32>().expect("single precision");
+        let rule = AdamWConfig::new().with_beta_2(0.95).with_epsilon(1e-8).with_weight_decay(0.1).build();
+        let (mut ours, mut means) = (tensor(numbers(length, 1)), None);
+        let (mut theirs, mut state) = (ours.clone(), None);
+        for time in 1..=5 {
+            let gradients = tensor(numbers(length, 10 + time as usize));
+            let step = AdamWStep { learning_rate: 0.01, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: 0.1, time };
+            let (weights, after) = adamw(&step, ours, gradients.clone(), means);
+            (ours, means) = (weights, Some(after));
+            (theirs, state) = rule.step(0.01, theirs, gradients, state);
+        }
+        let state = state.expect("it remembers").momentum;
+        let [first, second] = means.expect("it remembers");
+        let theirs = [theirs, state.moment_1, state.moment_2].map(list);
+        assert_close(&[ours, first, second].map(list), &theirs, 1e-6, "AdamW");
+    }
+
+    #[test]
+    fn sums_of_squares() {
+        let tensor = Tensor::<1>::from_data(TensorData::new(vec![0.5f32; 40_001], [40_001]), &Device::flex());
+        assert!(is_plain(&tensor));
+        assert_eq!(square_sum(&tensor), 10_000.25);
+        assert!(!is_plain(&tensor.cast(burn::tensor::FloatDType::F16)));
+    }
+}

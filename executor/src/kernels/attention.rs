@@ -1,0 +1,431 @@
+//! Attention that keeps no scores: FlashAttention's recomputation (Dao et al., arXiv:2205.14135, algorithms 1 and 4)
+//! over blocks of queries, with all keys of a sample at once, as far as they may be seen.
+
+use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::vector::{exp, largest, sum_of, vectorized};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::activation::softmax;
+use burn::tensor::{Bool, FloatDType, Tensor};
+use rayon::prelude::*;
+
+/// Queries of a head that are taken together. Their scores stay in a core's cache, and under a causal mask fewer keys
+/// that none of them sees are looked at.
+const BLOCK: usize = 128;
+
+/// How rows of features divide into samples and heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttentionShape {
+    /// Samples among the rows.
+    pub(crate) samples: usize,
+    /// Rows of a sample.
+    pub(crate) sequence: usize,
+    /// Heads of the queries.
+    pub(crate) heads: usize,
+    /// Heads of keys and values; each serves as many heads of queries, one after another (Ainslie et al.,
+    /// arXiv:2305.13245).
+    pub(crate) groups: usize,
+    /// Whether a row sees itself and those before alone.
+    pub(crate) causal: bool,
+}
+
+/// softmax(q · kᵀ / √width) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
+///
+/// `queries` have (heads × width) features, `keys` and `values` (groups × width); the result has those of the queries.
+pub(crate) fn attention(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
+    if !is_on_host(&queries) {
+        return attention_by_burn(queries, keys, values, shape);
+    }
+    let operands = [queries.into_dispatch(), keys.into_dispatch(), values.into_dispatch()];
+    Tensor::from_dispatch(apply(Attention { shape: *shape }, operands))
+}
+
+/// [`attention`] of queries, keys and values that lie side by side in each row.
+pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
+    if !is_on_host(&packed) {
+        let width = packed.dims()[1] / (shape.heads + 2 * shape.groups);
+        let [queries, keys] = [shape.heads * width, shape.groups * width];
+        let part = |start, length| packed.clone().narrow(1, start, length);
+        let [q, k, v] = [part(0, queries), part(queries, keys), part(queries + keys, keys)];
+        return attention_by_burn(q, k, v, shape);
+    }
+    Tensor::from_dispatch(apply(Attention { shape: *shape }, [packed.into_dispatch()]))
+}
+
+/// Softmax in single precision, whatever the operands' format.
+fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
+    let AttentionShape { samples, sequence, heads, groups, causal } = *shape;
+    let [rows, features] = queries.dims();
+    let width = features / heads;
+    let split = |tensor: Tensor<2>, heads: usize| tensor.reshape([samples, sequence, heads, width]).swap_dims(1, 2);
+    let shared = |tensor: Tensor<2>| {
+        let whole: Tensor<5> = split(tensor, groups).unsqueeze_dim(2);
+        whole.repeat_dim(2, heads / groups).reshape([samples, heads, sequence, width])
+    };
+    let queries = split(queries, heads) * (1.0 / (width as f64).sqrt());
+    let scores = queries.matmul(shared(keys).transpose());
+    let float = FloatDType::from(scores.dtype());
+    let mut scores = scores.cast(FloatDType::F32);
+    if causal {
+        // `tril_mask` is false on and below the diagonal.
+        let mask = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &scores.device());
+        scores = scores.mask_fill(mask.unsqueeze::<4>(), f32::NEG_INFINITY);
+    }
+    softmax(scores, 3).cast(float).matmul(shared(values)).swap_dims(1, 2).reshape([rows, features])
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attention {
+    shape: AttentionShape,
+}
+
+/// Operands, result, and ln Σ eˢ over the scores of each row, by sample, head and row.
+#[derive(Clone, Debug)]
+struct Kept<const N: usize> {
+    operands: [FlexTensor; N],
+    result: FlexTensor,
+    log_sums: Vec<Vec<f32>>,
+}
+
+impl Kernel<3> for Attention {
+    type Kept = Kept<3>;
+
+    fn forward(&self, operands: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
+        let [queries, keys, values] = &operands;
+        let sources = Sources { parts: [queries, keys, values], columns: [0; 3], width: self.width(queries) };
+        let (result, log_sums) = self.result(&sources);
+        (result.clone(), Kept { operands, result, log_sums })
+    }
+
+    fn backward(&self, kept: Self::Kept, gradient: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
+        let Kept { operands: [queries, keys, values], result, log_sums } = kept;
+        let width = self.width(&queries);
+        let sources = Sources { parts: [&queries, &keys, &values], columns: [0; 3], width };
+        let heads = [self.shape.heads, self.shape.groups, self.shape.groups];
+        let mut to = heads.map(|heads| Target::new(self.rows(), heads * width));
+        self.gradients(&sources, &result, &gradient, &log_sums, |part, row, column, numbers| {
+            to[part].add(row, column, numbers, width);
+        });
+        to.map(|to| Some(to.into_tensor()))
+    }
+}
+
+impl Kernel<1> for Attention {
+    type Kept = Kept<1>;
+
+    fn forward(&self, operands: [FlexTensor; 1]) -> (FlexTensor, Self::Kept) {
+        let (result, log_sums) = self.result(&self.packed(&operands[0]));
+        (result.clone(), Kept { operands, result, log_sums })
+    }
+
+    fn backward(&self, kept: Self::Kept, gradient: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let Kept { operands: [packed], result, log_sums } = kept;
+        let sources = self.packed(&packed);
+        let (columns, width) = (sources.columns, sources.width);
+        let mut to = Target::new(self.rows(), columns[2] + self.shape.groups * width);
+        self.gradients(&sources, &result, &gradient, &log_sums, |part, row, column, numbers| {
+            to.add(row, columns[part] + column, numbers, width);
+        });
+        [Some(to.into_tensor())]
+    }
+}
+
+/// Where queries, keys and values lie.
+struct Sources<'a> {
+    parts: [&'a FlexTensor; 3],
+    columns: [usize; 3],
+    width: usize,
+}
+
+impl Sources<'_> {
+    /// One part of one head of one sample, (sequence, width).
+    fn of(&self, part: usize, shape: &AttentionShape, sample: usize, head: usize) -> FlexTensor {
+        let head = if part == 0 { head } else { head / (shape.heads / shape.groups) };
+        let column = self.columns[part] + head * self.width;
+        head_of(self.parts[part], sample * shape.sequence, shape.sequence, column, self.width)
+    }
+}
+
+/// A cut-out, without copying.
+fn head_of(tensor: &FlexTensor, row: usize, rows: usize, column: usize, columns: usize) -> FlexTensor {
+    tensor.narrow(0, row, rows).narrow(1, column, columns)
+}
+
+/// A gradient that is put together from parts of heads.
+struct Target {
+    numbers: Vec<f32>,
+    columns: usize,
+}
+
+impl Target {
+    fn new(rows: usize, columns: usize) -> Self {
+        Self { numbers: vec![0.0; rows * columns], columns }
+    }
+
+    /// Adds rows of `width` numbers, from a row and a column on.
+    fn add(&mut self, row: usize, column: usize, numbers: &[f32], width: usize) {
+        let rows = self.numbers[row * self.columns..].chunks_exact_mut(self.columns);
+        for (to, from) in rows.zip(numbers.chunks_exact(width)) {
+            to[column..column + width].iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        }
+    }
+
+    fn into_tensor(self) -> FlexTensor {
+        let shape = [self.numbers.len() / self.columns, self.columns];
+        from_numbers(self.numbers, shape)
+    }
+}
+
+/// What one head of one sample hands on, (sequence, width) each.
+struct HeadGradients {
+    queries: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Attention {
+    fn rows(&self) -> usize {
+        self.shape.samples * self.shape.sequence
+    }
+
+    fn width(&self, queries: &FlexTensor) -> usize {
+        queries.layout().shape()[1] / self.shape.heads
+    }
+
+    fn packed<'a>(&self, packed: &'a FlexTensor) -> Sources<'a> {
+        let AttentionShape { heads, groups, .. } = self.shape;
+        let width = packed.layout().shape()[1] / (heads + 2 * groups);
+        Sources { parts: [packed; 3], columns: [0, heads * width, (heads + groups) * width], width }
+    }
+
+    /// Runs of queries, with the number of keys that the last of them sees.
+    fn blocks(&self) -> impl Iterator<Item = Block> {
+        let AttentionShape { sequence, causal, .. } = self.shape;
+        (0..sequence).step_by(BLOCK).map(move |start| {
+            let length = BLOCK.min(sequence - start);
+            Block { start, length, keys: if causal { start + length } else { sequence }, causal }
+        })
+    }
+
+    fn result(&self, sources: &Sources<'_>) -> (FlexTensor, Vec<Vec<f32>>) {
+        let AttentionShape { samples, sequence, heads, .. } = self.shape;
+        let width = sources.width;
+        let mut to = Target::new(self.rows(), heads * width);
+        let mut log_sums = Vec::with_capacity(samples * heads);
+        for sample in 0..samples {
+            let found: Vec<_> = (0..heads)
+                .into_par_iter()
+                .map(|head| self.head_result([0, 1, 2].map(|part| sources.of(part, &self.shape, sample, head))))
+                .collect();
+            for (head, (blocks, sums)) in found.into_iter().enumerate() {
+                for (block, numbers) in self.blocks().zip(blocks) {
+                    to.add(sample * sequence + block.start, head * width, numbers.storage(), width);
+                }
+                log_sums.push(sums);
+            }
+        }
+        (to.into_tensor(), log_sums)
+    }
+
+    /// The result of one head, by block, and ln Σ eˢ of each row.
+    fn head_result(&self, [queries, keys, values]: [FlexTensor; 3]) -> (Vec<FlexTensor>, Vec<f32>) {
+        let scale = scale(&queries);
+        let mut log_sums = vec![0.0; self.shape.sequence];
+        let result = |block: Block| {
+            let mut scores = block.scores(&queries, &keys);
+            let log_sums = &mut log_sums[block.start..block.start + block.length];
+            softmax_of_rows(block, scale, scores.storage_mut(), log_sums);
+            Flex::float_matmul(scores, values.narrow(0, 0, block.keys))
+        };
+        (self.blocks().map(result).collect(), log_sums)
+    }
+
+    /// Hands gradients of queries (0), keys (1) and values (2) on: part, first row, first column, numbers.
+    fn gradients(
+        &self,
+        sources: &Sources<'_>,
+        result: &FlexTensor,
+        gradient: &FlexTensor,
+        log_sums: &[Vec<f32>],
+        mut hand_on: impl FnMut(usize, usize, usize, &[f32]),
+    ) {
+        let AttentionShape { samples, sequence, heads, groups, .. } = self.shape;
+        let width = sources.width;
+        for sample in 0..samples {
+            let row = sample * sequence;
+            let found: Vec<HeadGradients> = (0..heads)
+                .into_par_iter()
+                .map(|head| {
+                    let parts = [0, 1, 2].map(|part| sources.of(part, &self.shape, sample, head));
+                    let results = [result, gradient].map(|all| head_of(all, row, sequence, head * width, width));
+                    self.head_gradients(parts, results, &log_sums[sample * heads + head])
+                })
+                .collect();
+            for (head, found) in found.into_iter().enumerate() {
+                let group = head / (heads / groups);
+                hand_on(0, row, head * width, &found.queries);
+                hand_on(1, row, group * width, &found.keys);
+                hand_on(2, row, group * width, &found.values);
+            }
+        }
+    }
+
+    fn head_gradients(
+        &self,
+        [queries, keys, values]: [FlexTensor; 3],
+        results: [FlexTensor; 2],
+        log_sums: &[f32],
+    ) -> HeadGradients {
+        let scale = scale(&queries);
+        let [sequence, width] = extent(&queries);
+        let [result, gradient] = results.map(contiguous);
+        let mut found = HeadGradients {
+            queries: Vec::with_capacity(sequence * width),
+            keys: vec![0.0; sequence * width],
+            values: vec![0.0; sequence * width],
+        };
+        for block in self.blocks() {
+            let numbers = block.start * width..(block.start + block.length) * width;
+            let mut deltas = vec![0.0; block.length];
+            dots_of_rows(&result.storage()[numbers.clone()], &gradient.storage()[numbers], &mut deltas);
+            let gradient = gradient.narrow(0, block.start, block.length);
+            let mut shares = block.scores(&queries, &keys);
+            let log_sums = &log_sums[block.start..block.start + block.length];
+            shares_of_rows(block, scale, log_sums, shares.storage_mut());
+            let mut to_scores = Flex::float_matmul(gradient.clone(), values.narrow(0, 0, block.keys).transpose(0, 1));
+            scores_gradient(scale, shares.storage(), &deltas, to_scores.storage_mut());
+            let to_values = Flex::float_matmul(shares.transpose(0, 1), gradient);
+            add(to_values.storage(), &mut found.values);
+            let queries = queries.narrow(0, block.start, block.length);
+            add(Flex::float_matmul(to_scores.transpose(0, 1), queries).storage(), &mut found.keys);
+            let to_queries = Flex::float_matmul(to_scores, keys.narrow(0, 0, block.keys));
+            found.queries.extend_from_slice(to_queries.storage());
+        }
+        found
+    }
+}
+
+/// 1 / √width
+fn scale(queries: &FlexTensor) -> f32 {
+    1.0 / (queries.layout().shape()[1] as f32).sqrt()
+}
+
+/// A run of queries, and how many keys are looked at.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    start: usize,
+    length: usize,
+    keys: usize,
+    causal: bool,
+}
+
+impl Block {
+    /// q · kᵀ, (length, keys)
+    fn scores(&self, queries: &FlexTensor, keys: &FlexTensor) -> FlexTensor {
+        let keys = keys.narrow(0, 0, self.keys).transpose(0, 1);
+        Flex::float_matmul(queries.narrow(0, self.start, self.length), keys)
+    }
+
+    /// How many keys a row of the block sees.
+    #[inline(always)]
+    fn seen(&self, row: usize) -> usize {
+        if self.causal { self.start + row + 1 } else { self.keys }
+    }
+}
+
+vectorized! {
+    /// Scores become shares.
+    fn softmax_of_rows(block: Block, scale: f32, scores: &'a mut [f32], log_sums: &'a mut [f32]) {
+        for (row, (scores, log_sum)) in scores.chunks_exact_mut(block.keys).zip(log_sums).enumerate() {
+            let (seen, hidden) = scores.split_at_mut(block.seen(row));
+            let most = largest(seen) * scale;
+            for score in &mut *seen {
+                *score = exp(score.mul_add(scale, -most));
+            }
+            let sum = sum_of([seen], |[share]| share);
+            let factor = 1.0 / sum;
+            for share in seen {
+                *share *= factor;
+            }
+            hidden.fill(0.0);
+            *log_sum = most + sum.ln();
+        }
+    }
+
+    /// Scores become the shares that they became before.
+    fn shares_of_rows(block: Block, scale: f32, log_sums: &'a [f32], scores: &'a mut [f32]) {
+        for (row, (scores, &log_sum)) in scores.chunks_exact_mut(block.keys).zip(log_sums).enumerate() {
+            let (seen, hidden) = scores.split_at_mut(block.seen(row));
+            for score in seen {
+                *score = exp(score.mul_add(scale, -log_sum));
+            }
+            hidden.fill(0.0);
+        }
+    }
+
+    /// Gradients of shares become those of scores, before their scale.
+    fn scores_gradient(scale: f32, shares: &'a [f32], deltas: &'a [f32], gradient: &'a mut [f32]) {
+        let keys = shares.len() / deltas.len();
+        let rows = gradient.chunks_exact_mut(keys).zip(shares.chunks_exact(keys)).zip(deltas);
+        for ((gradient, shares), &delta) in rows {
+            for (gradient, &share) in gradient.iter_mut().zip(shares) {
+                *gradient = share * (*gradient - delta) * scale;
+            }
+        }
+    }
+
+    /// Dot products of the rows of two matrices.
+    fn dots_of_rows(left: &'a [f32], right: &'a [f32], dots: &'a mut [f32]) {
+        let width = left.len() / dots.len();
+        for ((left, right), dot) in left.chunks_exact(width).zip(right.chunks_exact(width)).zip(dots) {
+            *dot = sum_of([left, right], |[left, right]| left * right);
+        }
+    }
+
+    /// Adds to as many numbers from the start as there are.
+    fn add(numbers: &'a [f32], sums: &'a mut [f32]) {
+        for (sum, &number) in sums.iter_mut().zip(numbers) {
+            *sum += number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_equal_to_plain, half_precision_agrees};
+    use super::*;
+
+    #[test]
+    fn attention_is_that_of_burn() {
+        let cases = [(1, 1, 1, 1, 4), (2, 7, 2, 1, 5), (2, 33, 4, 2, 16), (1, 300, 2, 2, 8), (1, 128, 1, 1, 40)];
+        for (samples, sequence, heads, groups, width) in cases {
+            for causal in [false, true] {
+                let shape = AttentionShape { samples, sequence, heads, groups, causal };
+                let features = [heads * width, groups * width, groups * width];
+                let rows = samples * sequence;
+                let plain = |[q, k, v]: [Tensor<2>; 3]| attention_by_burn(q, k, v, &shape);
+                assert_equal_to_plain(
+                    features.map(|features| [rows, features]),
+                    |[q, k, v]| attention(q, k, v, &shape),
+                    plain,
+                );
+                let cut = |packed: &Tensor<2>| {
+                    let part = |start, length| packed.clone().narrow(1, start, length);
+                    [part(0, features[0]), part(features[0], features[1]), part(features[0] + features[1], features[2])]
+                };
+                assert_equal_to_plain(
+                    [[rows, features.iter().sum()]],
+                    |[packed]| packed_attention(packed, &shape),
+                    |[packed]| plain(cut(&packed)),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn attention_of_half_precision() {
+        let shape = AttentionShape { samples: 1, sequence: 8, heads: 2, groups: 2, causal: true };
+        half_precision_agrees([[8, 48]], |[packed]| packed_attention(packed, &shape));
+    }
+}

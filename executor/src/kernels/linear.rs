@@ -1,0 +1,128 @@
+//! Linear layers.
+
+use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::vector::vectorized;
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::Tensor;
+use rayon::prelude::*;
+
+/// x · weight + bias, with the weight as (inputs, outputs) and the bias as (outputs).
+pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    match bias {
+        Some(bias) if is_on_host(&x) => {
+            let operands = [x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch()];
+            Tensor::from_dispatch(apply(Linear, operands))
+        }
+        bias => burn::tensor::module::linear(x, weight, bias),
+    }
+}
+
+/// x · weightᵀ, with the weight as (outputs, inputs): a head that is tied to a table of tokens.
+pub(crate) fn linear_transposed(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    if !is_on_host(&x) {
+        return x.matmul(weight.transpose());
+    }
+    Tensor::from_dispatch(apply(Transposed, [x.into_dispatch(), weight.into_dispatch()]))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Linear;
+
+impl Kernel<3> for Linear {
+    type Kept = [FlexTensor; 2];
+
+    fn forward(&self, [x, weight, bias]: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
+        let mut result = Flex::float_matmul(x.clone(), weight.clone());
+        let bias = contiguous(bias);
+        let [_, outputs] = extent(&result);
+        result.storage_mut::<f32>().par_chunks_mut(BLOCK * outputs).for_each(|rows| add_to_rows(bias.storage(), rows));
+        (result, [x, weight])
+    }
+
+    fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 3]) -> [Option<FlexTensor>; 3] {
+        let gradient = contiguous(gradient);
+        let to_x = wanted[0].then(|| Flex::float_matmul(gradient.clone(), weight.transpose(0, 1)));
+        let to_weight = wanted[1].then(|| Flex::float_matmul(x.transpose(0, 1), gradient.clone()));
+        [to_x, to_weight, wanted[2].then(|| sum_of_rows(&gradient))]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transposed;
+
+impl Kernel<2> for Transposed {
+    type Kept = [FlexTensor; 2];
+
+    fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
+        (Flex::float_matmul(x.clone(), weight.transpose(0, 1)), [x, weight])
+    }
+
+    fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
+        let to_x = wanted[0].then(|| Flex::float_matmul(gradient.clone(), weight));
+        [to_x, wanted[1].then(|| Flex::float_matmul(gradient.transpose(0, 1), x))]
+    }
+}
+
+/// Rows that a thread takes at once, and whose sums are made together.
+const BLOCK: usize = 64;
+
+/// The sum of each column, (columns).
+fn sum_of_rows(tensor: &FlexTensor) -> FlexTensor {
+    let [_, columns] = extent(tensor);
+    let sums: Vec<Vec<f32>> = tensor
+        .storage::<f32>()
+        .par_chunks(BLOCK * columns)
+        .map(|rows| {
+            let mut sum = vec![0.0; columns];
+            add_rows(rows, &mut sum);
+            sum
+        })
+        .collect();
+    let mut total = vec![0.0; columns];
+    sums.iter().for_each(|sum| add_rows(sum, &mut total));
+    from_numbers(total, [columns])
+}
+
+vectorized! {
+    fn add_to_rows(row: &'a [f32], rows: &'a mut [f32]) {
+        for to in rows.chunks_exact_mut(row.len()) {
+            for (to, &number) in to.iter_mut().zip(row) {
+                *to += number;
+            }
+        }
+    }
+
+    fn add_rows(rows: &'a [f32], sum: &'a mut [f32]) {
+        for row in rows.chunks_exact(sum.len()) {
+            for (sum, &number) in sum.iter_mut().zip(row) {
+                *sum += number;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_equal_to_plain, half_precision_agrees};
+    use super::*;
+
+    #[test]
+    fn linear_layers_are_those_of_burn() {
+        for [rows, inputs, outputs] in [[1, 1, 1], [3, 7, 5], [130, 33, 65]] {
+            assert_equal_to_plain(
+                [[rows, inputs], [inputs, outputs], [1, outputs]],
+                |[x, weight, bias]| linear(x, weight, Some(bias.flatten(0, 1))),
+                |[x, weight, bias]| x.matmul(weight) + bias,
+            );
+            assert_equal_to_plain(
+                [[rows, inputs], [outputs, inputs]],
+                |[x, weight]| linear_transposed(x, weight),
+                |[x, weight]| x.matmul(weight.transpose()),
+            );
+        }
+        half_precision_agrees([[5, 32], [32, 16]], |[x, weight]| linear(x, weight, None));
+        half_precision_agrees([[5, 32], [32, 16], [1, 16]], |[x, w, b]| linear(x, w, Some(b.flatten(0, 1))));
+    }
+}

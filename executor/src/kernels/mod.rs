@@ -1,0 +1,25 @@
+//! Differentiable operators with a hand-written pass each way, for the processors of this machine.
+//!
+//! Each stands for a chain of Burn operators and gives what they give, to rounding. It goes through memory once where
+//! the chain goes through it many times, keeps for the way back what can not be had again cheaply, and writes a
+//! gradient over the one it came from where nobody else holds that. On other devices the chain itself runs.
+//!
+//! All take rows of features: one row per token (transformers), or per sample.
+
+mod activation;
+mod adamw;
+mod attention;
+mod linear;
+mod loss;
+mod normalization;
+mod operation;
+#[cfg(test)]
+mod testing;
+mod vector;
+
+pub(crate) use activation::{gelu, gelu_tanh, swiglu};
+pub(crate) use adamw::{AdamWStep, adamw, is_plain, square_sum};
+pub(crate) use attention::{AttentionShape, attention, packed_attention};
+pub(crate) use linear::{linear, linear_transposed};
+pub(crate) use loss::cross_entropy;
+pub(crate) use normalization::{layer_norm, rms_norm};

@@ -1,0 +1,148 @@
+//! Operators over host memory as differentiable operators of Burn.
+
+use burn::backend::autodiff::NodeId;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::flex::FlexTensor;
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{
+    Autodiff, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex,
+    GradientCheckpointingStrategy,
+};
+use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use std::fmt::Debug;
+
+/// An operator on `N` tensors. All of its numbers are single precision; operands of half precision are converted on
+/// the way in and the result on the way out.
+pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
+    /// What the way back needs.
+    type Kept: Clone + Debug + Send + 'static;
+
+    /// The result, and what is kept for the way back.
+    fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, Self::Kept);
+
+    /// The gradients of the operands that are `wanted`, from that of the result.
+    fn backward(&self, kept: Self::Kept, gradient: FlexTensor, wanted: [bool; N]) -> [Option<FlexTensor>; N];
+}
+
+/// A tensor on the host as autodiff has it.
+type Tracked = FloatTensor<Autodiff<Flex>>;
+
+/// Whether kernels can run on a tensor: it lies in host memory.
+pub(super) fn on_host(tensor: &DispatchTensor) -> bool {
+    fn flex(kind: &DispatchTensorKind) -> bool {
+        match kind {
+            DispatchTensorKind::Flex(_) => true,
+            DispatchTensorKind::Autodiff(kind) => flex(kind),
+            #[allow(unreachable_patterns, reason = "there are more backends when features add them")]
+            _ => false,
+        }
+    }
+    tensor.autodiff != DispatchAutodiffContext::Enabled(GradientCheckpointingStrategy::Balanced) && flex(&tensor.kind)
+}
+
+/// Whether kernels can run on a tensor.
+pub(super) fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
+    on_host(&tensor.clone().into_dispatch())
+}
+
+/// A tensor's numbers, where they are single precision on the host and the tensor records nothing.
+pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
+    match tensor.try_into_primitive::<Flex>() {
+        Ok(tensor) if tensor.dtype() == DType::F32 => Some(tensor),
+        _ => None,
+    }
+}
+
+/// Applies a kernel to operands that lie [on the host](on_host).
+pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [DispatchTensor; N]) -> DispatchTensor {
+    let tracked = operands.iter().any(|operand| operand.autodiff != DispatchAutodiffContext::Disabled);
+    let operands = operands.map(primitive);
+    let kernel = Way { kernel, types: operands.each_ref().map(|operand| float_type(operand.primitive().dtype())) };
+    if !tracked {
+        let (result, _) = kernel.forward(operands.map(Tracked::into_primitive));
+        return Tensor::<2>::from_primitive::<Flex>(result).into_dispatch();
+    }
+    let guards = operands.each_ref().map(Tracked::node);
+    let operands = operands.map(Tracked::into_primitive);
+    let result = match kernel.clone().prepare::<NoCheckpointing>(guards).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => {
+            let (result, kept) = kernel.forward(operands);
+            preparation.finish(kept, result)
+        }
+        OpsKind::UnTracked(preparation) => preparation.finish(kernel.forward(operands).0),
+    };
+    Tensor::<2>::from_primitive::<Autodiff<Flex>>(result).into_dispatch()
+}
+
+/// A tensor on the host, as one that autodiff knows; a constant where it is none of those.
+fn primitive(tensor: DispatchTensor) -> Tracked {
+    fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
+        match kind {
+            DispatchTensorKind::Autodiff(kind) => unboxed(*kind),
+            kind => kind,
+        }
+    }
+    match unboxed(tensor.kind) {
+        DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => tensor,
+        DispatchTensorKind::Flex(BackendTensor::Float(tensor)) => Tracked::new(tensor),
+        _ => unreachable!("kernels are applied to float tensors on the host"),
+    }
+}
+
+fn float_type(data: DType) -> FloatDType {
+    data.into()
+}
+
+/// A kernel and the types of its operands.
+#[derive(Clone, Debug)]
+struct Way<K, const N: usize> {
+    kernel: K,
+    types: [FloatDType; N],
+}
+
+impl<const N: usize, K: Kernel<N>> Way<K, N> {
+    fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, K::Kept) {
+        let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, FloatDType::F32)));
+        (cast(result, self.types[0]), kept)
+    }
+}
+
+impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Way<K, N> {
+    type State = K::Kept;
+
+    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = cast(gradients.consume::<Flex>(&ops.node), FloatDType::F32);
+        let parents: [Option<NodeId>; N] = ops.parents.each_ref().map(|parent| parent.as_ref().map(|node| node.id));
+        let found = self.kernel.backward(ops.state, gradient, parents.map(|parent| parent.is_some()));
+        for ((parent, gradient), float) in parents.into_iter().zip(found).zip(self.types) {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                gradients.register::<Flex>(parent, cast(gradient, float));
+            }
+        }
+    }
+}
+
+fn cast(tensor: FlexTensor, to: FloatDType) -> FlexTensor {
+    if float_type(tensor.dtype()) == to { tensor } else { Flex::float_cast(tensor, to) }
+}
+
+/// A tensor from its numbers.
+pub(super) fn from_numbers<const D: usize>(numbers: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(numbers, shape))
+}
+
+/// The same numbers, one after another from the start of their storage.
+pub(super) fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    let whole = tensor.storage::<f32>().len() == tensor.layout().shape().num_elements();
+    if tensor.is_contiguous() && whole { tensor } else { tensor.to_contiguous() }
+}
+
+/// (rows, features) of a two-dimensional tensor.
+pub(super) fn extent(tensor: &FlexTensor) -> [usize; 2] {
+    let shape = tensor.layout().shape();
+    [shape[0], shape[1]]
+}
