@@ -330,6 +330,8 @@ pub(crate) struct TrainArguments {
     /// Folder for everything that the run writes [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reliability: ReliabilityArguments,
 }
 
 /// Arguments of `trainyard simulate`.
@@ -390,6 +392,26 @@ pub(crate) enum Launcher {
     Mpi,
 }
 
+/// How many checkpoints stay, unless told otherwise.
+pub(crate) const KEEP: u16 = 2;
+/// How many steps in a row may be skipped, unless told otherwise.
+pub(crate) const MAX_SKIPPED: u32 = 5;
+
+/// What a run does against the loss of work.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Reliability")]
+pub(crate) struct ReliabilityArguments {
+    /// Write a checkpoint after every so many steps, besides the one at the end
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) checkpoint_every: Option<u64>,
+    /// How many checkpoints stay: the newest that are whole
+    #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) keep: u16,
+    /// How many steps in a row may be skipped because the loss or a gradient is not a number
+    #[arg(long, value_name = "N", default_value_t = MAX_SKIPPED)]
+    pub(crate) max_skipped: u32,
+}
+
 /// Arguments of `trainyard run`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArguments {
@@ -405,10 +427,10 @@ pub(crate) struct RunArguments {
     /// Optimizer steps that the training shall have in the end [default: those of the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) steps: Option<u64>,
-    /// Folder of checkpoints [default: `checkpoint` in the run's folder]
+    /// Folder of checkpoints, or one of them to resume from [default: `checkpoint` in the run's folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Go on from the newest checkpoint
+    /// Go on from the newest checkpoint, or from the one that is named
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
     /// Who starts the ranks
@@ -429,6 +451,8 @@ pub(crate) struct RunArguments {
     /// Folder for everything that the run writes [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reliability: ReliabilityArguments,
 }
 
 /// Arguments of `trainyard compare`.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
 const JOB: &str = r#"
 [model]
@@ -75,7 +75,9 @@ fn the_whole_loop_closes_on_this_machine() {
     the_same_plan_and_seed_give_the_same_training(place, &run);
     jobs_train_side_by_side(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
-    an_interrupted_run_goes_on(place);
+    an_interrupted_run_goes_on(place, "-INT", "long");
+    an_interrupted_run_goes_on(place, "-TERM", "longer");
+    a_killed_run_goes_on_from_its_last_checkpoint(place);
 }
 
 fn everything_is_written_down(document: &Value, place: &Path, run: &Path) {
@@ -188,35 +190,60 @@ fn a_plan_is_simulated_from_its_own_folder(place: &Path, first: &Value) {
     assert_eq!(document(&ends(0, &inside, &["simulate", "plan.json", "--format", "json"])), simulated);
 }
 
-/// Ctrl-C ends a run after its step with exit code 5, and what it leaves is gone on from.
-fn an_interrupted_run_goes_on(place: &Path) {
-    let plan = "runs/tiny-1/plan.json";
-    let long = ["run", plan, "--data", "text", "--out", "long", "--checkpoint", "kept", "--steps", "100000000"];
-    let mut child = trainyard(place, &long).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+/// Starts a run, and signals it once it has said `line`. What it says afterwards, and how it ends.
+fn signalled(place: &Path, arguments: &[&str], until: &str, signal: &str) -> (Vec<String>, ExitStatus) {
+    let mut child =
+        trainyard(place, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     let mut told = BufReader::new(child.stderr.take().expect("piped"));
     let mut line = String::new();
-    while !line.contains("step     1 of") {
+    while !line.contains(until) {
         line.clear();
-        assert!(told.read_line(&mut line).expect("text") > 0, "the run ended before its first step");
+        assert!(told.read_line(&mut line).expect("text") > 0, "the run ended before it said `{until}`");
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
-    assert!(interrupted.success());
-    let rest: Vec<String> = told.lines().map_while(Result::ok).collect();
-    assert_eq!(child.wait().expect("it ends").code(), Some(5), "{rest:?}");
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill is there");
+    assert!(sent.success());
+    let rest = told.lines().map_while(Result::ok).collect();
+    (rest, child.wait().expect("it ends"))
+}
+
+/// Ctrl-C and SIGTERM end a run after its step with exit code 5, and what it leaves is gone on from.
+fn an_interrupted_run_goes_on(place: &Path, signal: &str, out: &str) {
+    let run = ["run", "runs/tiny-1/plan.json", "--data", "text"];
+    let (kept, more) = (format!("kept-{out}"), format!("more-{out}"));
+    let long = [&run[..], &["--out", out, "--checkpoint", &kept, "--steps", "100000000"]].concat();
+    let (rest, status) = signalled(place, &long, "step     1 of", signal);
+    assert_eq!(status.code(), Some(5), "{rest:?}");
     let hint = rest.iter().find(|line| line.starts_with("hint:")).expect("how to go on");
-    assert!(hint.contains("--checkpoint kept --resume"), "{hint}");
-    let done = read(&place.join("long/comparison.json"))["steps"].as_u64().expect("steps");
-    let more = (done + 2).to_string();
-    let resume = ["run", plan, "--data", "text", "--out", "more", "--checkpoint", "kept", "--resume", "--steps", &more];
-    ends(0, place, &resume);
-    assert_eq!(losses(&place.join("more")).len(), 2);
+    assert!(hint.contains(&format!("--checkpoint {kept} --resume")), "{hint}");
+    let done = read(&place.join(out).join("comparison.json"))["steps"].as_u64().expect("steps");
+    let steps = (done + 2).to_string();
+    let resume = |out| [&run[..], &["--out", out, "--checkpoint", &kept, "--resume", "--steps", &steps]].concat();
+    ends(0, place, &resume(&more));
+    assert_eq!(losses(&place.join(&more)).len(), 2);
     // Nothing is left to do now, and nothing is left behind by saying so.
-    ends(
-        2,
-        place,
-        &["run", plan, "--data", "text", "--out", "none", "--checkpoint", "kept", "--resume", "--steps", &more],
-    );
+    ends(2, place, &resume("none"));
     assert!(!place.join("none").exists());
+}
+
+/// A run that is killed at once loses the steps since its last checkpoint, which is whole.
+fn a_killed_run_goes_on_from_its_last_checkpoint(place: &Path) {
+    const EVERY: usize = 50;
+    let run = ["run", "runs/tiny-1/plan.json", "--data", "text"];
+    let every = EVERY.to_string();
+    let killed = ["--out", "killed", "--checkpoint", "left", "--checkpoint-every", &every, "--steps", "20000"];
+    let (_, status) = signalled(place, &[&run[..], &killed].concat(), "step  2000 of", "-KILL");
+    assert_eq!(status.code(), None, "it was killed");
+    // What was being written is hidden; all others are whole.
+    let folders = fs::read_dir(place.join("left")).expect("a folder").map(|entry| entry.expect("readable").path());
+    let whole = folders.filter(|path| !path.file_name().expect("a name").to_string_lossy().starts_with('.'));
+    let steps = whole.map(|path| read(&path.join("manifest.json"))["progress"]["step"].as_u64().expect("steps"));
+    let done = steps.max().expect("a checkpoint") as usize;
+    assert!(done.is_multiple_of(EVERY) && done + 2 * EVERY > losses(&place.join("killed")).len(), "{done} steps");
+    let steps = (done + 3).to_string();
+    let again = ["--out", "again-killed", "--checkpoint", "left", "--resume", "--steps", &steps];
+    ends(0, place, &[&run[..], &again].concat());
+    ends(0, place, &[&run[..], &["--out", "straight", "--steps", &steps]].concat());
+    assert_eq!(losses(&place.join("again-killed")), losses(&place.join("straight"))[done..]);
 }
 
 /// The seeds of this field: 2-way data × 4-way model parallel at global batch 64 needs 8 GPUs and gives each replica 32

@@ -1,5 +1,9 @@
 //! How much memory the process holds, where the system tells (Linux).
 
+mod room;
+
+pub use room::{MemoryShortage, available_memory, check_memory};
+
 use std::fs;
 
 /// How a program that counts its own allocations tells of them. The system counts pages, which an allocator keeps

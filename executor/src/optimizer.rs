@@ -98,6 +98,7 @@ enum Method {
 
 /// The optimizer of one rank.
 pub(crate) struct RankOptimizer {
+    kind: Kind,
     method: Method,
     rule: Rule,
     memory: BTreeMap<ParameterKey, Memory>,
@@ -135,7 +136,7 @@ impl RankOptimizer {
             ),
             other @ Kind::RmsProp => unreachable!("plans with {other} are refused before they run"),
         };
-        Self { method, rule, memory: BTreeMap::new() }
+        Self { kind, method, rule, memory: BTreeMap::new() }
     }
 
     /// New values of the pieces, in their order.
@@ -262,6 +263,11 @@ impl RankOptimizer {
             values.push(value - velocity);
         }
         Ok(values)
+    }
+
+    /// Which rule it follows.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// What is remembered, by parameter.

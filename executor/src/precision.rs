@@ -41,6 +41,16 @@ impl LossScale {
         self.value
     }
 
+    /// Whether it changes.
+    pub(crate) fn is_dynamic(self) -> bool {
+        self.dynamic
+    }
+
+    /// Whether gradients that are not finite may come from the scale alone.
+    pub(crate) fn can_fall(self) -> bool {
+        self.dynamic && self.value > 1.0
+    }
+
     /// Steps since the scale last changed, for checkpoints.
     pub(crate) fn good_steps(self) -> u32 {
         self.good_steps

@@ -1,5 +1,6 @@
 //! What a run measured.
 
+use crate::slow_ranks::SlowRank;
 use serde::{Deserialize, Serialize};
 
 /// The schema of measurement files that this version writes.
@@ -127,7 +128,8 @@ fn own_seconds(spans: &[Span]) -> Vec<f64> {
 pub struct StepReport {
     /// Which one, from 1 at the start of training.
     pub step: u64,
-    /// Mean loss over the global batch before the update, in nats per token.
+    /// Mean loss over the global batch before the update, in nats per token; `null` in files where it is no number.
+    #[serde(deserialize_with = "number_or_null")]
     pub loss: f64,
     /// Seconds it took.
     pub seconds: f64,
@@ -148,6 +150,11 @@ pub struct StepReport {
     pub skipped: bool,
 }
 
+/// JSON has no word for what is not a number, so that it is written as `null`.
+fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// One rank's step on average.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +167,18 @@ pub struct RankReport {
     pub replica: u32,
     /// Where its step went.
     pub phases: StepPhases,
+}
+
+/// One checkpoint of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointReport {
+    /// After which step.
+    pub step: u64,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Seconds in which no rank trained.
+    pub seconds: f64,
 }
 
 /// What the run ran on.
@@ -183,8 +202,10 @@ pub struct DeviceReport {
 #[serde(deny_unknown_fields)]
 pub struct LossReport {
     /// Of the first step's global batch.
+    #[serde(deserialize_with = "number_or_null")]
     pub first: f64,
     /// Of the last step's global batch.
+    #[serde(deserialize_with = "number_or_null")]
     pub last: f64,
     /// Of the held-out part after the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,6 +288,15 @@ pub struct RunReport {
     pub phases: StepPhases,
     /// The same by rank.
     pub ranks: Vec<RankReport>,
+    /// Ranks that compute much longer than others with the same work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow_ranks: Vec<SlowRank>,
+    /// Steps of the training without update, because a loss or a gradient was not a number.
+    #[serde(default)]
+    pub skipped_steps: u64,
+    /// Checkpoints that were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<CheckpointReport>,
     /// What was learnt.
     pub loss: LossReport,
     /// All spans of the step whose time is nearest the median.

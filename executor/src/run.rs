@@ -1,31 +1,34 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
-use crate::checkpoint::{self, CheckpointError, State};
+use crate::checkpoint::{self, Checkpoint, CheckpointError, DataEntry, LossScalerState, MODEL, Open, Progress};
 use crate::clock::Clock;
 use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice};
 use crate::groups::Groups;
+use crate::guard::{Finding, Guard, Verdict};
 use crate::learning_rate::LearningRate;
-use crate::memory::{self, AllocationMeter, MemoryWatch};
+use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_memory};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
+use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
 use crate::report::{
-    DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span, StepPhases,
-    StepReport,
+    CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
+    Span, StepPhases, StepReport,
 };
+use crate::slow_ranks::slow_ranks;
 use crate::statistics::{median, quantile};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
 use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use trainyard_plan::{Plan, Precision, Rank};
 
 mod gathering;
-mod state;
+mod saving;
 
 /// The framework that computes, with its version as pinned in the workspace.
 pub const FRAMEWORK: &str = "burn 0.22.1 (flex)";
@@ -53,8 +56,12 @@ pub struct RunOptions {
     pub skips_max: u32,
     /// Seed of first parameters and of the data order.
     pub seed: u64,
-    /// Where checkpoints go.
+    /// Where checkpoints go: a folder of them, or one to resume from, beside which new ones go.
     pub checkpoint: Option<PathBuf>,
+    /// Steps after which a checkpoint is written, again and again; one is written at the end in any case.
+    pub checkpoint_every: Option<u64>,
+    /// How many checkpoints stay.
+    pub keep: usize,
     /// Whether to go on from the newest checkpoint there.
     pub resume: bool,
     /// Processor threads that the run may use; all of the machine without it.
@@ -83,6 +90,9 @@ pub enum RunError {
     /// The plan is not one for this executor.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The plan does not fit into what is free of this machine's memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryShortage),
     /// The data is not usable.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -130,6 +140,47 @@ pub enum RunError {
         /// What it said.
         reason: String,
     },
+    /// The run ended early, but a whole checkpoint is there to go on from.
+    #[error("the run ended early; the checkpoint of step {step} is whole: `{}`", checkpoint.display())]
+    EndedEarly {
+        /// The newest whole checkpoint.
+        checkpoint: PathBuf,
+        /// Its steps.
+        step: u64,
+        /// What happened.
+        source: Box<RunError>,
+    },
+}
+
+impl RunError {
+    /// Whether the input is at fault, and not what happened while it ran.
+    pub fn is_input(&self) -> bool {
+        match self {
+            Self::Refused(_)
+            | Self::Memory(_)
+            | Self::Data(_)
+            | Self::Weights(_)
+            | Self::Option { .. }
+            | Self::NothingToDo { .. } => true,
+            Self::Checkpoint(error) => error.is_input(),
+            Self::Diverged { .. } | Self::Rank { .. } | Self::EndedEarly { .. } => false,
+        }
+    }
+
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.hint.into()),
+            Self::Memory(shortage) => Some(shortage.hint.clone()),
+            Self::Weights(error) => error.hint().map(Into::into),
+            Self::Checkpoint(error) => error.hint(),
+            Self::NothingToDo { .. } => Some("ask for more with --steps".into()),
+            Self::Diverged { .. } => Some("a lower learning rate, a longer warm-up or clipping may help".into()),
+            Self::EndedEarly { source, .. } => source.hint(),
+            Self::Data(error) => Some(error.hint().into()),
+            Self::Option { .. } | Self::Rank { .. } => None,
+        }
+    }
 }
 
 /// Why a rank stopped early.
@@ -144,6 +195,8 @@ enum WorkerError {
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
     Weights(#[from] WeightError),
 }
 
@@ -153,7 +206,15 @@ struct Job<'a> {
     network: &'a Network,
     options: &'a RunOptions,
     data: &'a Arc<Dataset>,
-    resumed: Option<&'a State>,
+    /// What a checkpoint says of the data.
+    entry: &'a DataEntry,
+    resumed: Option<&'a Checkpoint>,
+    /// Where checkpoints go.
+    checkpoints: Option<PathBuf>,
+    /// Opens their files.
+    open: Open<'a>,
+    /// The newest whole checkpoint, with its steps.
+    whole: &'a Mutex<Option<(PathBuf, u64)>>,
     first_weights: Option<&'a FirstWeights>,
     threads: usize,
     clock: Clock,
@@ -173,8 +234,10 @@ struct WorkerOutcome {
     /// Seconds that it waited for samples.
     waited_s: f64,
     memory: Option<u64>,
-    /// What it holds of the training's state.
-    pieces: Vec<state::Piece>,
+    /// Steps of the whole training that were skipped.
+    skipped: u64,
+    /// What the first rank wrote.
+    checkpoints: Vec<CheckpointReport>,
 }
 
 /// Trains `plan`. `observer` hears of each step as it ends; when `stop` becomes true, the step is finished and the run
@@ -182,7 +245,8 @@ struct WorkerOutcome {
 ///
 /// # Errors
 ///
-/// When the plan, the data or the checkpoint is not usable, or a rank fails. Nothing is written then.
+/// When the plan, the data or the checkpoint is not usable, nothing is written. When something fails later, a rank or
+/// the disk, the error is [`RunError::EndedEarly`] if there is a whole checkpoint to go on from.
 pub fn run(
     plan: &Plan,
     options: &RunOptions,
@@ -207,15 +271,32 @@ pub fn run_in(
     observer: &(dyn Fn(StepReport) + Sync),
     stop: &AtomicBool,
 ) -> Result<Option<RunOutcome>, RunError> {
+    run_on(world, plan, options, observer, stop, &checkpoint::create)
+}
+
+/// The same with checkpoints on some disk.
+fn run_on(
+    world: &World,
+    plan: &Plan,
+    options: &RunOptions,
+    observer: &(dyn Fn(StepReport) + Sync),
+    stop: &AtomicBool,
+    open: Open<'_>,
+) -> Result<Option<RunOutcome>, RunError> {
     let network = network(plan)?;
     if world.ranks() != plan.mesh().ranks() as usize {
         let value = world.ranks().to_string();
         return Err(RunError::Option { field: "ranks", value, allowed: "as many as the plan has" });
     }
     check(options)?;
+    // Which ranks other processes of this host have is not known where there are several hosts.
+    let here = if world.ranks_on_host() == world.ranks() { 0..world.ranks() } else { world.local() };
+    check_memory(plan, here.map(|rank| Rank(rank as u32)))?;
     let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
-    let resumed = resume(&network, options, data.bytes(), data.checksum())?;
+    let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
+    let resumed = resume(plan, &network, options, &entry)?;
+    let whole = Mutex::new(resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step)));
     let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
         None => None,
@@ -226,7 +307,12 @@ pub fn run_in(
         network: &network,
         options,
         data: &data,
+        entry: &entry,
         resumed: resumed.as_ref(),
+        // Asked before anything is written: the one that was resumed from may be gone later.
+        checkpoints: options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned()),
+        open,
+        whole: &whole,
         first_weights: first_weights.as_ref(),
         threads,
         clock: Clock::start(),
@@ -234,21 +320,27 @@ pub fn run_in(
         observer,
         stop,
     };
-    let mut outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)?;
+    let outcomes = collect(run_ranks(world, |group| work(&job, group)), world.local().start)
+        .map_err(|error| ended_early(error, &whole))?;
     if !world.is_root() {
         return Ok(None);
     }
     let report = report(&job, &outcomes);
-    let checkpoint = match &options.checkpoint {
-        Some(folder) => {
-            let pieces: Vec<_> = outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.pieces)).collect();
-            let done = outcomes[0].steps.len() as u64;
-            let state = state::state(&job, &pieces, done, (data.bytes(), data.checksum().to_owned()));
-            Some(checkpoint::write(folder, &state, &checkpoint::create)?)
-        }
-        None => None,
-    };
+    let checkpoint = newest(&whole).filter(|_| options.checkpoint.is_some()).map(|(path, _)| path);
     Ok(Some(RunOutcome { report, checkpoint }))
+}
+
+fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {
+    // A rank that panicked did not do so while it noted a checkpoint.
+    whole.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+}
+
+/// What happened, with what there is to go on from.
+fn ended_early(error: RunError, whole: &Mutex<Option<(PathBuf, u64)>>) -> RunError {
+    match newest(whole) {
+        Some((checkpoint, step)) => RunError::EndedEarly { checkpoint, step, source: Box::new(error) },
+        None => error,
+    }
 }
 
 /// Tokens of a sample.
@@ -265,38 +357,51 @@ fn check(options: &RunOptions) -> Result<(), RunError> {
         let value = rate.to_string();
         return Err(RunError::Option { field: "learning_rate", value, allowed: "a positive number" });
     }
+    let wrong = |field, value: &dyn std::fmt::Display, allowed| {
+        Err(RunError::Option { field, value: value.to_string(), allowed })
+    };
+    if options.checkpoint_every == Some(0) {
+        return wrong("checkpoint_every", &0, "at least 1");
+    }
+    if options.keep == 0 {
+        return wrong("keep", &0, "at least 1");
+    }
     if options.resume && options.checkpoint.is_none() {
-        let allowed = "given together with a checkpoint folder";
-        return Err(RunError::Option { field: "resume", value: "true".into(), allowed });
+        return wrong("resume", &true, "given together with a checkpoint folder");
     }
     Ok(())
 }
 
-/// The state to go on from, if the run is to be resumed.
-fn resume(network: &Network, options: &RunOptions, bytes: u64, checksum: &str) -> Result<Option<State>, RunError> {
+/// The checkpoint to go on from, if the run is to be resumed.
+fn resume(
+    plan: &Plan,
+    network: &Network,
+    options: &RunOptions,
+    data: &DataEntry,
+) -> Result<Option<Checkpoint>, RunError> {
     let Some(folder) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
-    let (path, state) = checkpoint::read(folder)?;
+    let checkpoint = Checkpoint::open(folder)?;
+    let manifest = checkpoint.manifest();
     let mismatch = |field, found: String, expected: String| {
-        Err(CheckpointError::Mismatch { path: path.clone(), field, found, expected }.into())
+        Err(CheckpointError::Mismatch { path: checkpoint.path().to_owned(), field, found, expected }.into())
     };
-    if state.seed != options.seed {
-        return mismatch("seed", state.seed.to_string(), options.seed.to_string());
+    if manifest.progress.seed != options.seed {
+        return mismatch("seed", manifest.progress.seed.to_string(), options.seed.to_string());
     }
-    if (state.data_bytes, state.data_checksum.as_str()) != (bytes, checksum) {
-        let text = |bytes: u64, checksum: &str| format!("{bytes} bytes, checksum {checksum}");
-        return mismatch("data", text(state.data_bytes, &state.data_checksum), text(bytes, checksum));
+    if manifest.data != *data {
+        let text = |data: &DataEntry| format!("{} bytes, checksum {}", data.bytes, data.checksum);
+        return mismatch("data", text(&manifest.data), text(data));
     }
-    for parameter in network.keys().map(|key| network.parameter(key)) {
-        let (found, shape) = (state.model.get(&parameter.name).map(|tensor| &tensor.shape), parameter.stored_shape());
-        if found != Some(&shape) {
-            let found = found.map_or("none".into(), |shape| format!("{shape:?}"));
-            return mismatch("model", format!("{} {found}", parameter.name), format!("{shape:?}"));
-        }
+    let optimizer = plan.optimizer().to_string();
+    if manifest.optimizer != optimizer {
+        return mismatch("optimizer", manifest.optimizer.clone(), optimizer);
     }
-    if state.step >= options.steps {
-        return Err(RunError::NothingToDo { asked: options.steps, done: state.step, path });
+    checkpoint.expect(MODEL, &saving::specs(network))?;
+    if manifest.progress.step >= options.steps {
+        let (done, path) = (manifest.progress.step, checkpoint.path().to_owned());
+        return Err(RunError::NothingToDo { asked: options.steps, done, path });
     }
-    Ok(Some(state))
+    Ok(Some(checkpoint))
 }
 
 /// The outcomes that ranks from `start` on know of, or why the first that failed by itself did.
@@ -316,6 +421,7 @@ fn collect(
             Err(RankError::Failed(WorkerError::Diverged { step, skipped, loss })) => {
                 first = Some(RunError::Diverged { step, skipped, loss });
             }
+            Err(RankError::Failed(WorkerError::Checkpoint(error))) => first = Some(error.into()),
             Err(RankError::Failed(error)) => first = Some(RunError::Rank { rank, reason: error.to_string() }),
             Err(RankError::Panicked(reason)) => first = Some(RunError::Rank { rank, reason }),
         }
@@ -333,34 +439,43 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, Worker
         let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
         let batch = job.plan.batch();
         let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
-        let (first, position) = job.resumed.map_or((0, 0), |state| (state.step, state.position));
-        let mut loader = trainer
-            .reads_data()
-            .then(|| Loader::start(job.data.clone(), slice, position, batch.global, job.options.steps - first));
-        train(job, trainer, first, loader.as_mut())
+        let Progress { step: first, position, .. } = job.start();
+        let steps = job.options.steps - first;
+        let mut loader =
+            trainer.reads_data().then(|| Loader::start(job.data.clone(), slice, position, batch.global, steps));
+        train(job, trainer, loader.as_mut())
     })
+}
+
+impl Job<'_> {
+    /// Where the training stands before the first step of this run.
+    fn start(&self) -> Progress {
+        self.resumed.map_or_else(|| Progress::start(self.options.seed), |from| from.manifest().progress)
+    }
 }
 
 /// A trainer with first or resumed values.
 fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
-    let Job { network, options, resumed, first_weights, .. } = *job;
+    let Job { network, options, first_weights, .. } = *job;
+    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock };
+    if let Some(checkpoint) = job.resumed {
+        let resumed = saving::Resumed::new(network, checkpoint);
+        let mut trainer = Trainer::new(job.plan, network.clone(), groups, &|key| resumed.values(key), &own);
+        resumed.restore(&mut trainer)?;
+        return Ok(trainer);
+    }
     let unread = RefCell::new(None);
     let values = |key: ParameterKey| {
         let parameter = network.parameter(key);
-        match (resumed, first_weights) {
-            (Some(state), _) => state::values(network, state, key),
-            (None, Some(weights)) => weights.values(key, parameter).unwrap_or_else(|error| {
+        match first_weights {
+            Some(weights) => weights.values(key, parameter).unwrap_or_else(|error| {
                 unread.replace(Some(error));
                 vec![0.0; parameter.elements()]
             }),
-            (None, None) => parameter.first_values(key, options.seed),
+            None => parameter.first_values(key, options.seed),
         }
     };
-    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock };
-    let mut trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
-    if let Some(state) = resumed {
-        state::restore(job, &mut trainer, state);
-    }
+    let trainer = Trainer::new(job.plan, network.clone(), groups, &values, &own);
     match unread.into_inner() {
         Some(error) => Err(error.into()),
         None => Ok(trainer),
@@ -370,7 +485,6 @@ fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
 fn train(
     job: &Job<'_>,
     mut trainer: Trainer,
-    first: u64,
     mut loader: Option<&mut Loader>,
 ) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let rank = trainer.world().rank();
@@ -382,11 +496,13 @@ fn train(
         interrupted: false,
         waited_s: 0.0,
         memory: None,
-        pieces: Vec::new(),
+        skipped: 0,
+        checkpoints: Vec::new(),
     };
-    let mut skipped = 0;
+    let mut progress = job.start();
+    let mut guard = Guard::new(job.options.skips_max, &progress);
     trainer.world().barrier()?;
-    for step in first + 1..=job.options.steps {
+    while progress.step < job.options.steps && !outcome.interrupted {
         let start = trainer.now();
         let batch = match &mut loader {
             Some(loader) => {
@@ -397,33 +513,57 @@ fn train(
             None => Vec::new(),
         };
         let with_data = trainer.now();
+        let step = progress.step + 1;
+        let scale_can_fall = trainer.loss_scale().can_fall();
         let result = trainer.step(&batch, job.options.learning_rate.at(step))?;
         let (loss, stop) = agree(&mut trainer, result, rank == 0 && job.stop.load(Ordering::Relaxed))?;
         let seconds = trainer.now() - start;
-        skipped = if result.skipped { skipped + 1 } else { 0 };
-        if skipped > job.options.skips_max {
-            return Err(WorkerError::Diverged { step, skipped, loss });
-        }
+        let verdict = guard.judge(Finding { loss, updated: !result.skipped, scale_can_fall });
+        advance(&mut progress, job, *trainer.loss_scale(), &guard, verdict);
         trainer.record_data(start, with_data);
-        note(
-            &mut outcome,
-            &trainer,
-            told(job, &result, StepReport { step, loss: f64::from(loss), seconds, ..StepReport::default() }),
-        );
+        let report = StepReport { step, loss: f64::from(loss), seconds, ..StepReport::default() };
+        note(&mut outcome, &trainer, told(job, &result, report));
         if rank == 0 {
             (job.observer)(outcome.steps[outcome.steps.len() - 1]);
         }
-        if stop {
-            outcome.interrupted = step < job.options.steps;
-            break;
+        if verdict == Verdict::Hopeless {
+            return Err(WorkerError::Diverged { step, skipped: guard.in_a_row(), loss });
+        }
+        let last = step == job.options.steps;
+        outcome.interrupted = stop && !last;
+        if last || stop || job.options.checkpoint_every.is_some_and(|every| step.is_multiple_of(every)) {
+            // Before anything else is done: who asked to stop may not wait long.
+            save(job, &mut outcome, &trainer, progress)?;
         }
     }
     outcome.memory = job.memory.peak();
+    outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
-    if job.options.checkpoint.is_some() {
-        outcome.pieces = state::pieces(&trainer);
-    }
     Ok(gathering::gathered(trainer.world(), outcome)?)
+}
+
+/// Counts a step.
+fn advance(progress: &mut Progress, job: &Job<'_>, scale: LossScale, guard: &Guard, verdict: Verdict) {
+    *progress = Progress {
+        step: progress.step + 1,
+        position: progress.position + job.plan.batch().global,
+        updates: progress.updates + u64::from(verdict == Verdict::Updated),
+        skipped_steps: guard.skipped(),
+        skipped_in_a_row: guard.in_a_row(),
+        seed: progress.seed,
+        loss_scaler: scale
+            .is_dynamic()
+            .then(|| LossScalerState { scale: scale.value(), steps_since_change: scale.good_steps() }),
+    };
+}
+
+/// Writes a checkpoint and notes it.
+fn save(job: &Job<'_>, outcome: &mut WorkerOutcome, trainer: &Trainer, progress: Progress) -> Result<(), WorkerError> {
+    if let Some(saved) = saving::save(job, trainer, progress)? {
+        outcome.checkpoints.extend(saved.report);
+        *job.whole.lock().expect("nobody panics while noting a checkpoint") = Some((saved.path, progress.step));
+    }
+    Ok(())
 }
 
 /// What is told of a step besides its loss and its time.
@@ -507,13 +647,16 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         data: DataReport { waited_s, ..job.data.report() },
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
-        resumed_from: job.resumed.map_or(0, |state| state.step),
+        resumed_from: job.start().step,
         step_time_s,
         interval_s: [quantile(&seconds, 0.05), quantile(&seconds, 0.95)],
         samples_per_s,
         tokens_per_s: samples_per_s * sequence(job.plan) as f64,
         memory_bytes: outcomes[0].memory,
         phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
+        slow_ranks: slow_ranks(&ranks),
+        skipped_steps: outcomes[0].skipped,
+        checkpoints: outcomes[0].checkpoints.clone(),
         ranks,
         loss: LossReport { first: loss(steps.first()), last: loss(steps.last()), held_out: outcomes[0].held_out },
         timeline: timeline(outcomes, step_time_s),

@@ -466,6 +466,10 @@ impl Trainer {
         &mut self.optimizer
     }
 
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
     /// Which pieces the rank owns.
     pub(crate) fn shards(&self) -> Shards {
         self.shards

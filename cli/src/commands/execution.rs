@@ -1,6 +1,7 @@
 //! Running a plan: what `train` and `run` share. Everything that a run leaves behind goes into one folder.
 
 use crate::ALLOCATOR;
+use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, json};
@@ -20,7 +21,7 @@ use trainyard_plan::document::{
 };
 use trainyard_plan::{Activity, Interval, Plan, PlanError, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Process, StepPoint};
-use trainyard_units::{Instant, Seconds};
+use trainyard_units::{Instant, Seconds, human_duration};
 
 /// What is run and where its results go.
 pub(crate) struct Execution<'a> {
@@ -46,12 +47,12 @@ pub(crate) struct Execution<'a> {
     pub(crate) resume: bool,
     /// Processor threads that it may use; all of the machine without it.
     pub(crate) threads: Option<usize>,
+    /// How often checkpoints are written, how many stay, and what is forgiven.
+    pub(crate) reliability: ReliabilityArguments,
     /// Weights to start from, in place of random ones.
     pub(crate) weights: Option<PathBuf>,
 }
 
-/// Steps in a row without a usable gradient after which a run ends.
-const SKIPS_MAX: u32 = 5;
 /// The log of a run's steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
 /// How many lines a run says where no bar can be drawn.
@@ -97,9 +98,11 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         learning_rate: LearningRate::of(training, execution.steps),
         rule: Rule::with(plan.optimizer(), training),
         clip_norm: training.clip_norm,
-        skips_max: SKIPS_MAX,
+        skips_max: execution.reliability.max_skipped,
         seed: execution.seed,
         checkpoint: Some(execution.checkpoint.clone()),
+        checkpoint_every: execution.reliability.checkpoint_every,
+        keep: usize::from(execution.reliability.keep),
         resume: execution.resume,
         threads: execution.threads,
         weights: execution.weights.clone(),
@@ -113,47 +116,84 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
     let (world, stop) = (execution.world, stop_on_interrupt());
     if !world.is_root() {
         // The first process tells how it goes and keeps what is left behind.
-        return run_in(world, plan, &options, &|_| {}, stop).map(|_| Exit::Done).map_err(|error| failure(&error));
+        return run_in(world, plan, &options, &|_| {}, stop)
+            .map(|_| Exit::Done)
+            .map_err(|error| ended(&error, execution, output));
     }
     let watch = Watch::new(execution, output)?;
     let outcome = run_in(world, plan, &options, &|step| watch.step(step), stop).map_err(|error| {
         watch.discard(&execution.folder);
-        failure(&error)
+        ended(&error, execution, output)
     })?;
     let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
+    warn_of(&outcome.report, output);
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
     output.result(&document, || reports::comparison(&document, output.width()));
     if outcome.report.end == RunEnd::Interrupted {
         let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
-        return Err(Failure::new(Exit::Interrupted, message)
-            .hint(format!("its checkpoint is complete; `{}` goes on", resumption(execution))));
+        // New checkpoints go beside the one that was gone on from.
+        let folder = outcome.checkpoint.as_deref().and_then(Path::parent).unwrap_or(&execution.checkpoint);
+        let hint = format!("its checkpoint is complete; `{}` goes on", resumption(execution, folder));
+        return Err(Failure::new(Exit::Interrupted, message).hint(hint));
     }
     Ok(Exit::Done)
 }
 
-fn failure(error: &RunError) -> Failure {
-    let code = match error {
-        RunError::Refused(_)
-        | RunError::Data(_)
-        | RunError::Weights(_)
-        | RunError::Option { .. }
-        | RunError::NothingToDo { .. } => Exit::Input,
-        RunError::Checkpoint(_) | RunError::Diverged { .. } | RunError::Rank { .. } => Exit::Failed,
+/// What went wrong. Where a rank of several processes failed, others may wait for it for ever: the job ends here.
+fn ended(error: &RunError, execution: &Execution<'_>, output: &Output) -> Failure {
+    let failure = failure(error, execution);
+    if execution.world.processes() > 1 && matches!(error, RunError::EndedEarly { .. }) {
+        output.failure(&failure);
+        execution.world.abort(failure.code() as i32);
+    }
+    failure
+}
+
+/// What went wrong, with what there is to go on from.
+fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
+    let RunError::EndedEarly { checkpoint, .. } = error else {
+        let code = if error.is_input() { Exit::Input } else { Exit::Failed };
+        return Failure::of(code, error).maybe_hint(error.hint());
     };
-    let failure = Failure::of(code, error);
-    if let RunError::Data(data) = error { failure.hint(data.hint()) } else { failure }
+    let advice = error.hint().map_or_else(String::new, |hint| format!("{hint}; "));
+    // New checkpoints go beside the one that was gone on from.
+    let folder = checkpoint.parent().unwrap_or(&execution.checkpoint);
+    Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, folder)))
+}
+
+/// What a user should know of a run that ended well.
+fn warn_of(report: &RunReport, output: &Output) {
+    for slow in &report.slow_ranks {
+        let longer = (slow.compute_s / slow.median_s - 1.0) * 100.0;
+        output.warn(format!(
+            "rank {} computes {longer:.0} % longer than the median of stage {}: {} of a step",
+            slow.rank,
+            slow.stage,
+            human_duration(Seconds(slow.compute_s))
+        ));
+    }
+    if report.skipped_steps > 0 {
+        output.warn(format!("{} steps were skipped, because a gradient was no number", report.skipped_steps));
+    }
 }
 
 /// The command that goes on where a run stopped.
-fn resumption(execution: &Execution<'_>) -> String {
+fn resumption(execution: &Execution<'_>, checkpoint: &Path) -> String {
+    let ReliabilityArguments { checkpoint_every, keep, max_skipped } = &execution.reliability;
+    let unusual = |value: &dyn std::fmt::Display, flag: &str, usual: bool| {
+        if usual { String::new() } else { format!(" {flag} {value}") }
+    };
     format!(
-        "trainyard run {} {} --steps {} --seed {} --checkpoint {} --resume",
+        "trainyard run {} {} --steps {} --seed {}{}{}{} --checkpoint {} --resume",
         execution.plan_file.display(),
         data_flags(&execution.data),
         execution.steps,
         execution.seed,
-        execution.checkpoint.display()
+        checkpoint_every.map_or_else(String::new, |steps| format!(" --checkpoint-every {steps}")),
+        unusual(keep, "--keep", *keep == KEEP),
+        unusual(max_skipped, "--max-skipped", *max_skipped == MAX_SKIPPED),
+        checkpoint.display()
     )
 }
 
@@ -195,6 +235,10 @@ impl<'a> Watch<'a> {
         let line = serde_json::to_string(&step).expect("a step holds only what JSON can hold");
         // A log that cannot be written must not end a training.
         let _ = self.metrics.lock().map(|mut file| writeln!(file, "{line}"));
+        if step.skipped {
+            self.output
+                .note(format!("  step {:>5} skipped: a gradient is no number, the loss is {}", step.step, step.loss));
+        }
         let said = format!("loss {:.3}  {:.1} samples/s", step.loss, self.batch / step.seconds);
         let every = self.steps.div_ceil(LINES);
         let told = [1, self.steps].contains(&step.step) || step.step.is_multiple_of(every);
@@ -247,8 +291,9 @@ fn keep(
 }
 
 fn draw(report: &RunReport, predicted: Option<&Figures>) -> Result<String, String> {
+    let drawable = report.steps.iter().filter(|step| step.loss.is_finite());
     let points: Vec<StepPoint> =
-        report.steps.iter().map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
+        drawable.map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
     reports::training(&points, predicted, report.loss.held_out)
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         folder,
         resume: arguments.resume,
         threads,
+        reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
     let ended = execute(&execution, &plan, output);

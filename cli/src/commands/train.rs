@@ -72,6 +72,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         folder,
         resume: false,
         threads: None,
+        reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, output)

@@ -116,6 +116,11 @@ impl Parameter {
         shape
     }
 
+    /// Whether files hold its values in the order in which it computes.
+    pub(crate) fn is_stored_as_is(&self) -> bool {
+        self.stored == Stored::AsIs || self.shape.len() != 2
+    }
+
     /// Whole values as files hold them.
     pub(crate) fn to_stored(&self, values: Vec<f32>) -> Vec<f32> {
         match (self.stored, self.shape.as_slice()) {

@@ -42,7 +42,8 @@ pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<W
             held_out: first.held_out,
             interrupted: first.interrupted,
             memory: None,
-            pieces: Vec::new(),
+            skipped: first.skipped,
+            checkpoints: Vec::new(),
         };
         outcomes.push(other);
     }

@@ -1,7 +1,7 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::*;
-use crate::safetensors::HostTensors;
+use crate::checkpoint::{HostTensors, State};
 use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{Family, ModelSpec};
@@ -9,6 +9,8 @@ use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
 };
+
+mod reliability;
 
 const GLOBAL: u64 = 8;
 
@@ -66,6 +68,8 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         skips_max: 5,
         seed: 42,
         checkpoint: Some(folder.path().join("checkpoint")),
+        checkpoint_every: None,
+        keep: 2,
         resume: false,
         threads: None,
         weights: None,

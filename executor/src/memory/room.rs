@@ -1,0 +1,228 @@
+//! Whether a plan fits into the memory that is free, said before anything is allocated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use trainyard_plan::{Plan, Rank, StageId, Store, kept_elsewhere, resident};
+use trainyard_units::{Bytes, human_bytes};
+
+/// Gradients are summed up in single precision, whatever computes.
+const GRADIENT_BYTES: u64 = size_of::<f32>() as u64;
+
+/// A plan that needs more memory than there is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the plan needs at least {} of main memory for {ranks} {} of this machine, but only {} are free",
+    human_bytes(*needed),
+    if *ranks == 1 { "rank" } else { "ranks" },
+    human_bytes(*available)
+)]
+pub struct MemoryShortage {
+    /// Ranks of this machine.
+    pub ranks: usize,
+    /// What they hold together at the peak of a step, as the plan counts it; what the software takes comes on top.
+    pub needed: Bytes,
+    /// What is free.
+    pub available: Bytes,
+    /// The stage whose rank needs most, and how much.
+    pub largest: (StageId, Bytes),
+    /// What could be changed in the plan.
+    pub hint: String,
+}
+
+/// Whether `ranks` of `plan`, which share this machine, fit into what is free of its memory. Nothing is said where the
+/// system does not tell what is free.
+///
+/// # Errors
+///
+/// When they do not fit.
+pub fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
+    available_memory().map_or(Ok(()), |available| fits(plan, ranks, available))
+}
+
+fn fits(plan: &Plan, ranks: impl IntoIterator<Item = Rank>, available: Bytes) -> Result<(), MemoryShortage> {
+    let of_stages: Vec<Bytes> = plan.stages().ids().map(|stage| rank_bytes(plan, stage)).collect();
+    let (mut count, mut needed, mut largest) = (0, Bytes(0), (StageId(0), Bytes(0)));
+    for rank in ranks {
+        let stage = StageId(plan.mesh().coordinates(rank).pipeline);
+        let bytes = of_stages[stage.0 as usize];
+        count += 1;
+        needed = Bytes(needed.0.saturating_add(bytes.0));
+        if bytes > largest.1 {
+            largest = (stage, bytes);
+        }
+    }
+    if needed <= available {
+        return Ok(());
+    }
+    Err(MemoryShortage { ranks: count, needed, available, largest, hint: hint(plan, largest) })
+}
+
+/// What a rank of a stage holds in main memory, which is both its device's and its machine's.
+fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
+    resident(plan, stage, GRADIENT_BYTES).total() + kept_elsewhere(plan, stage, Store::Host)
+}
+
+/// What makes most of the largest rank, and what makes less of it.
+fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
+    let held = resident(plan, stage, GRADIENT_BYTES);
+    let passing = held.activations + held.buffers + held.workspace;
+    let lasting = Bytes(bytes.0.saturating_sub(passing.0));
+    let help = if passing > lasting {
+        "a smaller batch.micro or recompute = \"full\" needs less"
+    } else if plan.mesh().ranks() > 1 {
+        "state_sharding, more machines or a smaller model needs less of each"
+    } else {
+        "a smaller model, or a plan over several machines, needs less of each"
+    };
+    format!(
+        "a rank of stage {} takes {} for weights and optimizer state and {} for activations; {help}",
+        stage.0,
+        human_bytes(lasting),
+        human_bytes(passing)
+    )
+}
+
+/// Main memory that this process may still take: what is free of the machine, or less where a container limits it.
+pub fn available_memory() -> Option<Bytes> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| free(&text));
+    machine.into_iter().chain(containers()).min().map(Bytes)
+}
+
+/// Bytes that the system would give without swapping (`proc(5)`, `MemAvailable`).
+fn free(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// How a control group is told of in files.
+struct GroupFiles {
+    limit: &'static str,
+    usage: &'static str,
+    /// What the system gives back when memory is short, in the group's statistics.
+    cached: [&'static str; 2],
+}
+
+/// Sources: Linux `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
+const SECOND: GroupFiles =
+    GroupFiles { limit: "memory.max", usage: "memory.current", cached: ["active_file", "inactive_file"] };
+const FIRST: GroupFiles = GroupFiles {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    cached: ["total_active_file", "total_inactive_file"],
+};
+
+/// What the control groups around this process leave, one number for each that has a limit.
+fn containers() -> Vec<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    group_folders(&groups)
+        .iter()
+        .filter_map(|(folder, files)| {
+            let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+            left(files, &read(files.limit)?, &read(files.usage)?, &read("memory.stat").unwrap_or_default())
+        })
+        .collect()
+}
+
+/// The folders of the groups that a process is in, as `/proc/self/cgroup` tells, and of those around them. Inside a
+/// container the path may be that of the host, where only the root is to be seen.
+fn group_folders(groups: &str) -> Vec<(PathBuf, &'static GroupFiles)> {
+    let mut folders = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (root, files) = match controllers {
+            "" => ("/sys/fs/cgroup", &SECOND),
+            _ if controllers.split(',').any(|controller| controller == "memory") => ("/sys/fs/cgroup/memory", &FIRST),
+            _ => continue,
+        };
+        let inside = Path::new(path.trim_start_matches('/'));
+        folders.extend(inside.ancestors().map(|inside| (Path::new(root).join(inside), files)));
+    }
+    folders
+}
+
+/// What a group leaves of its limit, if it has one.
+fn left(files: &GroupFiles, limit: &str, usage: &str, statistics: &str) -> Option<u64> {
+    let limit: u64 = limit.trim().parse().ok()?;
+    let usage: u64 = usage.trim().parse().ok()?;
+    let cached = statistics.lines().filter_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        files.cached.contains(&name).then(|| value.trim().parse::<u64>().ok())?
+    });
+    Some(limit.saturating_sub(usage.saturating_sub(cached.sum())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_models::{Family, ModelSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StageSpec};
+
+    fn plan(data: u32, hidden: u64) -> Plan {
+        let model = ModelSpec {
+            layers: Some(4),
+            hidden: Some(hidden),
+            heads: Some(4),
+            vocab: Some(256),
+            seq_len: Some(64),
+            ..ModelSpec::new("test", Family::Gpt)
+        };
+        let spec = PlanSpec {
+            parallel: ParallelSpec { data, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 4, micro: 4 / u64::from(data), accumulation: 1 },
+            stages: vec![StageSpec { first: 0, layers: 6 }],
+            ..PlanSpec::plain(model, ClusterSpec::of("local", 1), 6)
+        };
+        Plan::try_from(spec).expect("a valid plan")
+    }
+
+    fn ranks(plan: &Plan) -> impl Iterator<Item = Rank> + use<> {
+        (0..plan.mesh().ranks()).map(Rank)
+    }
+
+    #[test]
+    fn a_plan_fits_into_what_it_needs_and_not_into_less() {
+        let plan = plan(2, 64);
+        let shortage = fits(&plan, ranks(&plan), Bytes(0)).expect_err("nothing is free");
+        // Sixteen bytes a parameter and replica, and the activations.
+        assert!(shortage.needed.0 > 2 * 16 * plan.graph().parameters(), "{shortage}");
+        assert_eq!(fits(&plan, ranks(&plan), shortage.needed), Ok(()));
+        let less = Bytes(shortage.needed.0 - 1);
+        assert_eq!(fits(&plan, ranks(&plan), less), Err(MemoryShortage { available: less, ..shortage.clone() }));
+        // Half of the ranks are on another machine.
+        assert_eq!(fits(&plan, [Rank(0)], less), Ok(()));
+        assert!(shortage.to_string().contains("2 ranks") && shortage.hint.contains("stage 0"), "{shortage:?}");
+    }
+
+    #[test]
+    fn the_hint_names_what_takes_most() {
+        let hint = |plan: Plan| fits(&plan, ranks(&plan), Bytes(0)).expect_err("nothing is free").hint;
+        assert!(hint(plan(1, 512)).contains("smaller model"));
+        assert!(hint(plan(2, 512)).contains("state_sharding"));
+        assert!(hint(plan(1, 16)).contains("batch.micro"));
+    }
+
+    #[test]
+    fn what_the_system_tells_is_understood() {
+        assert_eq!(free("MemTotal:  100 kB\nMemAvailable:      24 kB\n"), Some(24 * 1024));
+        assert_eq!(free("MemTotal:  100 kB\n"), None);
+        let statistics = "anon 500\nactive_file 30\ninactive_file 70\ntotal_active_file 1\n";
+        assert_eq!(left(&SECOND, "1000\n", "600\n", statistics), Some(500));
+        assert_eq!(left(&SECOND, "max\n", "600\n", statistics), None);
+        assert_eq!(left(&FIRST, "1000\n", "1200\n", ""), Some(0));
+        let folders = |groups: &str| {
+            let found = group_folders(groups).into_iter().map(|(folder, _)| folder.display().to_string());
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(folders("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"]);
+        assert_eq!(folders("5:cpu:/x\n4:cpu,memory:/x\n"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory/"]);
+        assert_eq!(folders("0::/\n"), ["/sys/fs/cgroup/"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn something_is_free_here() {
+        assert!(available_memory().is_some_and(|bytes| bytes.0 > 1 << 20));
+    }
+}

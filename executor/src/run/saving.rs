@@ -1,0 +1,307 @@
+//! Checkpoints of a training whose state lies on many ranks: pieces go to the first rank one by one and from there to
+//! the disk, so that nobody holds the state twice; a resumed rank cuts its own pieces out of whole tensors.
+
+use super::{Job, WorkerError};
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
+};
+use crate::network::operators::{from_vec, to_vec};
+use crate::network::{Network, Parameter, ParameterKey, Role};
+use crate::optimizer::{Memory, means_of};
+use crate::process_group::{GroupError, Tag};
+use crate::report::CheckpointReport;
+use crate::trainer::Trainer;
+use crate::unit::{Slot, Unit};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+/// The message in which the first rank asks for a piece, and those that bring it.
+const ASK: Tag = Tag(u32::MAX / 2 + 1);
+const PIECE: Tag = Tag(u32::MAX / 2 + 2);
+/// Pieces that are asked for before an earlier one is written: the next travels meanwhile.
+const AHEAD: usize = 2;
+
+/// A checkpoint that a run wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Saved {
+    pub(super) path: PathBuf,
+    /// How it was written; only the first rank knows.
+    pub(super) report: Option<CheckpointReport>,
+}
+
+/// A piece of a parameter: what one rank of a tensor group has of it, and of that what one rank has of the state that
+/// is shared out. In the order in which pieces are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    key: ParameterKey,
+    tensor: u32,
+    shard: u32,
+}
+
+/// The pieces that a rank brings to a checkpoint, which no other rank brings.
+type Own<'a> = BTreeMap<Piece, (&'a Unit, &'a Slot)>;
+
+fn own_pieces<'a>(network: &Network, trainer: &'a Trainer) -> Own<'a> {
+    let (groups, tensor) = (trainer.groups(), trainer.groups().tensor.rank());
+    let is_first_replica = groups.gradients.replicas.rank() == 0;
+    let shard = groups.weights.rank();
+    let brings = |slot: &Slot| {
+        let stored = !slot.held_elsewhere && network.parameter(slot.key).tied_to.is_none();
+        // Running means of the data are whole on every rank.
+        let once = slot.role == Role::Trained || shard == 0;
+        is_first_replica && stored && once && (tensor == 0 || !slot.replicated)
+    };
+    let all = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
+    all.filter(|(_, slot)| brings(slot))
+        .map(|(unit, slot)| (Piece { key: slot.key, tensor: tensor as u32, shard: shard as u32 }, (unit, slot)))
+        .collect()
+}
+
+/// The values of a piece, and after them what the optimizer remembers of it.
+fn contents(trainer: &Trainer, (unit, slot): (&Unit, &Slot), means: usize) -> Vec<Vec<f32>> {
+    if slot.role == Role::Statistic {
+        return vec![to_vec(slot.working())];
+    }
+    let values = to_vec(unit.master_of(slot));
+    let memory = trainer.optimizer().memory().get(&slot.key);
+    // A parameter without gradients so far has nothing to be remembered of.
+    let mean =
+        |index: usize| memory.map_or_else(|| vec![0.0; values.len()], |memory| to_vec(memory.means[index].clone()));
+    let means: Vec<_> = (0..means).map(mean).collect();
+    std::iter::once(values).chain(means).collect()
+}
+
+/// The names of what the optimizer remembers after so many updates.
+fn remembered(job: &Job<'_>, updates: u64) -> &'static [&'static str] {
+    if updates == 0 { &[] } else { means_of(job.plan.optimizer()) }
+}
+
+/// Writes a checkpoint, if there is a place for it. All ranks call it after the same step, and return once it is whole.
+pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Result<Option<Saved>, WorkerError> {
+    let Some(folder) = &job.checkpoints else { return Ok(None) };
+    let means = remembered(job, progress.updates);
+    let own = own_pieces(job.network, trainer);
+    let world = trainer.world();
+    let Some(order) = holders(trainer, &own)? else {
+        for piece in own.into_values() {
+            world.recv(0, ASK)?;
+            for values in contents(trainer, piece, means.len()) {
+                world.send(0, PIECE, values)?;
+            }
+        }
+        let path = numbered(folder, told_number(trainer, 0)?);
+        return Ok(Some(Saved { path, report: None }));
+    };
+    let start = job.clock.seconds();
+    let pieces = Pieces { trainer, own, means: means.len(), asked: VecDeque::new(), order: order.into() };
+    let mut writer = Writer::begin(folder, job.open)?;
+    let number = writer.number();
+    write_tensors(job.network, &mut writer, means, pieces)?;
+    let manifest = Manifest::new(progress, job.plan.optimizer().to_string(), job.entry.clone());
+    let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
+    let seconds = job.clock.seconds() - start;
+    Writer::prune(folder, job.options.keep)?;
+    told_number(trainer, number)?;
+    Ok(Some(Saved { path, report: Some(CheckpointReport { step: progress.step, bytes, seconds }) }))
+}
+
+/// The first rank's number, once all ranks know that its checkpoint is whole: each may have to say what there is to go
+/// on from.
+fn told_number(trainer: &Trainer, number: u64) -> Result<u64, GroupError> {
+    // In two halves, which single precision holds exactly.
+    let mut halves = vec![(number >> 24) as f32, (number & 0xff_ffff) as f32];
+    trainer.world().broadcast(&mut halves, 0)?;
+    Ok(((halves[0] as u64) << 24) + halves[1] as u64)
+}
+
+/// Which rank brings each piece, in the order of writing; only the first rank is told.
+fn holders(trainer: &Trainer, own: &Own<'_>) -> Result<Option<Vec<(Piece, usize)>>, GroupError> {
+    let fields = own.keys().flat_map(|piece| [piece.key.layer, piece.key.slot, piece.tensor, piece.shard]);
+    let bytes: Vec<u8> = fields.flat_map(u32::to_le_bytes).collect();
+    let Some(all) = trainer.world().gather_bytes(bytes, 0)? else { return Ok(None) };
+    let mut order = Vec::new();
+    for (rank, bytes) in all.iter().enumerate() {
+        let numbers: Vec<u32> = bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        order.extend(numbers.as_chunks().0.iter().map(|[layer, slot, tensor, shard]| {
+            let key = ParameterKey { layer: *layer, slot: *slot };
+            (Piece { key, tensor: *tensor, shard: *shard }, rank)
+        }));
+    }
+    order.sort_unstable();
+    Ok(Some(order))
+}
+
+/// The pieces of all ranks, one by one.
+struct Pieces<'a> {
+    trainer: &'a Trainer,
+    own: Own<'a>,
+    means: usize,
+    /// Not yet asked for.
+    order: VecDeque<(Piece, usize)>,
+    /// On their way.
+    asked: VecDeque<(Piece, usize)>,
+}
+
+impl Pieces<'_> {
+    /// The next piece, if it is one of `key`.
+    fn next_of(&mut self, key: ParameterKey) -> Result<Option<(Piece, Vec<Vec<f32>>)>, GroupError> {
+        let world = self.trainer.world();
+        while self.asked.len() <= AHEAD
+            && let Some((piece, rank)) = self.order.pop_front()
+        {
+            if rank != 0 {
+                world.send(rank, ASK, Vec::new())?;
+            }
+            self.asked.push_back((piece, rank));
+        }
+        let Some((piece, rank)) = self.asked.pop_front_if(|(piece, _)| piece.key == key) else { return Ok(None) };
+        if rank == 0 {
+            return Ok(Some((piece, contents(self.trainer, self.own[&piece], self.means))));
+        }
+        let kinds = match self.trainer.network().parameter(key).role {
+            Role::Trained => 1 + self.means,
+            Role::Statistic => 1,
+        };
+        let values = (0..kinds).map(|_| world.recv(rank, PIECE)).collect::<Result<_, _>>()?;
+        Ok(Some((piece, values)))
+    }
+}
+
+/// Writes all tensors: weights, and what the optimizer remembers.
+fn write_tensors(
+    network: &Network,
+    writer: &mut Writer<'_>,
+    means: &[&str],
+    mut pieces: Pieces<'_>,
+) -> Result<(), WorkerError> {
+    let keys: Vec<ParameterKey> = network.keys().collect();
+    let is_trained = |key: &&ParameterKey| network.parameter(**key).role == Role::Trained;
+    let trained: Vec<TensorSpec> = keys.iter().filter(is_trained).map(|key| spec(network.parameter(*key))).collect();
+    let mut files = vec![writer.tensors(MODEL, &specs(network))?];
+    for name in means {
+        files.push(writer.tensors(name, &trained)?);
+    }
+    for key in keys {
+        let parameter = network.parameter(key);
+        let mut assembly = Assembly::new(parameter, pieces.trainer.groups().tensor.size());
+        while let Some((piece, contents)) = pieces.next_of(key)? {
+            assembly.add(piece.tensor as usize, contents, writer, &mut files)?;
+        }
+        assembly.finish(writer, &mut files)?;
+    }
+    for file in files {
+        writer.add(file)?;
+    }
+    Ok(())
+}
+
+/// A parameter that is put together from its pieces: written as they come where they follow each other in the file,
+/// held until the last has come where they do not.
+struct Assembly<'a> {
+    parameter: &'a Parameter,
+    ranks: usize,
+    /// By rank of the tensor group and kind of content: what was shared out, joined.
+    held: BTreeMap<usize, Vec<Vec<f32>>>,
+}
+
+impl<'a> Assembly<'a> {
+    fn new(parameter: &'a Parameter, ranks: usize) -> Self {
+        Self { parameter, ranks, held: BTreeMap::new() }
+    }
+
+    fn add(
+        &mut self,
+        rank: usize,
+        contents: Vec<Vec<f32>>,
+        writer: &Writer<'_>,
+        files: &mut [TensorFile],
+    ) -> Result<(), CheckpointError> {
+        let in_order = self.parameter.is_stored_as_is() && (self.ranks == 1 || self.parameter.split.is_none());
+        if in_order {
+            return files.iter_mut().zip(&contents).try_for_each(|(file, values)| writer.put(file, values));
+        }
+        let held = self.held.entry(rank).or_insert_with(|| vec![Vec::new(); contents.len()]);
+        held.iter_mut().zip(contents).for_each(|(held, values)| held.extend(values));
+        Ok(())
+    }
+
+    fn finish(self, writer: &Writer<'_>, files: &mut [TensorFile]) -> Result<(), CheckpointError> {
+        let kinds = self.held.values().next().map_or(0, Vec::len);
+        let whole = |kind: usize| {
+            let mut whole = vec![0.0; self.parameter.elements()];
+            for (rank, held) in &self.held {
+                self.parameter.place(&held[kind], self.ranks, *rank, &mut whole);
+            }
+            self.parameter.to_stored(whole)
+        };
+        files.iter_mut().zip(0..kinds).try_for_each(|(file, kind)| writer.put(file, &whole(kind)))
+    }
+}
+
+fn spec(parameter: &Parameter) -> TensorSpec {
+    TensorSpec { name: parameter.name.clone(), shape: parameter.stored_shape() }
+}
+
+/// What files hold of a network's weights.
+pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
+    network.keys().map(|key| spec(network.parameter(key))).collect()
+}
+
+/// Whole tensors of a checkpoint, one at a time. The first error is kept, since those who ask for first values expect
+/// some.
+pub(super) struct Resumed<'a> {
+    network: &'a Network,
+    checkpoint: &'a Checkpoint,
+    failed: RefCell<Option<CheckpointError>>,
+}
+
+impl<'a> Resumed<'a> {
+    pub(super) fn new(network: &'a Network, checkpoint: &'a Checkpoint) -> Self {
+        Self { network, checkpoint, failed: RefCell::new(None) }
+    }
+
+    /// Whole values of a parameter.
+    pub(super) fn values(&self, key: ParameterKey) -> Vec<f32> {
+        self.read(MODEL, key)
+    }
+
+    fn read(&self, file: &str, key: ParameterKey) -> Vec<f32> {
+        let parameter = self.network.parameter(key);
+        let length = parameter.elements();
+        match self.checkpoint.values(file, &parameter.name, 0..length) {
+            Ok(values) => parameter.from_stored(&values),
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                vec![0.0; length]
+            }
+        }
+    }
+
+    /// Gives a rank's optimizer back what it remembers, and its loss scale.
+    pub(super) fn restore(self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
+        let progress = self.checkpoint.manifest().progress;
+        let names = if progress.updates == 0 { &[] } else { means_of(trainer.optimizer().kind()) };
+        let (ranks, rank) = (trainer.groups().tensor.size(), trainer.groups().tensor.rank());
+        let mut memories = Vec::new();
+        let slots = trainer.units().values().flat_map(|unit| &unit.slots);
+        for slot in slots.filter(|slot| slot.is_own() && !names.is_empty()) {
+            let parameter = self.network.parameter(slot.key);
+            let source = parameter.tied_to.unwrap_or(slot.key);
+            let piece = trainer.shards().piece(slot.length, trainer.shards().own);
+            let mean = |name: &&str| {
+                let local = self.network.parameter(source).local(&self.read(name, source), ranks, rank);
+                from_vec(local[piece.clone()].to_vec(), [piece.len()], trainer.device())
+            };
+            let means = names.iter().map(mean).collect();
+            memories.push((slot.key, Memory { time: progress.updates as usize, means }));
+        }
+        for (key, memory) in memories {
+            trainer.optimizer_mut().restore(key, memory);
+        }
+        if let Some(scaler) = progress.loss_scaler {
+            trainer.loss_scale().restore(scaler.scale, scaler.steps_since_change);
+        }
+        self.failed.into_inner().map_or(Ok(()), Err)
+    }
+}
