@@ -1,6 +1,6 @@
 //! What this executor cannot run, said before anything starts.
 
-use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_models::AttentionKernel;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::data::Wanted;
@@ -30,7 +30,7 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     let refuse =
         |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
     let network = Network::new(plan.model())?;
-    if let Model::Gpt(Gpt { attention: AttentionKernel::Flash, .. }) = plan.model() {
+    if plan.model().spec().attention == Some(AttentionKernel::Flash) {
         let allowed = "processors have only the unfused kernel with a backward pass";
         return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
     }
