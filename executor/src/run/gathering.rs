@@ -67,7 +67,6 @@ pub(super) fn gathered(
 
 /// The spans of a step on a clock that shows so many seconds more.
 fn later((step, start, spans): (u64, f64, Vec<Span>), seconds: f64) -> (u64, f64, Vec<Span>) {
-    let shifted =
-        |span: Span| Span { start_s: span.start_s + seconds, end_s: span.end_s + seconds, ..span };
+    let shifted = |span: Span| Span { start_s: span.start_s + seconds, end_s: span.end_s + seconds, ..span };
     (step, start + seconds, spans.into_iter().map(shifted).collect())
 }
