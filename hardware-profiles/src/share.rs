@@ -42,12 +42,13 @@ impl MeasuredMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::{CollectiveOperation, OperatorClass, PROFILE_SCHEMA};
+    use crate::measured::{CollectiveOperation, NumberFormat, OperatorClass, PROFILE_SCHEMA};
     use trainyard_units::BytesPerSecond;
 
     fn machine() -> MeasuredMachine {
         let operator = |ranks: u32| OperatorSample {
             operator: OperatorClass::Linear,
+            format: NumberFormat::default(),
             ranks,
             threads: 4 / ranks,
             shape: vec![1, 2, 3],
@@ -70,6 +71,8 @@ mod tests {
             measured: "2026-11-21".into(),
             framework: "some".into(),
             copy_bandwidth: BytesPerSecond(1.0),
+            overlap_slowdown: None,
+            corrections: Vec::new(),
             operators: [1, 2, 4].map(operator).into(),
             collectives: [2, 4].map(collective).into(),
         }

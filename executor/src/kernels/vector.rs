@@ -12,6 +12,7 @@ macro_rules! vectorized {
                 lifetime: std::marker::PhantomData<&'a ()>,
             }
             impl<'a> pulp::WithSimd for Pass<'a> {
+                #[allow(unused_parens, reason = "a function without a result returns ()")]
                 type Output = ($($result)?);
                 #[inline(always)]
                 fn with_simd<S: pulp::Simd>(self, _: S) -> Self::Output {

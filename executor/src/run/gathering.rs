@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 struct Told {
     phases: Vec<StepPhases>,
     spans: VecDeque<(u64, f64, Vec<Span>)>,
+    /// Seconds that it waited for samples.
+    waited_s: f64,
     /// Peak memory of its process, told by the first rank of each.
     memory: Option<u64>,
 }
@@ -24,6 +26,7 @@ pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<W
     let told = Told {
         phases: own.phases.clone(),
         spans: own.spans.clone(),
+        waited_s: own.waited_s,
         memory: own.memory.filter(|_| world.is_first_of_process()),
     };
     let bytes = serde_json::to_vec(&told).expect("times are numbers");
@@ -41,6 +44,7 @@ pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<W
             spans: told.spans,
             held_out: first.held_out,
             interrupted: first.interrupted,
+            waited_s: told.waited_s,
             memory: None,
             skipped: first.skipped,
             checkpoints: Vec::new(),

@@ -362,25 +362,46 @@ fn the_report_accounts_for_the_whole_step() {
 }
 
 #[test]
+fn models_of_every_kind_of_sample_train_alike_on_one_and_two_ranks() {
+    let mlp = ModelSpec { inputs: Some(6), outputs: Some(4), ..ModelSpec::new("mlp", Family::Mlp) };
+    let transformer = ModelSpec { heads: Some(2), ..ModelSpec::new("small", Family::Bert) };
+    let head = Some(trainyard_models::HeadKind::MaskedLanguageModel);
+    let bert = ModelSpec { vocab: Some(300), seq_len: Some(12), head, ..transformer.clone() };
+    let (image_size, patch_size) = (Some(8), Some(4));
+    let vit = ModelSpec { family: Family::Vit, image_size, patch_size, classes: Some(5), ..transformer };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for model in [mlp, bert, vit].map(|model| ModelSpec { layers: Some(2), hidden: Some(16), ..model }) {
+        let layers = trainyard_models::Model::try_from(model.clone()).expect("a valid model").graph().len();
+        let losses = |data: u32| -> Vec<f64> {
+            let plain = PlanSpec::plain(model.clone(), ClusterSpec::of("local", 1), layers);
+            let parallel = ParallelSpec { data, ..ParallelSpec::default() };
+            let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / u64::from(data), accumulation: 1 };
+            let made_up = DataSource::new(crate::data::SYNTHETIC);
+            let options = RunOptions { data: made_up, checkpoint: None, ..options(&folder, 5) };
+            let plan = plan(PlanSpec { parallel, batch, ..plain });
+            let report = run(&plan, &options, &|_| {}, &AtomicBool::new(false)).expect("the run ends well").report;
+            assert!(report.loss.held_out.is_some_and(f64::is_finite));
+            assert_eq!((report.data.kind.as_str(), report.data.training_samples), ("synthetic data", 19_000));
+            report.steps.iter().map(|step| step.loss).collect()
+        };
+        let (single, double) = (losses(1), losses(2));
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 2e-5;
+        assert!(single.iter().zip(&double).all(near), "{}: {single:?} and {double:?}", model.name);
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let single = || spec(1, 1, 1, ScheduleName::None);
     let rounded = PlanSpec { precision: Precision::Tf32, ..single() };
     let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
     let mut flash = single();
     flash.model.attention = Some(trainyard_models::AttentionKernel::Flash);
-    let mlp = ModelSpec {
-        family: Family::Mlp,
-        heads: None,
-        vocab: None,
-        seq_len: None,
-        inputs: Some(4),
-        outputs: Some(4),
-        ..single().model
-    };
-    let mlp = PlanSpec { model: mlp, stages: vec![StageSpec { first: 0, layers: 5 }], ..single() };
+    let recurrent = &trainyard_models::find("gnmt").expect("a model of the catalog").model;
+    let recurrent = PlanSpec::plain(recurrent.spec(), ClusterSpec::of("local", 1), recurrent.graph().len());
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
     for (spec, field) in
-        [(rounded, "precision"), (selective, "recompute"), (flash, "model.attention"), (mlp, "model.family")]
+        [(rounded, "precision"), (selective, "recompute"), (flash, "model.attention"), (recurrent, "model.family")]
     {
         let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
         let RunError::Refused(refusal) = &error else { panic!("{error:?}") };

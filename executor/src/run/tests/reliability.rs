@@ -227,7 +227,7 @@ fn what_cannot_fit_is_refused_before_anything_is_read() {
     let mut large = spec(2, 1, 1, ScheduleName::None);
     large.model.hidden = Some(1 << 17);
     let folder = text();
-    let nowhere = RunOptions { data: "nowhere".into(), ..options(&folder, 1) };
+    let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&folder, 1) };
     let error = go(&plan(large), &nowhere).expect_err("refused");
     let RunError::Memory(shortage) = &error else { panic!("{error:?}") };
     assert!(shortage.needed > shortage.available && error.is_input() && error.hint().is_some(), "{error}");
