@@ -2,8 +2,10 @@
 
 use crate::layout::Layout;
 use crate::machine::Machine;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
+use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
 use trainyard_units::{Bytes, human_bytes};
 
@@ -111,8 +113,12 @@ impl Footprint {
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let element = gradient_element(plan, machine);
-    let resident: Vec<Resident> =
-        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(plan, stage, element))).collect();
+    let counted = as_computed(plan, machine);
+    let resident: Vec<Resident> = plan
+        .stages()
+        .ids()
+        .map(|stage| on_device(plan, machine, stage, resident(&counted, stage, element)))
+        .collect();
     let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
@@ -121,6 +127,18 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
         .filter_map(|store| fullest_machine(plan, machine, layout, store))
         .collect();
     Footprint { limits: limits(plan, machine), resident, software, shared }
+}
+
+/// The plan with the kernels that a machine has: the executor's attention keeps no scores, whatever the description of
+/// the model says.
+fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
+    let mut spec = plan.spec();
+    let unfused = spec.model.attention == Some(AttentionKernel::Unfused);
+    if !unfused || !matches!(machine.cluster.first().device, Device::Measured(_)) {
+        return Cow::Borrowed(plan);
+    }
+    spec.model.attention = Some(AttentionKernel::Flash);
+    Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }
 
 /// What a rank of a stage holds, with what is kept in main memory where that is the device's own: a processor's.
