@@ -31,10 +31,10 @@ pub(crate) use reader::Checkpoint;
 pub(crate) use state::{HostTensors, State, read};
 #[cfg(test)]
 pub(crate) use storage::Storage;
-pub(crate) use storage::{Open, checksum, create};
 #[cfg(test)]
-pub(crate) use tensor_file::TensorIndex;
-pub(crate) use tensor_file::{TensorFile, TensorSpec};
+pub(crate) use storage::checksum;
+pub(crate) use storage::{Open, create};
+pub(crate) use tensor_file::{IndexError, TensorFile, TensorIndex, TensorSpec};
 pub(crate) use writer::Writer;
 
 use std::io;

@@ -1,6 +1,6 @@
 //! The groups of ranks that a rank belongs to, as the plan's mesh has them.
 
-use crate::network::TensorGroup;
+use crate::network::{TensorGroup, rows_per_sample};
 use crate::process_group::{GroupError, ProcessGroup, Wire};
 use crate::reducer::GradientGroups;
 use crate::unit::Shards;
@@ -100,8 +100,8 @@ fn wire(plan: &Plan) -> Wire {
     }
 }
 
-/// Features of a row behind each layer: those of a token where samples are sequences.
+/// Features of a row behind each layer.
 fn widths(plan: &Plan) -> Vec<usize> {
-    let rows = plan.model().tokens_per_sample().unwrap_or(1) as usize;
+    let rows = rows_per_sample(plan.model()) as usize;
     plan.graph().layers().map(|layer| (layer.output_elements as usize / rows).max(1)).collect()
 }

@@ -1,10 +1,10 @@
 //! What this executor cannot run, said before anything starts.
 
-use trainyard_models::{AttentionKernel, Gpt, Model};
+use trainyard_models::AttentionKernel;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::data::Wanted;
-use crate::network::Network;
+use crate::network::{Network, rows_per_sample};
 
 /// Why a plan is not run, in the words of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,12 +30,12 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     let refuse =
         |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
     let network = Network::new(plan.model())?;
-    if let Model::Gpt(Gpt { attention: AttentionKernel::Flash, .. }) = plan.model() {
+    if plan.model().spec().attention == Some(AttentionKernel::Flash) {
         let allowed = "processors have only the unfused kernel with a backward pass";
         return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
     }
     let parallel = plan.mesh().parallel();
-    let tokens = plan.model().tokens_per_sample().unwrap_or(1);
+    let tokens = rows_per_sample(plan.model());
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
         let allowed = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
         return refuse("parallel.sequence", "true".into(), &allowed, "set parallel.sequence = false");

@@ -301,7 +301,7 @@ fn run_on(
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
         None => None,
     };
-    let threads = options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks()));
+    let threads = options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks_on_host()));
     let job = Job {
         plan,
         network: &network,
@@ -539,7 +539,7 @@ fn train(
     outcome.memory = job.memory.peak();
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
-    Ok(gathering::gathered(trainer.world(), outcome)?)
+    Ok(gathering::gathered(trainer.world(), job.clock, outcome)?)
 }
 
 /// Counts a step.

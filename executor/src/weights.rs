@@ -1,12 +1,12 @@
 //! Weights that a training starts from: files in the safetensors format, under Hugging Face's names.
 
+use crate::checkpoint::{IndexError, TensorIndex};
 use crate::network::{Network, Parameter, ParameterKey};
-use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trainyard_models::{Model, to_hugging_face};
 
 mod names;
@@ -21,9 +21,6 @@ const INDEX: &str = "model.safetensors.index.json";
 
 /// What transformers builds the model by.
 const CONFIGURATION: &str = "config.json";
-
-/// A longer header is not one: that of a model of a hundred thousand tensors has ten million bytes.
-const HEADER_MAX: u64 = 100_000_000;
 
 /// How many names a message lists.
 const LISTED: usize = 5;
@@ -152,9 +149,8 @@ struct Place {
     name: String,
     format: Dtype,
     shape: Vec<usize>,
-    /// First byte in the file.
-    start: u64,
-    bytes: usize,
+    /// What the file holds.
+    index: Arc<TensorIndex>,
 }
 
 /// Weights in files that hold all that a network needs.
@@ -227,21 +223,17 @@ impl FirstWeights {
     /// When they can no longer be read.
     pub(crate) fn values(&self, key: ParameterKey, parameter: &Parameter) -> Result<Vec<f32>, WeightError> {
         let place = &self.places[&parameter.tied_to.unwrap_or(key)];
-        let unreadable = |source| WeightError::Unreadable { path: place.file.clone(), source };
-        let mut bytes = vec![0; place.bytes];
-        let mut file = File::open(&place.file).map_err(unreadable)?;
-        file.seek(SeekFrom::Start(place.start)).map_err(unreadable)?;
-        file.read_exact(&mut bytes).map_err(unreadable)?;
-        Ok(parameter.from_stored(&numbers(&bytes, place.format)))
+        let values = place.index.values(&place.file, &place.name, 0..place.shape.iter().product());
+        Ok(parameter.from_stored(&values.map_err(|error| unusable(&place.file, error))?))
     }
 }
 
-/// Little-endian numbers.
-fn numbers(bytes: &[u8], format: Dtype) -> Vec<f32> {
-    match format {
-        Dtype::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
-        Dtype::BF16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
-        _ => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+/// What is wrong with a file of weights.
+fn unusable(path: &Path, error: IndexError) -> WeightError {
+    let path = path.to_owned();
+    match error {
+        IndexError::Unreadable(source) => WeightError::Unreadable { path, source },
+        IndexError::Damaged(problem) => WeightError::Malformed { path, expected: "safetensors", problem },
     }
 }
 
@@ -276,41 +268,12 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
 
 /// Where the tensors of one file are.
 fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
-    let unreadable = |source| WeightError::Unreadable { path: path.to_owned(), source };
-    let malformed =
-        |problem: String| WeightError::Malformed { path: path.to_owned(), expected: "safetensors", problem };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    let mut first = [0; 8];
-    if length < 8 {
-        return Err(malformed(format!("it has {length} bytes")));
-    }
-    file.read_exact(&mut first).map_err(unreadable)?;
-    let header = u64::from_le_bytes(first);
-    if header > HEADER_MAX || header > length - 8 {
-        return Err(malformed(format!("its header should have {header} bytes, but the file has {length}")));
-    }
-    let mut bytes = first.to_vec();
-    (&mut file).take(header).read_to_end(&mut bytes).map_err(unreadable)?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| malformed(error.to_string()))?;
-    let data = 8 + header;
-    let expected = data + metadata.data_len() as u64;
-    if expected != length {
-        return Err(malformed(format!("it should have {expected} bytes, but has {length}")));
-    }
-    let place = |name: String| {
-        let info = metadata.info(&name).expect("a name of this file");
-        let (start, end) = info.data_offsets;
-        Place {
-            file: path.to_owned(),
-            format: info.dtype,
-            shape: info.shape.clone(),
-            start: data + start as u64,
-            bytes: end - start,
-            name,
-        }
+    let index = Arc::new(TensorIndex::read(path).map_err(|error| unusable(path, error))?);
+    let place = |(name, format, shape): (&str, Dtype, &[usize])| {
+        let (name, shape) = (name.to_owned(), shape.to_vec());
+        Place { file: path.to_owned(), name, format, shape, index: index.clone() }
     };
-    Ok(metadata.offset_keys().into_iter().map(place).collect())
+    Ok(index.tensors().map(place).collect())
 }
 
 /// Fields of a configuration that change what a model computes and that no shape shows.

@@ -67,7 +67,7 @@ impl Checkpoint {
     /// Names and shapes of the tensors of a file.
     pub(crate) fn tensors(&self, file: &str) -> Vec<TensorSpec> {
         let all = self.files.get(file).into_iter().flat_map(TensorIndex::tensors);
-        all.map(|(name, shape)| TensorSpec { name: name.to_owned(), shape: shape.to_vec() }).collect()
+        all.map(|(name, _, shape)| TensorSpec { name: name.to_owned(), shape: shape.to_vec() }).collect()
     }
 
     /// The values of a tensor at these places of its row-major order.

@@ -50,7 +50,7 @@ pub(crate) struct TensorFile {
 
 impl TensorFile {
     /// Writes the header.
-    pub(super) fn begin(name: &str, storage: Box<dyn Storage>, tensors: &[TensorSpec]) -> io::Result<Self> {
+    pub(crate) fn begin(name: &str, storage: Box<dyn Storage>, tensors: &[TensorSpec]) -> io::Result<Self> {
         let mut to = Summed::new(storage);
         let header = header(tensors)?;
         to.put(&(header.len() as u64).to_le_bytes())?;
@@ -60,7 +60,7 @@ impl TensorFile {
     }
 
     /// The next values, row-major.
-    pub(super) fn put(&mut self, values: &[f32]) -> io::Result<()> {
+    pub(crate) fn put(&mut self, values: &[f32]) -> io::Result<()> {
         assert!(values.len() <= self.left, "`{}` gets more values than were declared", self.name);
         self.left -= values.len();
         self.bytes.resize(CHUNK.min(values.len()).max(self.bytes.len() / ELEMENT) * ELEMENT, 0);
@@ -74,12 +74,12 @@ impl TensorFile {
         Ok(())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Waits for the disk. All values must have come.
-    pub(super) fn finish(self) -> io::Result<FileEntry> {
+    pub(crate) fn finish(self) -> io::Result<FileEntry> {
         assert!(self.left == 0, "`{}` lacks {} values that were declared", self.name, self.left);
         self.to.finish(&self.name)
     }
@@ -171,9 +171,9 @@ impl TensorIndex {
         Ok(Self { tensors: metadata.offset_keys().into_iter().filter_map(stored).collect() })
     }
 
-    /// Names and shapes, by name.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, &[usize])> {
-        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.shape.as_slice()))
+    /// Names, formats and shapes, by name.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize])> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype, tensor.shape.as_slice()))
     }
 
     /// The shape of a tensor, if it is there.

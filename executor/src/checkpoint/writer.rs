@@ -81,7 +81,8 @@ impl<'a> Writer<'a> {
         prune(folder, keep)
     }
 
-    fn document(&mut self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+    /// Writes a small file at once.
+    pub(crate) fn document(&mut self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
         let path = self.hidden.join(name);
         let written = (self.open)(&path).and_then(|storage| {
             let mut file = Summed::new(storage);

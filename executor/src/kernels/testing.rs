@@ -38,7 +38,8 @@ pub(super) fn assert_equal_to_plain<const N: usize>(
 ) {
     let operands: [Tensor<2>; N] = std::array::from_fn(|i| tensor(shapes[i], i));
     let (ours, theirs) = (passes(operands.clone(), kernel), passes(operands, plain));
-    assert_close(&ours, &theirs, 2e-6, &format!("{shapes:?}"));
+    // Sums of some hundred terms in another order.
+    assert_close(&ours, &theirs, 5e-6, &format!("{shapes:?}"));
 }
 
 /// Asserts that `ours` are `theirs`, each list to `tolerance` of its largest.

@@ -151,6 +151,14 @@ impl Network {
     }
 }
 
+/// Rows that each sample has between layers: tokens of a sequence or of an image's patches, else one.
+pub(crate) fn rows_per_sample(model: &Model) -> u64 {
+    match model {
+        Model::Vit(vit) => vit.tokens(),
+        other => other.tokens_per_sample().unwrap_or(1),
+    }
+}
+
 fn not_built(model: &Model) -> Refusal {
     Refusal {
         field: "model.family",

@@ -564,6 +564,8 @@ impl ProcessGroup {
         self.arrive()?;
         let reduced = self.reduce_own_part(finish, wire);
         // A rank that found a mismatch must not leave the others at the next barrier.
+        // One that has failed may have taken its buffer back: then that is the reason.
+        let reduced = reduced.or_else(|error| self.shared.job.failure.check().and(Err(error)));
         if let Err(error) = &reduced {
             self.fail(&error.to_string());
         }

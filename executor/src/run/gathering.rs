@@ -1,6 +1,7 @@
 //! What one process is told of the ranks of others when a run ends.
 
 use super::WorkerOutcome;
+use crate::clock::Clock;
 use crate::process_group::{GroupError, ProcessGroup};
 use crate::report::{Span, StepPhases};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,8 @@ use std::collections::VecDeque;
 struct Told {
     phases: Vec<StepPhases>,
     spans: VecDeque<(u64, f64, Vec<Span>)>,
+    /// Seconds on its clock when all ranks met.
+    met_s: f64,
     /// Seconds that it waited for samples.
     waited_s: f64,
     /// Peak memory of its process, told by the first rank of each.
@@ -19,13 +22,21 @@ struct Told {
 
 /// The outcomes that this rank answers for: its own where all ranks live in one process. Otherwise those of all ranks
 /// on rank 0, whose memory is that of all processes, and none on the others.
-pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<WorkerOutcome>, GroupError> {
+pub(super) fn gathered(
+    world: &ProcessGroup,
+    clock: Clock,
+    own: WorkerOutcome,
+) -> Result<Vec<WorkerOutcome>, GroupError> {
     if !world.is_across_processes() {
         return Ok(vec![own]);
     }
+    // Each process has a clock of its own, but all leave a barrier at the same time.
+    world.barrier()?;
+    let met_s = clock.seconds();
     let told = Told {
         phases: own.phases.clone(),
         spans: own.spans.clone(),
+        met_s,
         waited_s: own.waited_s,
         memory: own.memory.filter(|_| world.is_first_of_process()),
     };
@@ -41,10 +52,10 @@ pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<W
         let other = WorkerOutcome {
             steps: first.steps.clone(),
             phases: told.phases,
-            spans: told.spans,
+            spans: told.spans.into_iter().map(|spans| later(spans, met_s - told.met_s)).collect(),
+            waited_s: told.waited_s,
             held_out: first.held_out,
             interrupted: first.interrupted,
-            waited_s: told.waited_s,
             memory: None,
             skipped: first.skipped,
             checkpoints: Vec::new(),
@@ -52,4 +63,10 @@ pub(super) fn gathered(world: &ProcessGroup, own: WorkerOutcome) -> Result<Vec<W
         outcomes.push(other);
     }
     Ok(outcomes)
+}
+
+/// The spans of a step on a clock that shows so many seconds more.
+fn later((step, start, spans): (u64, f64, Vec<Span>), seconds: f64) -> (u64, f64, Vec<Span>) {
+    let shifted = |span: Span| Span { start_s: span.start_s + seconds, end_s: span.end_s + seconds, ..span };
+    (step, start + seconds, spans.into_iter().map(shifted).collect())
 }

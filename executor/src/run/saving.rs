@@ -15,6 +15,7 @@ use crate::unit::{Slot, Unit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use trainyard_models::to_hugging_face;
 
 /// The message in which the first rank asks for a piece, and those that bring it.
 const ASK: Tag = Tag(u32::MAX / 2 + 1);
@@ -38,6 +39,9 @@ struct Piece {
     tensor: u32,
     shard: u32,
 }
+
+/// By what transformers builds the model whose weights lie beside it.
+const CONFIGURATION: &str = "config.json";
 
 /// The pieces that a rank brings to a checkpoint, which no other rank brings.
 type Own<'a> = BTreeMap<Piece, (&'a Unit, &'a Slot)>;
@@ -98,6 +102,9 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let mut writer = Writer::begin(folder, job.open)?;
     let number = writer.number();
     write_tensors(job.network, &mut writer, means, pieces)?;
+    if let Some(configuration) = to_hugging_face(job.plan.model()) {
+        writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
+    }
     let manifest = Manifest::new(progress, job.plan.optimizer().to_string(), job.entry.clone());
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
     let seconds = job.clock.seconds() - start;

@@ -1,4 +1,5 @@
 use super::*;
+use half::{bf16, f16};
 use safetensors::tensor::TensorView;
 use trainyard_models::{Family, ModelSpec};
 
@@ -135,14 +136,16 @@ fn files_that_are_something_else_say_so() {
     let fixture = Fixture::new();
     assert!(matches!(fixture.find(), Err(WeightError::NoWeights { .. })));
     let path = fixture.folder.path().join(SINGLE);
-    for (bytes, problem) in [(&b"short"[..], "5 bytes"), (&[255; 40][..], "its header should have")] {
+    for (bytes, problem) in
+        [(&b"short"[..], "shorter than its first field"), (&[255; 40][..], "ends within its header")]
+    {
         std::fs::write(&path, bytes).expect("writable");
         assert!(fixture.message().contains(problem), "{}", fixture.message());
     }
     fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
     let whole = std::fs::read(&path).expect("just written");
     std::fs::write(&path, &whole[..whole.len() - 3]).expect("writable");
-    assert!(fixture.message().contains("it should have"), "{}", fixture.message());
+    assert!(fixture.message().contains("its header tells of"), "{}", fixture.message());
     fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::I32);
     assert!(fixture.message().contains("elements of type I32"), "{}", fixture.message());
     let missing = FirstWeights::find(Path::new("/nowhere/x"), &fixture.model, &fixture.network);

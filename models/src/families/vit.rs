@@ -90,7 +90,7 @@ impl Vit {
     }
 
     /// Patches and the class token.
-    fn tokens(&self) -> u64 {
+    pub fn tokens(&self) -> u64 {
         (self.image_size / self.patch_size).pow(2) + 1
     }
 
