@@ -207,8 +207,9 @@ fn on_world<T: Send>(
         .collect()
 }
 
-/// How often a case is repeated in a sweep: at least once after the warm-up, at most so that fast ones do not drag on.
-const REPEATS: (f64, f64) = (1.0, 30.0);
+/// How often a case is repeated in a sweep: at least so that one disturbed run has no say, at most so that fast ones do
+/// not drag on.
+const REPEATS: (f64, f64) = (3.0, 30.0);
 
 fn time_run(
     group: &ProcessGroup,

@@ -112,6 +112,8 @@ fn head(area: &Area<'_>, document: &ComparisonDocument) -> Drawn {
         area.draw(&Rectangle::new([(x, 47), (x + 14, 61)], colour.filled()))?;
         area.draw(&Text::new(name, (x + 21, 54), words(TEXT, HPos::Left)))?;
     }
+    let below = "under each phase: its measured time";
+    area.draw(&Text::new(below, (SIZE.0 as i32 - RIGHT, 54), words(SMALL, HPos::Right)))?;
     Ok(())
 }
 

@@ -141,10 +141,13 @@ fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
     Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }
 
-/// What a rank of a stage holds, with what is kept in main memory where that is the device's own: a processor's.
+/// What a rank of a stage holds as the executor does it on a measured machine: what is kept in main memory counts,
+/// because that is the device's own; and with one micro-batch, gradients come to be as activations are let go.
 fn on_device(plan: &Plan, machine: &Machine, stage: StageId, held: Resident) -> Resident {
     let Device::Measured(_) = machine.cluster.first().device else { return held };
-    Resident { optimizer_state: held.optimizer_state + kept_elsewhere(plan, stage, Store::Host), ..held }
+    let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
+    let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
+    Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
 }
 
 /// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if
