@@ -301,7 +301,8 @@ fn run_on(
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
         None => None,
     };
-    let threads = options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks_on_host()));
+    let threads =
+        options.threads.map_or(world.threads_per_rank(), |cores| threads_per_rank(cores, world.ranks_on_host()));
     let job = Job {
         plan,
         network: &network,

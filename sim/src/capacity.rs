@@ -114,11 +114,8 @@ impl Footprint {
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let element = gradient_element(plan, machine);
     let counted = as_computed(plan, machine);
-    let resident: Vec<Resident> = plan
-        .stages()
-        .ids()
-        .map(|stage| on_device(plan, machine, stage, resident(&counted, stage, element)))
-        .collect();
+    let resident: Vec<Resident> =
+        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(&counted, stage, element))).collect();
     let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL

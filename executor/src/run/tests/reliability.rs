@@ -195,8 +195,8 @@ impl SmallDisk<'_> {
 
 #[test]
 fn a_full_disk_ends_the_run_with_the_last_checkpoint_whole() {
-    // Weights, two moments, plan and manifest are one checkpoint.
-    for (room, left) in [(4, None), (5, Some(2)), (9, Some(2)), (10, Some(4))] {
+    // Weights, two moments, configuration, plan and manifest are one checkpoint.
+    for (room, left) in [(5, None), (6, Some(2)), (11, Some(2)), (12, Some(4))] {
         let folder = text();
         let options = RunOptions { checkpoint_every: Some(2), ..options(&folder, 8) };
         let room = Mutex::new(room);
