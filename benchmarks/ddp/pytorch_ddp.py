@@ -42,7 +42,8 @@ class Block(nn.Module):
         return x + self.contract(F.gelu(self.expand(self.norm_2(x)), approximate=GELU))
 
 
-GELU = "none"
+# GPT-2 approximates GELU by a hyperbolic tangent.
+GELU = "tanh"
 
 
 class Decoder(nn.Module):
