@@ -225,6 +225,7 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
 }
 
 /// Whether every number of ranks has these operators, and more than one rank an all-reduce and a transfer.
+#[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
 fn complete(
     machine: &MeasuredMachine,
     classes: impl Iterator<Item = OperatorClass> + Clone,

@@ -167,7 +167,7 @@ fn check(run: &RunMeasurement, profile: &MeasuredMachine) -> Result<(), RunsErro
 }
 
 fn mean(errors: &[Errors]) -> Errors {
-    let of = |error: fn(&Errors) -> f64| errors.iter().map(|one| error(one)).sum::<f64>() / errors.len() as f64;
+    let of = |error: fn(&Errors) -> f64| errors.iter().map(error).sum::<f64>() / errors.len() as f64;
     Errors {
         before: of(|errors| errors.before),
         after: of(|errors| errors.after),

@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::data::{Inputs, MicroBatch};
 use crate::groups::Groups;
-use crate::network::{Network, ParameterKey};
+use crate::network::{Network, ParameterKey, Role};
 use crate::optimizer::Rule;
 use crate::process_group::{GroupError, Reduction, World, run_ranks};
 use crate::trainer::{Trainer, TrainerOptions};
@@ -296,7 +296,7 @@ fn networks_have_the_layers_and_parameters_that_descriptions_count() {
         let (network, graph) = (Network::new(&case.model).expect("the family is built"), case.model.graph());
         assert_eq!(network.len(), graph.len(), "{name}");
         for (index, layer) in graph.layers().enumerate() {
-            let own = network.parameters_of(index).iter().filter(|p| p.is_trained() && p.tied_to.is_none());
+            let own = network.parameters_of(index).iter().filter(|p| p.role == Role::Trained && p.tied_to.is_none());
             let elements: usize = own.map(crate::network::Parameter::elements).sum();
             assert_eq!(elements as u64, layer.parameters(Sharing::WHOLE), "{name}, layer {index}");
         }

@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn only_too_many_in_a_row_end_the_run() {
+        use Verdict::{Hopeless, Skipped, Updated};
         let mut guard = Guard::new(2, &Progress::start(1));
         let found = [GOOD, BAD_LOSS, BAD_GRADIENT, GOOD, BAD_LOSS, BAD_LOSS, BAD_LOSS];
         let verdicts = found.map(|finding| guard.judge(finding));
-        use Verdict::{Hopeless, Skipped, Updated};
         assert_eq!(verdicts, [Updated, Skipped, Skipped, Updated, Skipped, Skipped, Hopeless]);
         assert_eq!((guard.skipped(), guard.in_a_row()), (5, 3));
         assert_eq!(Guard::new(0, &Progress::start(1)).judge(BAD_LOSS), Hopeless);

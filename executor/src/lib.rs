@@ -1,7 +1,15 @@
 //! Runs plans: a [`Plan`](trainyard_plan::Plan) trains through Burn on the processors of this machine.
 //!
-//! Ranks are threads of one process, joined by a [`process_group`]; [`run()`] trains a byte-level decoder on real text
-//! with data parallelism, a pipeline and gradient accumulation, writes checkpoints, and measures every step.
+//! Ranks are threads of one process or of several, joined by a [`process_group`]; [`run()`] trains a model on real data
+//! as its plan cuts it, writes checkpoints, and measures every step.
+
+#![allow(
+    clippy::cast_possible_wrap,
+    reason = "Burn counts rows and ids with signs; sizes of tensors are far below 2³¹"
+)]
+#![allow(clippy::needless_for_each, reason = "chains of iterators may end in one")]
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "what is copied or rounded comes back bit for bit"))]
+#![cfg_attr(test, allow(clippy::print_stdout, reason = "a test that is run by hand prints rates"))]
 
 mod checkpoint;
 mod clock;

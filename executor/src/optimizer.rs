@@ -37,8 +37,8 @@ impl Rule {
     ///
     /// # Source
     ///
-    /// AdamW: as in GPT-3, Brown et al., arXiv:2005.14165, appendix B. Adam: Kingma and Ba, arXiv:1412.6980, algorithm
-    /// 1. LAMB: You et al., arXiv:1904.00962, section 4. LARS: You et al., arXiv:1708.03888, sections 3 and 5. Momentum:
+    /// AdamW: as in GPT-3, Brown et al., arXiv:2005.14165, appendix B. Adam: algorithm 1 of Kingma and Ba,
+    /// arXiv:1412.6980. LAMB: You et al., arXiv:1904.00962, section 4. LARS: You et al., arXiv:1708.03888, sections 3 and 5. Momentum:
     /// Goyal et al., arXiv:1706.02677, section 5.1.
     pub fn of(kind: Kind) -> Self {
         let plain = Self { betas: (0.9, 0.999), epsilon: 1e-8, weight_decay: 0.0, momentum: 0.9, trust: 1e-3 };

@@ -21,6 +21,7 @@ use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePas
 mod update;
 
 /// What is kept of a layer between its forward and its backward.
+#[expect(clippy::large_enum_variant, reason = "there is one for each layer and micro-batch under way")]
 enum Kept {
     Recorded(Tape),
     /// Its input, to compute it again.
@@ -261,15 +262,16 @@ impl Trainer {
         }
     }
 
+    /// The loss is the mean over micro-batches, scaled up where small gradients would vanish.
+    fn gradient_of_loss(&self) -> Tensor<2> {
+        from_vec(vec![self.scale.value() / self.micro_batches as f32], [1, 1], &self.device)
+    }
+
     /// A micro-batch back through a run of layers.
     fn backward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
         let mut gradient = match self.place.behind[run as usize] {
             Some(from) => self.receive(from, Way::Back(run, m))?,
-            // The loss is the mean over micro-batches, scaled up where small gradients would vanish.
-            None => {
-                let share = self.scale.value() / self.micro_batches as f32;
-                from_vec(vec![share], [1, 1], &self.device)
-            }
+            None => self.gradient_of_loss(),
         };
         let batch = self.batch(batch);
         let start = self.now();
@@ -401,7 +403,7 @@ impl Trainer {
     fn receive(&mut self, (stage, _): (StageId, u32), way: Way) -> Result<Tensor<2>, GroupError> {
         let started = self.now_and_waited();
         let message = self.groups.pipeline.recv(stage.0 as usize, way.tag(self.micro_batches))?;
-        self.record_exchange(Phase::Communication, way.micro_batch(), started);
+        self.record_exchange(Phase::Communication, Some(way.micro_batch()), started);
         let width = self.groups.widths[way.boundary(&self.place)];
         let rows = message.len() / width;
         Ok(from_vec(message, [rows, width], &self.device).cast(self.format))
@@ -502,9 +504,9 @@ impl Way {
         }
     }
 
-    fn micro_batch(self) -> Option<u32> {
+    fn micro_batch(self) -> u32 {
         let (Self::Forth(_, m) | Self::Back(_, m)) = self;
-        Some(m)
+        m
     }
 
     /// The layer in front of the boundary that the message crosses, seen from who receives it.

@@ -224,7 +224,7 @@ impl FirstWeights {
     pub(crate) fn values(&self, key: ParameterKey, parameter: &Parameter) -> Result<Vec<f32>, WeightError> {
         let place = &self.places[&parameter.tied_to.unwrap_or(key)];
         let values = place.index.values(&place.file, &place.name, 0..place.shape.iter().product());
-        Ok(parameter.from_stored(&values.map_err(|error| unusable(&place.file, error))?))
+        Ok(parameter.as_computed(&values.map_err(|error| unusable(&place.file, error))?))
     }
 }
 
@@ -235,6 +235,12 @@ fn unusable(path: &Path, error: IndexError) -> WeightError {
         IndexError::Unreadable(source) => WeightError::Unreadable { path, source },
         IndexError::Damaged(problem) => WeightError::Malformed { path, expected: "safetensors", problem },
     }
+}
+
+/// The file that says which file each weight is in.
+#[derive(serde::Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
 }
 
 /// The files that hold the weights at `path`.
@@ -249,10 +255,6 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     }
     if !index.is_file() {
         return Err(WeightError::NoWeights { path: path.to_owned() });
-    }
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
     }
     let text = std::fs::read(&index).map_err(|source| WeightError::Unreadable { path: index.clone(), source })?;
     let malformed =

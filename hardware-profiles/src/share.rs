@@ -9,6 +9,7 @@ impl MeasuredMachine {
     /// others as there is room for, n ranks of a job work beside as many times n ranks of all jobs, so that an operator
     /// takes what was measured with that many ranks at work. Where that number was not measured, the next larger one
     /// that was counts, else the largest. Memory is shared evenly.
+    #[must_use]
     pub fn share(&self, devices: u32) -> Self {
         let devices = devices.clamp(1, self.devices);
         let jobs = self.devices / devices;

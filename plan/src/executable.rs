@@ -9,6 +9,7 @@ use std::fmt::Display;
 
 /// The plans that the executor runs, whatever the model: one list for those who refuse plans and for those who search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each tells of one field of a plan")]
 pub struct Executable {
     /// Whether ranks share layers.
     pub tensor: bool,

@@ -177,7 +177,9 @@ impl JobsDocument {
         for jobs in entries.into_values().filter(|jobs| jobs.len() > 1) {
             // Of equals the first.
             let best = jobs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-            best.into_iter().for_each(|(_, index)| self.jobs[index].best = true);
+            if let Some((_, index)) = best {
+                self.jobs[index].best = true;
+            }
         }
     }
 

@@ -55,8 +55,8 @@ fn contradiction(spec: &TrainingSpec) -> Result<(), JobError> {
 mod tests {
     use super::*;
 
-    fn error(spec: TrainingSpec) -> String {
-        check(&spec).expect_err("refused").to_string()
+    fn error(spec: &TrainingSpec) -> String {
+        check(spec).expect_err("refused").to_string()
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             (TrainingSpec { final_learning_rate: Some(1e-5), ..empty() }, "training.final_learning_rate"),
         ];
         for (spec, field) in cases {
-            assert!(error(spec).contains(field), "{field}");
+            assert!(error(&spec).contains(field), "{field}");
         }
         let good = TrainingSpec { decay: Some(Decay::Cosine), final_learning_rate: Some(1e-5), ..empty() };
         assert!(check(&good).is_ok());

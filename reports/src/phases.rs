@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use trainyard_plan::document::ComparisonDocument;
 
-const SIZE: (u32, u32) = (860, 460);
+const SIZE: (i32, i32) = (860, 460);
 const LEFT: i32 = 84;
 const RIGHT: i32 = 24;
 const TOP: i32 = 92;
@@ -42,7 +42,8 @@ pub fn phases(document: &ComparisonDocument) -> Result<String, String> {
     }
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let root =
+            SVGBackend::with_string(&mut svg, (SIZE.0.cast_unsigned(), SIZE.1.cast_unsigned())).into_drawing_area();
         let draw = || -> Drawn {
             root.fill(&WHITE)?;
             let place = Place { high: longest * ROOM, groups: pairs.len() };
@@ -87,13 +88,13 @@ struct Place {
 
 impl Place {
     fn y(self, value: f64) -> i32 {
-        let height = f64::from(SIZE.1 as i32 - TOP - BOTTOM);
-        SIZE.1 as i32 - BOTTOM - (value / self.high * height).round() as i32
+        let height = f64::from(SIZE.1 - TOP - BOTTOM);
+        SIZE.1 - BOTTOM - (value / self.high * height).round() as i32
     }
 
     /// The middle of a group, and the width of a bar.
     fn group(self, index: usize) -> (f64, f64) {
-        let width = f64::from(SIZE.0 as i32 - LEFT - RIGHT) / self.groups as f64;
+        let width = f64::from(SIZE.0 - LEFT - RIGHT) / self.groups as f64;
         (f64::from(LEFT) + (index as f64 + 0.5) * width, width * BARS / 2.0)
     }
 }
@@ -108,12 +109,12 @@ fn head(area: &Area<'_>, document: &ComparisonDocument) -> Drawn {
     let predicted = document.predicted.is_some();
     let named = [("predicted", BLUE, predicted), ("measured", ORANGE, true)];
     for (place, (name, colour, _)) in named.into_iter().filter(|(.., shown)| *shown).enumerate() {
-        let x = LEFT + 110 * place as i32;
+        let x = LEFT + 110 * i32::try_from(place).unwrap_or(i32::MAX);
         area.draw(&Rectangle::new([(x, 47), (x + 14, 61)], colour.filled()))?;
         area.draw(&Text::new(name, (x + 21, 54), words(TEXT, HPos::Left)))?;
     }
     let below = "under each phase: its measured time";
-    area.draw(&Text::new(below, (SIZE.0 as i32 - RIGHT, 54), words(SMALL, HPos::Right)))?;
+    area.draw(&Text::new(below, (SIZE.0 - RIGHT, 54), words(SMALL, HPos::Right)))?;
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn grid(area: &Area<'_>, place: Place) -> Drawn {
     for value in lines {
         let y = place.y(value);
         let style = if value > 0.0 { INK.mix(0.12).stroke_width(1) } else { INK.stroke_width(1) };
-        area.draw(&PathElement::new([(LEFT, y), (SIZE.0 as i32 - RIGHT, y)], style))?;
+        area.draw(&PathElement::new([(LEFT, y), (SIZE.0 - RIGHT, y)], style))?;
         let label = if value > 0.0 { seconds(value) } else { "0".into() };
         area.draw(&Text::new(label, (LEFT - 8, y), words(SMALL, HPos::Right)))?;
     }
@@ -143,9 +144,9 @@ fn bars(area: &Area<'_>, place: Place, index: usize, pair: &Pair) -> Drawn {
     if let Some(error) = pair.error {
         area.draw(&Text::new(deviation(error), (x(0.0), place.y(highest) - 12), words(SMALL, HPos::Center)))?;
     }
-    area.draw(&Text::new(pair.name, (x(0.0), SIZE.1 as i32 - BOTTOM + 16), words(TEXT, HPos::Center)))?;
+    area.draw(&Text::new(pair.name, (x(0.0), SIZE.1 - BOTTOM + 16), words(TEXT, HPos::Center)))?;
     let measured = seconds(pair.measured);
-    area.draw(&Text::new(measured, (x(0.0), SIZE.1 as i32 - BOTTOM + 36), words(SMALL, HPos::Center)))?;
+    area.draw(&Text::new(measured, (x(0.0), SIZE.1 - BOTTOM + 36), words(SMALL, HPos::Center)))?;
     Ok(())
 }
 

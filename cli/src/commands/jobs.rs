@@ -413,7 +413,9 @@ impl Queue<'_> {
             }
             if !told && stop.load(Ordering::Relaxed) {
                 told = true;
-                running.values().for_each(|(pid, _)| interrupt(*pid));
+                for (pid, _) in running.values() {
+                    interrupt(*pid);
+                }
             }
         }
     }

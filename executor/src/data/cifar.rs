@@ -45,7 +45,7 @@ fn label_bytes(path: &Path, length: usize) -> Result<usize, DataError> {
         None
     };
     let fits = |bytes: &usize| length > 0 && length.is_multiple_of(PIXELS + bytes);
-    named.into_iter().chain(if named.is_none() { 1..=2 } else { 1..=0 }).find(fits).ok_or_else(|| {
+    named.map_or(1..=2, |named| named..=named).find(fits).ok_or_else(|| {
         let problem = format!("its {length} bytes are no whole number of images of 1 or 2 label bytes and 3072 pixels");
         DataError::Damaged { path: path.to_owned(), problem }
     })

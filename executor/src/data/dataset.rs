@@ -72,6 +72,7 @@ struct Framed {
 
 /// What samples are read from.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a run")]
 enum Content {
     Text { stream: Stream, layout: Layout },
     Images(ImageFolder),
@@ -354,6 +355,7 @@ fn text(source: &DataSource, wanted: &Wanted, ids: Option<&ArrayFiles>) -> Resul
         _ => Special::after(vocabulary - u64::from(masked)),
     };
     let layout = layout(wanted, &special);
+    #[expect(clippy::single_match_else, reason = "two sources side by side")]
     let (stream, about) = match ids {
         Some(arrays) => {
             let limit = if tokenizer.is_some() || !masked { vocabulary } else { vocabulary - 1 };

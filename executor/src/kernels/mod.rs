@@ -6,6 +6,9 @@
 //!
 //! All take rows of features: one row per token (transformers), or per sample.
 
+#![allow(clippy::inline_always, reason = "callers choose the vector instructions that these are compiled for")]
+#![allow(clippy::excessive_precision, reason = "constants are those of their sources")]
+
 mod activation;
 mod adamw;
 mod attention;

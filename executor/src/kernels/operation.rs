@@ -83,7 +83,7 @@ fn primitive(tensor: DispatchTensor) -> Tracked {
     fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
         match kind {
             DispatchTensorKind::Autodiff(kind) => unboxed(*kind),
-            kind => kind,
+            kind @ DispatchTensorKind::Flex(_) => kind,
         }
     }
     match unboxed(tensor.kind) {

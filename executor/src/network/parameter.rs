@@ -130,16 +130,11 @@ impl Parameter {
     }
 
     /// Whole values from those of a file.
-    pub(crate) fn from_stored(&self, values: &[f32]) -> Vec<f32> {
+    pub(crate) fn as_computed(&self, values: &[f32]) -> Vec<f32> {
         match (self.stored, self.shape.as_slice()) {
             (Stored::Transposed, [rows, columns]) => transposed(values, *columns, *rows),
             _ => values.to_vec(),
         }
-    }
-
-    /// Whether the optimizer changes it.
-    pub(crate) fn is_trained(&self) -> bool {
-        self.role == Role::Trained
     }
 
     pub(crate) fn elements(&self) -> usize {

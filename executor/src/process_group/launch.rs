@@ -79,6 +79,7 @@ impl LaunchError {
 }
 
 /// The processes of a job, before it is known how many ranks they shall hold.
+#[expect(clippy::struct_field_names, reason = "how many there are, and which one this is")]
 pub struct Processes {
     processes: usize,
     process: usize,

@@ -88,6 +88,7 @@ pub(super) trait Link: Send + Sync {
 
 /// A message from a rank of this process to one of another; ranks are numbered in the whole job.
 #[derive(Debug)]
+#[cfg_attr(not(any(test, feature = "mpi")), expect(dead_code, reason = "only carriers between processes open it"))]
 pub(super) struct Letter {
     pub(super) envelope: super::inbox::Envelope,
     pub(super) to: usize,

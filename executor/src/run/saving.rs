@@ -152,6 +152,7 @@ struct Pieces<'a> {
 
 impl Pieces<'_> {
     /// The next piece, if it is one of `key`.
+    #[expect(clippy::type_complexity, reason = "a piece with its values, if there is one")]
     fn next_of(&mut self, key: ParameterKey) -> Result<Option<(Piece, Vec<Vec<f32>>)>, GroupError> {
         let world = self.trainer.world();
         while self.asked.len() <= AHEAD
@@ -277,7 +278,7 @@ impl<'a> Resumed<'a> {
         let parameter = self.network.parameter(key);
         let length = parameter.elements();
         match self.checkpoint.values(file, &parameter.name, 0..length) {
-            Ok(values) => parameter.from_stored(&values),
+            Ok(values) => parameter.as_computed(&values),
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
                 vec![0.0; length]

@@ -184,7 +184,7 @@ impl Llama {
 
 /// A value that is not what would be assumed without it.
 fn unless(value: f64, assumed: f64) -> Option<f64> {
-    (value != assumed).then_some(value)
+    ((value - assumed).abs() > 0.0).then_some(value)
 }
 
 #[cfg(test)]

@@ -124,10 +124,9 @@ impl<'a> Prices<'a> {
     /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
     fn add_gradients(&self, held: Held, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
         match self.device(pool) {
-            Device::Gpu(_) if !accumulate => Ok(Seconds::ZERO),
-            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
             // The first gradients are kept as they come; what collectives ask of them is part of these.
-            Device::Measured(_) if !accumulate => Ok(Seconds::ZERO),
+            _ if !accumulate => Ok(Seconds::ZERO),
+            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
             Device::Measured(machine) => self.measured_pricing(machine).accumulate(held),
         }
     }
