@@ -16,6 +16,7 @@ mod linear;
 mod loss;
 mod normalization;
 mod operation;
+mod product;
 #[cfg(test)]
 mod testing;
 mod vector;
