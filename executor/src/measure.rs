@@ -156,7 +156,8 @@ fn measure_round(
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
         let each = cases.iter().enumerate().map(|(number, case)| {
-            let times = time_run(&group, prepare::prepare(*case), settings.seconds_per_case / SWEEPS as f64, stop)?;
+            let times =
+                time_run(&group, prepare::prepare(*case, ranks), settings.seconds_per_case / SWEEPS as f64, stop)?;
             if group.rank() == 0 {
                 (report.lock().expect("progress does not panic"))(number + 1);
             }

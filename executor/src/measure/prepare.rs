@@ -21,12 +21,12 @@ pub(super) type Run = Box<dyn FnMut() -> [f64; 2]>;
 
 const EPSILON: f64 = 1e-5;
 
-/// Makes what `case` needs, once, and returns what runs it.
-pub(super) fn prepare(case: Case) -> Run {
+/// Makes what `case` needs, once, on one of so many `ranks`, and returns what runs it.
+pub(super) fn prepare(case: Case, ranks: usize) -> Run {
     if case.operator.is_over_parameters() {
         return over_parameters(case);
     }
-    let bench = Bench::new(case.format);
+    let bench = Bench::new(case.format, ranks);
     let [a, b, c, d, ..] = case.dimensions;
     match case.operator {
         OperatorClass::Linear => {
@@ -68,7 +68,7 @@ pub(super) fn prepare(case: Case) -> Run {
         OperatorClass::CrossEntropy => {
             let (targets, group) = (tokens(a, b), alone_in_tensor_group());
             // The loss is in single precision whatever comes in.
-            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32));
+            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32, ranks));
             single.passes_from([1, 1], move || start.fresh(), move |logits| cross_entropy(logits, &targets, 0, &group))
         }
         _ => bench.over_maps(case),
@@ -97,6 +97,7 @@ fn alone_in_tensor_group() -> TensorGroup {
 struct Bench {
     device: Device,
     format: FloatDType,
+    ranks: usize,
 }
 
 /// A tensor that is made anew for each run, as the result of an operator before.
@@ -123,8 +124,8 @@ fn format_of(format: NumberFormat) -> FloatDType {
 }
 
 impl Bench {
-    fn new(format: NumberFormat) -> Self {
-        Self { device: Device::flex().autodiff(), format: format_of(format) }
+    fn new(format: NumberFormat, ranks: usize) -> Self {
+        Self { device: Device::flex().autodiff(), format: format_of(format), ranks }
     }
 
     fn plain<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
@@ -156,14 +157,14 @@ impl Bench {
         // What putting the gradient in costs is no part of the operator.
         let harness: Vec<f64> = (0..3).map(|_| backward_seconds(self.leaf(output, 5), &gradient)).collect();
         let harness_s = median(&harness);
-        let mut others = vec![0.0f32; OTHERS_BYTES / size_of::<f32>()];
+        let others = others_of(self.ranks);
         Box::new(move || {
             let argument = input();
-            touch(&mut others);
+            read(&others);
             let clock = Clock::start();
             let result = forward(argument);
             let forward_s = clock.seconds();
-            touch(&mut others);
+            read(&others);
             [forward_s, backward_seconds(result, &gradient) - harness_s]
         })
     }
@@ -231,15 +232,23 @@ fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
     (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
 }
 
-/// What other operators of a step read and write between two passes of one: more than the caches of a core hold, so
-/// that an operator finds as little of its data there as it does in a step.
-const OTHERS_BYTES: usize = 4 << 20;
+/// Bytes that other operators of a step go through between two passes of one, on all ranks: more than the last cache
+/// of a processor holds. An operator then finds as little of its data there as it does in a step, whose activations are
+/// long gone from the caches when their gradients are wanted.
+const OTHERS_BYTES: usize = 64 << 20;
 
-fn touch(others: &mut [f32]) {
-    for value in &mut *others {
-        *value += 1.0;
-    }
-    std::hint::black_box(others);
+/// What each rank goes through at least: more than the caches of a core hold.
+const OWN_OTHERS_BYTES: usize = 8 << 20;
+
+/// Numbers in a line of the cache, of which one is enough to have it read.
+const LINE: usize = 64 / size_of::<f32>();
+
+fn others_of(ranks: usize) -> Vec<f32> {
+    vec![1.0; (OTHERS_BYTES / ranks).max(OWN_OTHERS_BYTES) / size_of::<f32>()]
+}
+
+fn read(others: &[f32]) {
+    std::hint::black_box(others.iter().step_by(LINE).sum::<f32>());
 }
 
 fn backward_seconds(result: Tensor<2>, gradient: &Tensor<2>) -> f64 {
