@@ -10,7 +10,7 @@ pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
     let rows = [
         ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
         ("memory", bytes(machine.memory.0)),
-        ("plain copy", gigabytes(machine.copy_bandwidth.0)),
+        ("plain copy", rate(machine.copy_bandwidth.0)),
         ("framework", machine.framework.clone()),
         ("measured", machine.measured.clone()),
         ("samples", format!("{} of operators, {} of collectives", machine.operators.len(), machine.collectives.len())),
@@ -47,7 +47,7 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
                     .iter()
                     .filter(|sample| sample.ranks == ranks && sample.operation == operation)
                     .max_by_key(|sample| sample.bytes);
-                largest.map_or_else(|| "–".into(), |sample| gigabytes(sample.bytes as f64 / sample.seconds))
+                largest.map_or_else(|| "–".into(), |sample| rate(sample.bytes as f64 / sample.seconds))
             };
             [
                 ranks.to_string(),
@@ -61,6 +61,7 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
         .collect()
 }
 
-fn gigabytes(rate: f64) -> String {
-    format!("{:.1} GB/s", rate / 1e9)
+/// Two digits; what a network moves is not nothing beside what memory does.
+fn rate(rate: f64) -> String {
+    if rate < 1e9 { format!("{:.0} MB/s", rate / 1e6) } else { format!("{:.1} GB/s", rate / 1e9) }
 }
