@@ -4,6 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
 use trainyard_planner::what_if;
 
@@ -318,6 +319,9 @@ pub(crate) struct TrainArguments {
     /// Makes tokens of text, which is read as bytes otherwise
     #[arg(long, value_name = "TOKENIZER.json")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// What computes [default: what the profile was measured on; cpu where there is none yet]
+    #[arg(long, value_enum)]
+    pub(crate) device: Option<Device>,
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
@@ -379,8 +383,17 @@ fn fraction(text: &str) -> Result<f64, String> {
 pub(crate) enum Device {
     /// Processor threads of this machine
     Cpu,
-    /// GPUs; not built into this version
+    /// NVIDIA's GPUs of this machine, where the program was built with the feature cuda
     Cuda,
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Cpu => Self::Cpu,
+            Device::Cuda => Self::Cuda,
+        }
+    }
 }
 
 /// Who starts the ranks of a job.
@@ -439,9 +452,9 @@ pub(crate) struct RunArguments {
     /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
-    /// What computes
-    #[arg(long, value_enum, default_value_t = Device::Cpu)]
-    pub(crate) device: Device,
+    /// What computes [default: what the profile of the plan was measured on, else cpu]
+    #[arg(long, value_enum)]
+    pub(crate) device: Option<Device>,
     /// Processor threads that the ranks share [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -478,7 +491,8 @@ pub(crate) struct CalibrateArguments {
     /// Who starts the ranks that are measured; with mpi, one per process: the profile is that of all hosts together
     #[arg(long, value_enum, default_value_t = Launcher::Threads, conflicts_with = "from")]
     pub(crate) launcher: Launcher,
-    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
+    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml, with --device cuda
+    /// runs/local-cuda-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
     /// Instead of measuring: refit constants from a table of step times or of collectives, such as `validate` reads,

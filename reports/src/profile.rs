@@ -2,13 +2,17 @@
 
 use crate::format::{Width, bytes, facts, table};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{CollectiveOperation, MeasuredMachine, OperatorClass, OperatorSample};
+use trainyard_hardware_profiles::{CollectiveOperation, DeviceKind, MeasuredMachine, OperatorClass, OperatorSample};
 use trainyard_units::human_count;
 
 /// What was measured of a machine, in the numbers that steps depend on most.
 pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
+    let device = match machine.device {
+        DeviceKind::Cpu => ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
+        DeviceKind::Cuda => ("GPUs", format!("{} × {}", machine.devices, machine.processor)),
+    };
     let rows = [
-        ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
+        device,
         ("memory", bytes(machine.memory.0)),
         ("plain copy", rate(machine.copy_bandwidth.0)),
         ("framework", machine.framework.clone()),

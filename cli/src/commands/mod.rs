@@ -2,6 +2,7 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod compare;
+mod device;
 mod execution;
 pub(crate) mod explain;
 pub(crate) mod fleet;

@@ -82,6 +82,7 @@ impl Session {
             fewest: all.into_iter().min().unwrap_or(1) as usize,
             sharing: sets.iter().filter(|set| **set == own_set).count(),
             on_host: sets.len(),
+            place: number(host.rank()),
         }
     }
 }
