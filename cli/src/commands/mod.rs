@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod compare;
 mod execution;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod fleet;
 mod jobs;
 pub(crate) mod plan;
