@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Hugging Face accelerate 1.11, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`.
+//! Hugging Face accelerate 1.15, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`.
 
 use super::deepspeed;
 use super::draft::{Draft, Finished, Flag};

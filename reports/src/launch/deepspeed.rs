@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! DeepSpeed 0.18, `deepspeed/runtime/config.py`, `runtime/zero/config.py` and `launcher/runner.py`.
+//! DeepSpeed 0.19, `deepspeed/runtime/config.py`, `runtime/zero/config.py` and `launcher/runner.py`.
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! NVIDIA Megatron-LM, core 0.15, `megatron/training/arguments.py`; for cuts into stages,
+//! NVIDIA Megatron-LM, core 0.16, `megatron/training/arguments.py`; for cuts into stages,
 //! `megatron/core/transformer/pipeline_parallel_layer_layout.py`.
 
 use super::Target;

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! SkyPilot 0.10, "Task YAML"; `sky/utils/schemas.py`.
+//! SkyPilot 0.14, "Task YAML"; `sky/utils/schemas.py`.
 
 use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;

@@ -85,6 +85,9 @@ fn body(draft: &mut Draft<'_>) -> String {
     let results = draft.asks(Flag::Results, "RESULTS", "folder that all machines share, for checkpoints and results");
     let plan = draft.plan_file();
     let device = if job.has_gpus() { "cuda" } else { "cpu" };
+    if job.has_gpus() {
+        draft.remark("ranks compute on GPUs, which Trainyard must have been built for");
+    }
     let mut words = vec![
         vec!["trainyard".into(), "run".into(), plan],
         vec!["--launcher".into(), "mpi".into(), "--device".into(), device.into()],

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Hugging Face transformers 4.57 and 5, `src/transformers/training_args.py` and `optimization.py`.
+//! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`.
 
 use super::draft::Draft;
 use super::error::LaunchError;
