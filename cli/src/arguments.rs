@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
 use trainyard_planner::what_if;
+use trainyard_reports::Target;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +24,8 @@ Examples:
       one step of that plan; open the trace at ui.perfetto.dev
   trainyard explain plan.json --against other.json
       where the steps of two plans go, what differs, and why one is faster
+  trainyard export plan.json --to sagemaker --out launch
+      the plan as files for another engine or service
   trainyard simulate examples/queue.toml --plot queue.svg
       many jobs that share a pool of instances: who waits, how long it takes, what it costs
 
@@ -102,6 +105,9 @@ pub(crate) enum Command {
     /// Vary anything of a job or a plan and see what it changes
     #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")))]
     WhatIf(WhatIfArguments),
+    /// Write a plan as launch files for another engine or service
+    #[command(after_long_help = EXPORT_EXAMPLES)]
+    Export(ExportArguments),
     /// Run a plan on this machine
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
@@ -301,6 +307,57 @@ Examples:
   trainyard what-if plan.json --vary batch.micro=1..8 --vary gpu.memory_bandwidth=×0.5,×1,×2 --csv cases.csv
   trainyard what-if plan.json --tornado --plot tornado.svg";
     text
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  trainyard export plan.json --to torchrun
+      print a script that starts the training
+  trainyard export plan.json --to sagemaker --out launch --role arn:aws:iam::111122223333:role/training \\
+      --data s3://bucket/data --results s3://bucket/results
+      write a CreateTrainingJob request and an estimator into the folder `launch`
+  trainyard export plan.json --to slurm --data /shared/text --results /shared/results > slurm.sh
+
+What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
+files as a word in capitals, until a flag says it.";
+
+/// Arguments of `trainyard export`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// What the files are for
+    #[arg(long, value_name = "TARGET", value_parser = target())]
+    pub(crate) to: Target,
+    /// Write the files into this folder instead of printing them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Training script
+    #[arg(long, value_name = "FILE", help_heading = "What a plan does not know")]
+    pub(crate) script: Option<String>,
+    /// Container image
+    #[arg(long, value_name = "IMAGE", help_heading = "What a plan does not know")]
+    pub(crate) image: Option<String>,
+    /// IAM role that SageMaker takes on
+    #[arg(long, value_name = "ARN", help_heading = "What a plan does not know")]
+    pub(crate) role: Option<String>,
+    /// Where the data is: a path, a bucket, or a claim of Kubernetes
+    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    pub(crate) data: Option<String>,
+    /// Where checkpoints and results go, in the same form
+    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    pub(crate) results: Option<String>,
+    /// Peak learning rate, before that of the job
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "What a plan does not know")]
+    pub(crate) learning_rate: Option<String>,
+}
+
+fn target() -> impl TypedValueParser<Value = Target> {
+    PossibleValuesParser::new(Target::ALL.map(Target::name)).map(|name| {
+        let named = Target::ALL.into_iter().find(|target| target.name() == name);
+        named.expect("only names of targets pass the parser above")
+    })
 }
 
 /// Arguments of `trainyard train`.

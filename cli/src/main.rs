@@ -42,6 +42,7 @@ fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure>
         Command::WhatIf(arguments) => commands::what_if::what_if(&arguments, output),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments, output),
         Command::Explain(arguments) => commands::explain::explain(&arguments, output),
+        Command::Export(arguments) => commands::export::export(&arguments, output),
         Command::Run(arguments) => commands::run::run(&arguments, output),
         Command::Compare(arguments) => commands::compare::compare(&arguments, output),
         Command::Calibrate(arguments) => commands::calibrate::calibrate(&arguments, output),

@@ -12,7 +12,7 @@ use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::{JobListSpec, JobsDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, WhatIfDocument};
+use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, LaunchDocument, WhatIfDocument};
 
 fn agrees<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
@@ -58,6 +58,11 @@ fn what_if_document() {
 #[test]
 fn explanation_document() {
     agrees::<ExplanationDocument>("explanation");
+}
+
+#[test]
+fn launch_document() {
+    agrees::<LaunchDocument>("launch");
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 mod device;
 mod execution;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod fleet;
 mod jobs;
 pub(crate) mod plan;
