@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
@@ -26,6 +27,8 @@ Examples:
       where the steps of two plans go, what differs, and why one is faster
   trainyard export plan.json --to sagemaker --out launch
       the plan as files for another engine or service
+  trainyard serve
+      the what-if page on this machine: sliders, plans, pictures
   trainyard simulate examples/queue.toml --plot queue.svg
       many jobs that share a pool of instances: who waits, how long it takes, what it costs
 
@@ -116,6 +119,8 @@ pub(crate) enum Command {
     Calibrate(CalibrateArguments),
     /// Predict published measurements and show how far off that is
     Validate(ValidateArguments),
+    /// Serve the what-if page and its JSON API, on this machine unless told otherwise
+    Serve(ServeArguments),
     /// Show what the catalogs hold, with the source of every number
     Show(ShowArguments),
     /// Print completions for a shell
@@ -583,6 +588,23 @@ pub(crate) struct ValidateArguments {
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard serve`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Port; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Address to listen on; a token is demanded where other machines reach it
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) listen: IpAddr,
+    /// What clients of the API must show [default: $TRAINYARD_TOKEN, which no list of processes shows]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Processor threads of the searches [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 /// What a catalog lists.

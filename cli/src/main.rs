@@ -47,6 +47,7 @@ fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure>
         Command::Compare(arguments) => commands::compare::compare(&arguments, output),
         Command::Calibrate(arguments) => commands::calibrate::calibrate(&arguments, output),
         Command::Validate(arguments) => commands::validate::validate(&arguments, output),
+        Command::Serve(arguments) => commands::serve::serve(&arguments, output),
         Command::Show(arguments) => commands::show::show(&arguments, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments, output),
         Command::Man => commands::shell::man(output),

@@ -8,7 +8,9 @@ mod advice;
 mod bound_by;
 mod bounds;
 mod campaign;
+mod cancellation;
 mod changes;
+mod draft;
 mod evaluate;
 mod explain;
 mod feeding;
@@ -39,6 +41,8 @@ mod warnings;
 pub mod what_if;
 
 pub use campaign::{CampaignError, campaign};
+pub use cancellation::Cancellation;
+pub use draft::{Draft, draft};
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use fix::{FixError, Fixed};
 pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Crates and what each may depend on (design: data goes one way).
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("units", &[]),
     ("models", &["units"]),
     ("hardware-profiles", &["units"]),
@@ -14,7 +14,22 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("planner", &["units", "models", "hardware-profiles", "plan", "sim", "calibration"]),
     ("executor", &["units", "models", "hardware-profiles", "plan"]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner"]),
-    ("cli", &["units", "models", "hardware-profiles", "plan", "sim", "calibration", "planner", "executor", "reports"]),
+    ("server", &["units", "models", "hardware-profiles", "plan", "sim", "planner", "reports"]),
+    (
+        "cli",
+        &[
+            "units",
+            "models",
+            "hardware-profiles",
+            "plan",
+            "sim",
+            "calibration",
+            "planner",
+            "executor",
+            "reports",
+            "server",
+        ],
+    ),
     ("tests", &[]),
 ];
 

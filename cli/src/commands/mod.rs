@@ -13,6 +13,7 @@ mod processes;
 pub(crate) mod queue;
 pub(crate) mod run;
 mod runs;
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod show;
 pub(crate) mod simulate;
