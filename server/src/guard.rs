@@ -97,15 +97,12 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Answers a request if it may be answered, in time, with the headers of every answer.
 pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, next: Next) -> Response<Body> {
-    let mut response = match admitted(&server, &request) {
-        Err(refusal) => refusal.into_response(),
-        Ok(()) => {
-            let limit = server.settings.bounds.request;
-            match tokio::time::timeout(limit, next.run(request)).await {
-                Ok(response) => response,
-                Err(_) => Refusal::timeout(limit.as_secs_f64()).into_response(),
-            }
-        }
+    let mut response = if let Err(refusal) = admitted(&server, &request) {
+        refusal.into_response()
+    } else {
+        let limit = server.settings.bounds.request;
+        let answered = tokio::time::timeout(limit, next.run(request)).await;
+        answered.unwrap_or_else(|_| Refusal::timeout(limit.as_secs_f64()).into_response())
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
