@@ -175,7 +175,8 @@ fn variations_of_the_rest() -> Vec<Variation> {
     ]
 }
 
-/// Whether what this program's own executor is to do stands in the plan document that it reads.
+/// Whether what this program's own executor is to do stands in the plan document that it reads, or goes without
+/// saying.
 fn reads_the_document(target: Target, path: &str) -> bool {
     let around = [
         "plan.cluster",
@@ -186,7 +187,9 @@ fn reads_the_document(target: Target, path: &str) -> bool {
         "job.campaign",
         "plan.placement",
     ];
-    target == Target::Slurm && !around.iter().any(|other| path.starts_with(other))
+    // Machines of Amazon are EC2's there, whether a plan says so or not.
+    let own_machines = matches!(target, Target::Skypilot | Target::Kubernetes) && path == "plan.service";
+    own_machines || target == Target::Slurm && !around.iter().any(|other| path.starts_with(other))
 }
 
 #[test]
