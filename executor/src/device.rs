@@ -5,9 +5,11 @@
 
 #[cfg_attr(not(feature = "cuda"), path = "device/no_driver.rs")]
 mod driver;
+mod joined;
 mod toolkit;
 
 pub(crate) use driver::free_memory;
+pub(crate) use joined::JoinedGpus;
 
 use burn::tensor::Device;
 use std::collections::BTreeSet;

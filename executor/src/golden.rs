@@ -142,13 +142,16 @@ enum On {
 }
 
 impl On {
-    fn device(self, place: usize) -> Device {
-        let kind = match self {
+    fn kind(self) -> DeviceKind {
+        match self {
             Self::Kernels | Self::Operators => DeviceKind::Cpu,
             #[cfg(feature = "cuda")]
             Self::Gpu => DeviceKind::Cuda,
-        };
-        crate::device::device(kind, place).expect("the test is asked for where there is one")
+        }
+    }
+
+    fn device(self, place: usize) -> Device {
+        crate::device::device(self.kind(), place).expect("the test is asked for where there is one")
     }
 }
 
@@ -204,7 +207,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
     let results = run_ranks(&world, |world| -> Result<Trained, GroupError> {
         crate::kernels::testing::use_kernels(cut.on == On::Kernels);
         let device = cut.on.device(world.place_on_host());
-        let groups = Groups::new(world, &plan)?;
+        let groups = Groups::new(world, &plan, cut.on.kind())?;
         let at = groups.at;
         let options = TrainerOptions { rule: Rule::of(kind), clip: None, clock: Clock::start(), device };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);

@@ -1,9 +1,11 @@
 //! The groups of ranks that a rank belongs to, as the plan's mesh has them.
 
+use crate::device::JoinedGpus;
 use crate::network::{TensorGroup, rows_per_sample};
 use crate::process_group::{GroupError, ProcessGroup, Wire};
 use crate::reducer::GradientGroups;
 use crate::unit::Shards;
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Coordinates, GradientCompression, Group, Plan, Precision, Rank, StageId, StateSharding};
 
 /// The groups a rank belongs to.
@@ -34,8 +36,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Splits the world as the plan's mesh says. All ranks must call it.
-    pub(crate) fn new(world: ProcessGroup, plan: &Plan) -> Result<Self, GroupError> {
+    /// Splits the world as the plan's mesh says, of ranks that compute on devices of this kind. All ranks must call it.
+    pub(crate) fn new(world: ProcessGroup, plan: &Plan, kind: DeviceKind) -> Result<Self, GroupError> {
         let mesh = plan.mesh();
         let rank = Rank(world.rank() as u32);
         let along = |group: &[Rank]| world.split(group.iter().map(|rank| rank.0).min().unwrap_or(0) as usize);
@@ -46,11 +48,14 @@ impl Groups {
         } else {
             (vec![rank], mesh.group(rank, Group::Gradient))
         };
-        let gradients = GradientGroups { shard: along(&shard)?, replicas: along(&replicas)?, wire: wire(plan) };
+        let (shard_ranks, replicas) = (along(&shard)?, along(&replicas)?);
+        // NCCL has sums through Burn, but no shares of them.
+        let joined = if shares { None } else { JoinedGpus::of(&replicas, kind) };
+        let gradients = GradientGroups { shard: shard_ranks, replicas, joined, wire: wire(plan) };
         let stages = plan.stages();
         Ok(Self {
             at: mesh.coordinates(rank),
-            tensor: TensorGroup::new(tensor.clone(), mesh.parallel().sequence),
+            tensor: TensorGroup::new(tensor.clone(), mesh.parallel().sequence, JoinedGpus::of(&tensor, kind)),
             tensor_plain: tensor,
             pipeline: along(&mesh.pipeline_group(rank))?,
             gradients,

@@ -1,9 +1,14 @@
-//! Gradients are summed over replicas while backward goes on: a thread of its own takes a layer's gradients as soon as
-//! they are there.
+//! Gradients are summed over replicas while backward goes on, a layer at a time, as soon as they are there: by a thread
+//! of its own through main memory, or by NCCL where it joins the GPUs of the replicas.
 //!
 //! Source: Li et al., "PyTorch Distributed", arXiv:2006.15704, section 3.2.3, with one bucket for each layer.
 
+use crate::device::JoinedGpus;
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Wire};
+use crate::unit::Unit;
+use burn::tensor::distributed::CollectiveTensor;
+use burn::tensor::{FloatDType, Tensor};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The ranks among which gradients are summed.
@@ -13,6 +18,8 @@ pub(crate) struct GradientGroups {
     pub(crate) shard: ProcessGroup,
     /// Ranks with the same share; they all get the whole sum.
     pub(crate) replicas: ProcessGroup,
+    /// Their GPUs, where sums need not go through main memory.
+    pub(crate) joined: Option<JoinedGpus>,
     /// The format in which gradients travel.
     pub(crate) wire: Wire,
 }
@@ -23,39 +30,97 @@ impl GradientGroups {
         self.shard.size() * self.replicas.size() > 1
     }
 
-    /// The mean over all copies: this rank's share of it, or all.
-    fn reduce(&self, mut buffer: Vec<f32>) -> Result<Vec<f32>, GroupError> {
+    /// The mean over all copies: this rank's share of each buffer, or all of it.
+    fn reduce(&self, mut buffers: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, GroupError> {
         if self.shard.size() > 1 {
-            buffer = self.shard.reduce_scatter_as(&mut buffer, Reduction::Mean, self.wire)?;
+            for buffer in &mut buffers {
+                *buffer = self.shard.reduce_scatter_as(buffer, Reduction::Mean, self.wire)?;
+            }
         }
         if self.replicas.size() > 1 {
-            self.replicas.all_reduce_as(&mut buffer, Reduction::Mean, self.wire)?;
+            self.replicas.all_reduce_each(&mut buffers, Reduction::Mean, self.wire)?;
         }
-        Ok(buffer)
+        Ok(buffers)
+    }
+}
+
+/// What sums a rank's gradients with those of others.
+pub(crate) enum Reducer {
+    /// Through main memory.
+    Host(HostReducer),
+    /// On the GPUs.
+    Gpus(GpuReducer),
+}
+
+const HELD: &str = "only gradients of layers that the rank holds were handed over";
+
+impl Reducer {
+    pub(crate) fn start(groups: &GradientGroups) -> Self {
+        match &groups.joined {
+            Some(gpus) => Self::Gpus(GpuReducer { gpus: gpus.clone(), wire: groups.wire, under_way: Vec::new() }),
+            None => Self::Host(HostReducer::start(groups.clone())),
+        }
+    }
+
+    /// Hands a layer's gradients over.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub(crate) fn submit(&mut self, layer: usize, unit: &mut Unit) -> Result<(), GroupError> {
+        match self {
+            Self::Host(thread) => {
+                thread.submit(layer, unit.take_for_host());
+                Ok(())
+            }
+            Self::Gpus(gpus) => gpus.submit(layer, unit.take_gradients()),
+        }
+    }
+
+    /// Waits for everything that was handed over, and gives it back.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed.
+    pub(crate) fn collect(&mut self, units: &mut BTreeMap<usize, Unit>) -> Result<(), GroupError> {
+        match self {
+            Self::Host(thread) => {
+                for (layer, reduced) in thread.collect()? {
+                    units.get_mut(&layer).expect(HELD).put_from_host(reduced);
+                }
+            }
+            Self::Gpus(gpus) => {
+                for (layer, reduced) in gpus.collect() {
+                    units.get_mut(&layer).expect(HELD).put_reduced(reduced);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 /// A layer's gradients on their way.
 struct Bucket {
-    unit: usize,
-    values: Vec<f32>,
+    layer: usize,
+    /// As [`Unit::take_for_host`] leaves them.
+    values: Vec<Vec<f32>>,
 }
 
 /// The end of the thread that the rank talks to. The thread ends by itself when this is dropped; it is not waited for,
 /// because it may wait for ranks that do not know yet that this one is gone.
-pub(crate) struct Reducer {
+pub(crate) struct HostReducer {
     send: Sender<Bucket>,
     reduced: Receiver<Result<Bucket, GroupError>>,
     under_way: usize,
 }
 
-impl Reducer {
-    pub(crate) fn start(groups: GradientGroups) -> Self {
+impl HostReducer {
+    fn start(groups: GradientGroups) -> Self {
         let (send, buckets) = channel::<Bucket>();
         let (done, reduced) = channel();
         std::thread::spawn(move || {
-            for Bucket { unit, values } in buckets {
-                let result = groups.reduce(values).map(|values| Bucket { unit, values });
+            for Bucket { layer, values } in buckets {
+                let result = groups.reduce(values).map(|values| Bucket { layer, values });
                 if done.send(result).is_err() {
                     break;
                 }
@@ -64,25 +129,58 @@ impl Reducer {
         Self { send, reduced, under_way: 0 }
     }
 
-    /// Hands a layer's gradients over.
-    pub(crate) fn submit(&mut self, unit: usize, values: Vec<f32>) {
+    fn submit(&mut self, layer: usize, values: Vec<Vec<f32>>) {
         self.under_way += 1;
         // A thread that is gone has told why.
-        let _ = self.send.send(Bucket { unit, values });
+        let _ = self.send.send(Bucket { layer, values });
     }
 
-    /// Waits for everything that was handed over, in the order in which it was.
-    ///
-    /// # Errors
-    ///
-    /// When a rank has failed.
-    pub(crate) fn collect(&mut self) -> Result<Vec<(usize, Vec<f32>)>, GroupError> {
+    /// Everything that was handed over, in the order in which it was.
+    fn collect(&mut self) -> Result<Vec<(usize, Vec<Vec<f32>>)>, GroupError> {
         let count = std::mem::take(&mut self.under_way);
         (0..count)
             .map(|_| {
-                let Bucket { unit, values } = self.reduced.recv().expect("the thread answers everything")?;
-                Ok((unit, values))
+                let Bucket { layer, values } = self.reduced.recv().expect("the thread answers everything")?;
+                Ok((layer, values))
             })
             .collect()
+    }
+}
+
+/// Sums that NCCL takes while the GPU goes on with backward.
+pub(crate) struct GpuReducer {
+    gpus: JoinedGpus,
+    wire: Wire,
+    under_way: Vec<OnGpus>,
+}
+
+/// A layer's gradients on their way, one after another in one tensor.
+struct OnGpus {
+    layer: usize,
+    lengths: Vec<usize>,
+    sum: CollectiveTensor<1>,
+}
+
+impl GpuReducer {
+    fn submit(&mut self, layer: usize, gradients: Vec<Tensor<1>>) -> Result<(), GroupError> {
+        let lengths: Vec<usize> = gradients.iter().map(|gradient| gradient.dims()[0]).collect();
+        if gradients.is_empty() {
+            return Ok(());
+        }
+        let format = match self.wire {
+            Wire::F32 => FloatDType::F32,
+            Wire::F16 => FloatDType::F16,
+            Wire::Bf16 => FloatDType::BF16,
+        };
+        let sum = self.gpus.all_reduce(Tensor::cat(gradients, 0).cast(format), Reduction::Mean)?;
+        self.under_way.push(OnGpus { layer, lengths, sum });
+        Ok(())
+    }
+
+    fn collect(&mut self) -> impl Iterator<Item = (usize, Vec<Tensor<1>>)> {
+        std::mem::take(&mut self.under_way).into_iter().map(|OnGpus { layer, lengths, sum }| {
+            let sum = sum.resolve().cast(FloatDType::F32);
+            (layer, sum.split_with_sizes(lengths, 0))
+        })
     }
 }

@@ -1,7 +1,6 @@
 //! What this executor cannot run, said before anything starts.
 
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_models::AttentionKernel;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::data::Wanted;
@@ -31,10 +30,6 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     let refuse =
         |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
     let network = Network::new(plan.model())?;
-    if plan.model().spec().attention == Some(AttentionKernel::Flash) {
-        let allowed = "processors have only the unfused kernel with a backward pass";
-        return refuse("model.attention", "flash".into(), allowed, "set attention = \"unfused\"");
-    }
     let parallel = plan.mesh().parallel();
     let tokens = rows_per_sample(plan.model());
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {

@@ -461,7 +461,7 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, Worker
     pool.install(|| {
         #[cfg(test)]
         crate::kernels::testing::use_kernels(job.options.kernels);
-        let groups = Groups::new(world, job.plan)?;
+        let groups = Groups::new(world, job.plan, job.options.device)?;
         let trainer = trainer(job, groups)?;
         let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
         let batch = job.plan.batch();

@@ -143,7 +143,7 @@ impl Trainer {
             optimizer: RankOptimizer::new(plan.optimizer(), options.rule),
             scale: LossScale::of(plan.precision()),
             clip: options.clip,
-            reducer: groups.gradients.has_peers().then(|| Reducer::start(groups.gradients.clone())),
+            reducer: groups.gradients.has_peers().then(|| Reducer::start(&groups.gradients)),
             passes_left: BTreeMap::new(),
             format,
             device,
@@ -292,7 +292,7 @@ impl Trainer {
             self.groups.tensor.check()?;
             self.keep_gradients(layer, of_weights);
             self.units.get_mut(&layer).expect(HELD).release();
-            self.hand_over(layer);
+            self.hand_over(layer)?;
             let Some(of_input) = of_input else {
                 self.record(Phase::Backward, Some(m), start);
                 return Ok(());
@@ -364,17 +364,20 @@ impl Trainer {
     }
 
     /// Hands a layer's gradients to the reducer once they are whole.
-    fn hand_over(&mut self, layer: usize) {
+    fn hand_over(&mut self, layer: usize) -> Result<(), GroupError> {
         let left = self.passes_left.get_mut(&layer).expect(HELD);
         *left -= 1;
         let each = self.reduction == GradientReduction::MicroBatch && self.shards.shares_updates();
         if *left > 0 && !each {
-            return;
+            return Ok(());
         }
         let unit = self.units.get_mut(&layer).expect(HELD);
         match &mut self.reducer {
-            Some(reducer) => reducer.submit(layer, unit.take_gradients()),
-            None => unit.keep_gradients(),
+            Some(reducer) => reducer.submit(layer, unit),
+            None => {
+                unit.keep_gradients();
+                Ok(())
+            }
         }
     }
 
@@ -382,9 +385,7 @@ impl Trainer {
     fn collect_reductions(&mut self) -> Result<(), GroupError> {
         let started = self.now_and_waited();
         let Some(reducer) = &mut self.reducer else { return Ok(()) };
-        for (layer, pieces) in reducer.collect()? {
-            self.units.get_mut(&layer).expect(HELD).put_reduced(&pieces);
-        }
+        reducer.collect(&mut self.units)?;
         self.record_exchange(Phase::Reduce, None, started);
         Ok(())
     }

@@ -178,16 +178,25 @@ impl Unit {
         });
     }
 
-    /// Takes the gradients out as one buffer for collectives.
+    /// Takes the gradients out.
     ///
     /// # Panics
     ///
     /// When a parameter got no gradient: the model is wrong.
-    pub(crate) fn take_gradients(&mut self) -> Vec<f32> {
+    pub(crate) fn take_gradients(&mut self) -> Vec<Tensor<1>> {
         let own = self.slots.iter_mut().filter(|slot| slot.is_own());
-        let gradients = own.map(|slot| slot.gradient.take().expect("every parameter takes part in the loss"));
-        let gradients = to_vecs(gradients.collect());
-        self.packed(&gradients)
+        own.map(|slot| slot.gradient.take().expect("every parameter takes part in the loss")).collect()
+    }
+
+    /// Takes the gradients out for collectives of the host: as one buffer where ranks share them out, as they are
+    /// where not.
+    ///
+    /// # Panics
+    ///
+    /// When a parameter got no gradient.
+    pub(crate) fn take_for_host(&mut self) -> Vec<Vec<f32>> {
+        let gradients = to_vecs(self.take_gradients());
+        if self.shards.count == 1 { gradients } else { vec![self.packed(&gradients)] }
     }
 
     /// Keeps the gradients as they are: nobody else has others.
@@ -197,21 +206,37 @@ impl Unit {
         }
     }
 
-    /// Takes what a reduction made of [`Self::take_gradients`]: this rank's pieces of the sum. They are added to what
-    /// an earlier reduction of the same step left.
-    pub(crate) fn put_reduced(&mut self, pieces: &[f32]) {
-        let (shards, device) = (self.shards, self.device.clone());
-        let mut rest = pieces;
-        for slot in self.slots.iter_mut().filter(|slot| slot.is_own()) {
-            let (own, after) = rest.split_at(slot.length.div_ceil(shards.count));
-            rest = after;
-            let length = shards.piece(slot.length, shards.own).len();
-            let sum = from_vec(own[..length].to_vec(), [length], &device);
+    /// Takes what a reduction made of [`Self::take_for_host`].
+    pub(crate) fn put_from_host(&mut self, reduced: Vec<Vec<f32>>) {
+        let pieces = if self.shards.count == 1 { reduced } else { self.pieces_of(&reduced.concat()) };
+        let tensor = |piece: Vec<f32>| {
+            let length = piece.len();
+            from_vec(piece, [length], &self.device)
+        };
+        let pieces = pieces.into_iter().map(tensor).collect();
+        self.put_reduced(pieces);
+    }
+
+    /// This rank's pieces of the sum over ranks. They are added to what an earlier reduction of the same step left.
+    pub(crate) fn put_reduced(&mut self, pieces: Vec<Tensor<1>>) {
+        for (slot, sum) in self.slots.iter_mut().filter(|slot| slot.is_own()).zip(pieces) {
             slot.reduced = Some(match slot.reduced.take() {
                 Some(before) => before + sum,
                 None => sum,
             });
         }
+    }
+
+    /// The own pieces in a share of a buffer as in the head of this file.
+    fn pieces_of(&self, share: &[f32]) -> Vec<Vec<f32>> {
+        let Shards { count, own, .. } = self.shards;
+        let mut rest = share;
+        let piece = |slot: &Slot| {
+            let (filled, after) = rest.split_at(slot.length.div_ceil(count));
+            rest = after;
+            filled[..self.shards.piece(slot.length, own).len()].to_vec()
+        };
+        self.trained().map(piece).collect()
     }
 
     /// Whole values side by side as in the head of this file.

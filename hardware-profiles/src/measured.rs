@@ -56,7 +56,7 @@ pub enum OperatorClass {
     Lamb,
     /// Adding one micro-batch's gradients to the sum: parameters, tensors.
     Accumulate,
-    /// Copying gradients into one flat buffer and back: parameters, tensors.
+    /// Copying gradients into one flat buffer that ranks share out, and the own share back: parameters, tensors.
     Flatten,
     /// Rounding single-precision parameters to the format in which layers compute: parameters, tensors.
     Rounding,

@@ -22,6 +22,12 @@ fn compiler_is_there() -> bool {
     unsafe { cudarc::nvrtc::sys::is_culib_present() }
 }
 
+/// Whether NCCL, which joins GPUs, can be loaded.
+pub(super) fn joins_gpus() -> bool {
+    // SAFETY: as for the driver, of `libnccl`.
+    unsafe { cudarc::nccl::sys::is_culib_present() }
+}
+
 fn failed(error: DriverError) -> DeviceError {
     match error.0 {
         CUresult::CUDA_ERROR_NO_DEVICE => DeviceError::NoGpu,

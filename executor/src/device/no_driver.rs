@@ -18,3 +18,8 @@ pub(super) fn gpu(_: usize) -> Result<Device, DeviceError> {
 pub(crate) fn free_memory(_: usize) -> Option<Bytes> {
     None
 }
+
+/// Nothing does.
+pub(super) fn joins_gpus() -> bool {
+    false
+}

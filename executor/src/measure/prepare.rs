@@ -90,7 +90,7 @@ fn over_parameters(case: Case, place: Place) -> Run {
 }
 
 fn alone_in_tensor_group() -> TensorGroup {
-    TensorGroup::new(alone(), false)
+    TensorGroup::new(alone(), false, None)
 }
 
 /// Where cases run, and in which format.
@@ -297,7 +297,7 @@ pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
 }
 
 /// All layers of that model, as one rank holds them.
-fn parameter_units(network: &Network, device: &Device) -> Vec<Unit> {
+fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Unit> {
     let small = |key: ParameterKey| -> Vec<f32> {
         let length = network.parameter(key).elements();
         values(length, key.slot as usize).into_iter().map(|value| value * 0.02).collect()
@@ -305,7 +305,7 @@ fn parameter_units(network: &Network, device: &Device) -> Vec<Unit> {
     let builder = Builder {
         network,
         tensor: &alone_in_tensor_group(),
-        shards: Shards { state: StateSharding::None, count: 1, own: 0 },
+        shards,
         format: FloatDType::F32,
         device,
         values: &small,
@@ -313,6 +313,9 @@ fn parameter_units(network: &Network, device: &Device) -> Vec<Unit> {
     };
     (0..network.len()).map(|layer| builder.unit(layer)).collect()
 }
+
+/// Nothing is shared out.
+const WHOLE: Shards = Shards { state: StateSharding::None, count: 1, own: 0 };
 
 /// A gradient for every parameter of a layer that is its own.
 fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
@@ -324,7 +327,7 @@ fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
 /// The norm of all gradients, and the update.
 fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
-    let mut units = parameter_units(&network, &place.device);
+    let mut units = parameter_units(&network, WHOLE, &place.device);
     let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
     Box::new(move || {
         let gradients: Vec<_> = units.iter().map(|unit| gradients(unit, &place.device)).collect();
@@ -364,13 +367,18 @@ fn rounding(format: NumberFormat, dimensions: [usize; 6], place: Place) -> Run {
 enum Gathering {
     /// Adds gradients to those of a micro-batch before.
     Add,
-    /// Into a buffer for collectives, and back.
+    /// Into a buffer that ranks share out, and the own share of it back.
     Flatten,
 }
 
 fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
-    let mut units = parameter_units(&network, &place.device);
+    // Only what ranks share out goes through one buffer.
+    let shards = match gathering {
+        Gathering::Add => WHOLE,
+        Gathering::Flatten => Shards { state: StateSharding::Gradients, count: 2, own: 0 },
+    };
+    let mut units = parameter_units(&network, shards, &place.device);
     Box::new(move || {
         let mut seconds = 0.0;
         for unit in &mut units {
@@ -385,8 +393,9 @@ fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
                 unit.keep_gradients();
             } else {
                 let flatten = || {
-                    let buffer = unit.take_gradients();
-                    unit.put_reduced(&buffer);
+                    let mut buffers = unit.take_for_host();
+                    buffers.iter_mut().for_each(|buffer| buffer.truncate(buffer.len() / shards.count));
+                    unit.put_from_host(buffers);
                 };
                 seconds += place.timed(flatten).1;
             }

@@ -3,6 +3,7 @@
 //! Source: Shoeybi et al., arXiv:1909.08053, section 3 (the operators f and g); Korthikanti et al., arXiv:2205.05198,
 //! section 4.2.2 (g and its conjugate along the sequence).
 
+use crate::device::JoinedGpus;
 use crate::process_group::{GroupError, ProcessGroup, Reduction};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -93,6 +94,8 @@ where
 #[derive(Clone)]
 pub(crate) struct TensorGroup {
     group: ProcessGroup,
+    /// Their GPUs, where sums need not go through main memory.
+    joined: Option<JoinedGpus>,
     /// Whether they share the rows outside of tensor-parallel parts as well.
     sequence: bool,
     /// Why the first exchange that did not happen did not. Gradients go back where no error can be returned, so that
@@ -103,9 +106,9 @@ pub(crate) struct TensorGroup {
 const UNPOISONED: &str = "nothing panics while it holds this lock";
 
 impl TensorGroup {
-    pub(crate) fn new(group: ProcessGroup, sequence: bool) -> Self {
+    pub(crate) fn new(group: ProcessGroup, sequence: bool, joined: Option<JoinedGpus>) -> Self {
         let sequence = sequence && group.size() > 1;
-        Self { group, sequence, failure: Arc::default() }
+        Self { group, joined, sequence, failure: Arc::default() }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -184,6 +187,11 @@ impl TensorGroup {
 
     fn summed(&self, rows: Tensor<2>) -> Tensor<2> {
         let ([height, width], device) = (rows.dims(), rows.device());
+        if let Some(gpus) = &self.joined {
+            let flat = rows.clone().reshape([height * width]);
+            let sum = self.exchange(|_| gpus.all_reduce(flat, Reduction::Sum));
+            return sum.map_or(rows, |sum| sum.resolve().reshape([height, width]));
+        }
         let (mut values, dtype) = to_host(rows);
         self.exchange(|group| group.all_reduce(&mut values, Reduction::Sum));
         from_host(values, [height, width], dtype, &device)

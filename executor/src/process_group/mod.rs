@@ -128,8 +128,8 @@ struct Shared {
     /// Which of them live here.
     local: Range<usize>,
     barrier: Barrier,
-    /// Per rank here, the buffer it brought to the current collective.
-    brought: Vec<RwLock<Vec<f32>>>,
+    /// Per rank here, the buffers it brought to the current collective: one, but for reductions of several at once.
+    brought: Vec<RwLock<Vec<Vec<f32>>>>,
     /// Per rank here, the part of the result that it computed. Kept between collectives, so that memory is touched once.
     parts: Vec<RwLock<Vec<f32>>>,
     /// What came from a collective of several processes.
@@ -162,11 +162,10 @@ impl Shared {
             let link = carrier.link(&processes.iter().copied().collect::<Vec<_>>(), id);
             Across::new(link, processes.iter().map(|process| ranks_of(*process)).collect(), place)
         });
-        let slots = || local.clone().map(|_| RwLock::default()).collect();
         Arc::new(Self {
             barrier: Barrier::default(),
-            brought: slots(),
-            parts: slots(),
+            brought: local.clone().map(|_| RwLock::default()).collect(),
+            parts: local.clone().map(|_| RwLock::default()).collect(),
             result: RwLock::default(),
             split: Mutex::new(Split { colours: vec![0; local.len()], groups: BTreeMap::new() }),
             id,
@@ -287,22 +286,32 @@ impl ProcessGroup {
     ///
     /// When a rank has failed, or buffers differ in length.
     pub fn all_reduce_as(&self, buffer: &mut Vec<f32>, reduction: Reduction, wire: Wire) -> Result<(), GroupError> {
+        let mut buffers = vec![std::mem::take(buffer)];
+        let reduced = self.all_reduce_each(&mut buffers, reduction, wire);
+        *buffer = buffers.pop().unwrap_or_default();
+        reduced
+    }
+
+    /// [`ProcessGroup::all_reduce_as`] of several buffers at once. Every rank must bring as many, of equal lengths.
+    ///
+    /// # Errors
+    ///
+    /// When a rank has failed, or buffers differ in length.
+    pub fn all_reduce_each(
+        &self,
+        buffers: &mut Vec<Vec<f32>>,
+        reduction: Reduction,
+        wire: Wire,
+    ) -> Result<(), GroupError> {
         if self.size() == 1 {
             return self.shared.job.failure.check();
         }
         let scale = self.scale(reduction);
         if let Some(across) = &self.shared.across {
-            let sums = self.local_sums(buffer, wire)?;
-            self.led(across, || across.all_reduce(sums, scale, wire))?;
-            if self.shared.local.len() == 1 {
-                std::mem::swap(buffer, &mut *write(&self.shared.result));
-            } else {
-                buffer.clone_from(&read(&self.shared.result));
-            }
-            return Ok(());
+            return self.all_reduce_across(across, buffers, scale, wire);
         }
         self.reduce_parts(
-            buffer,
+            buffers,
             |part| {
                 scaled(part, scale);
                 wire.round(part);
@@ -310,8 +319,45 @@ impl ProcessGroup {
             wire,
         )?;
         for rank in 0..self.size() {
-            let range = share(buffer.len(), self.size(), rank);
-            buffer[range].copy_from_slice(&read(&self.shared.parts[rank]));
+            let part = read(&self.shared.parts[rank]);
+            let mut rest = part.as_slice();
+            for buffer in buffers.iter_mut() {
+                let range = share(buffer.len(), self.size(), rank);
+                let (own, after) = rest.split_at(range.len());
+                buffer[range].copy_from_slice(own);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// Several buffers go to other processes as one.
+    fn all_reduce_across(
+        &self,
+        across: &Across,
+        buffers: &mut [Vec<f32>],
+        scale: f32,
+        wire: Wire,
+    ) -> Result<(), GroupError> {
+        let mut joined = if let [only] = buffers { std::mem::take(only) } else { buffers.concat() };
+        let sums = self.local_sums(&mut joined, wire)?;
+        self.led(across, || across.all_reduce(sums, scale, wire))?;
+        if let [only] = buffers
+            && self.shared.local.len() == 1
+        {
+            std::mem::swap(only, &mut *write(&self.shared.result));
+            return Ok(());
+        }
+        let result = read(&self.shared.result);
+        if let [only] = buffers {
+            only.clone_from(&result);
+            return Ok(());
+        }
+        let mut rest = result.as_slice();
+        for buffer in buffers {
+            let (own, after) = rest.split_at(buffer.len());
+            buffer.copy_from_slice(own);
+            rest = after;
         }
         Ok(())
     }
@@ -342,7 +388,7 @@ impl ProcessGroup {
         }
         let scale = self.scale(reduction);
         let Some(across) = &self.shared.across else {
-            self.reduce_parts(buffer, |part| scaled(part, scale), wire)?;
+            self.reduce_one(buffer, |part| scaled(part, scale), wire)?;
             return Ok(read(&self.shared.parts[self.slot()]).clone());
         };
         let length = buffer.len();
@@ -379,14 +425,15 @@ impl ProcessGroup {
         }
         {
             let mut slot = write(&self.shared.brought[self.slot()]);
-            slot.clear();
-            slot.extend_from_slice(own);
-            wire.round(&mut slot);
+            slot.resize_with(1, Vec::new);
+            slot[0].clear();
+            slot[0].extend_from_slice(own);
+            wire.round(&mut slot[0]);
         }
         self.arrive()?;
         let concatenated = || {
             let mut all = Vec::new();
-            self.shared.brought.iter().for_each(|slot| all.extend_from_slice(&read(slot)));
+            self.shared.brought.iter().for_each(|slot| all.extend_from_slice(&read(slot)[0]));
             all
         };
         let Some(across) = &self.shared.across else {
@@ -406,15 +453,19 @@ impl ProcessGroup {
     pub fn broadcast(&self, buffer: &mut Vec<f32>, root: usize) -> Result<(), GroupError> {
         let Shared { local, brought, across, result, .. } = &*self.shared;
         if self.rank == root {
-            write(&brought[self.slot()]).clone_from(buffer);
+            *write(&brought[self.slot()]) = vec![buffer.clone()];
         }
         self.arrive()?;
         let from_here = local.contains(&root).then(|| &brought[root - local.start]);
         if let Some(across) = across {
-            self.led(across, || across.broadcast(from_here.map(|slot| read(slot).clone()).unwrap_or_default(), root))?;
+            let own = || from_here.map(|slot| read(slot)[0].clone()).unwrap_or_default();
+            self.led(across, || across.broadcast(own(), root))?;
         }
         if self.rank != root {
-            buffer.clone_from(&read(from_here.unwrap_or(result)));
+            match from_here {
+                Some(slot) => buffer.clone_from(&read(slot)[0]),
+                None => buffer.clone_from(&read(result)),
+            }
         }
         self.meet()
     }
@@ -564,44 +615,60 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Leaves this rank's share of the sum of all buffers in `parts`, after `finish`; all ranks are of this process.
-    /// `buffer` comes back as it was.
+    /// [`Self::reduce_parts`] of one buffer.
+    fn reduce_one(&self, buffer: &mut Vec<f32>, finish: impl FnOnce(&mut [f32]), wire: Wire) -> Result<(), GroupError> {
+        let mut buffers = vec![std::mem::take(buffer)];
+        let reduced = self.reduce_parts(&mut buffers, finish, wire);
+        *buffer = buffers.pop().unwrap_or_default();
+        reduced
+    }
+
+    /// Leaves this rank's share of the sum of each buffer in `parts`, one after another, after `finish`; all ranks are
+    /// of this process. `buffers` come back as they were.
     fn reduce_parts(
         &self,
-        buffer: &mut Vec<f32>,
+        buffers: &mut Vec<Vec<f32>>,
         finish: impl FnOnce(&mut [f32]),
         wire: Wire,
     ) -> Result<(), GroupError> {
         let slot = self.slot();
-        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffer);
+        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffers);
         self.arrive()?;
         let reduced = self.reduce_own_part(finish, wire);
         // A rank that found a mismatch must not leave the others at the next barrier.
-        // One that has failed may have taken its buffer back: then that is the reason.
+        // One that has failed may have taken its buffers back: then that is the reason.
         let reduced = reduced.or_else(|error| self.shared.job.failure.check().and(Err(error)));
         if let Err(error) = &reduced {
             self.fail(&error.to_string());
         }
         let met = self.meet();
-        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffer);
+        std::mem::swap(&mut *write(&self.shared.brought[slot]), buffers);
         reduced.and(met)
     }
 
     fn reduce_own_part(&self, finish: impl FnOnce(&mut [f32]), wire: Wire) -> Result<(), GroupError> {
         let slot = self.slot();
         let brought: Vec<_> = self.shared.brought.iter().map(read).collect();
-        let length = brought[slot].len();
-        if let Some((other_slot, other)) = brought.iter().enumerate().find(|(_, other)| other.len() != length) {
-            let rank = self.shared.local.start + other_slot;
-            return Err(GroupError::LengthMismatch { rank, length: other.len(), other: length });
+        let lengths = |buffers: &[Vec<f32>]| buffers.iter().map(Vec::len).collect::<Vec<_>>();
+        let own = lengths(&brought[slot]);
+        for (other_slot, other) in brought.iter().enumerate() {
+            let other = lengths(other);
+            if other != own {
+                let rank = self.shared.local.start + other_slot;
+                return Err(GroupError::LengthMismatch { rank, length: other.iter().sum(), other: own.iter().sum() });
+            }
         }
-        let range = share(length, brought.len(), slot);
         let mut part = write(&self.shared.parts[slot]);
         part.clear();
-        part.extend_from_slice(&brought[0][range.clone()]);
-        wire.round(&mut part);
-        for other in &brought[1..] {
-            wire.add(&mut part, &other[range.clone()]);
+        for (buffer, length) in own.into_iter().enumerate() {
+            let range = share(length, brought.len(), slot);
+            let start = part.len();
+            part.extend_from_slice(&brought[0][buffer][range.clone()]);
+            let sum = &mut part[start..];
+            wire.round(sum);
+            for other in &brought[1..] {
+                wire.add(sum, &other[buffer][range.clone()]);
+            }
         }
         finish(&mut part);
         Ok(())
@@ -613,7 +680,7 @@ impl ProcessGroup {
         if self.shared.local.len() == 1 {
             return self.shared.job.failure.check().map(|()| std::mem::take(buffer));
         }
-        self.reduce_parts(buffer, |_| {}, wire)?;
+        self.reduce_one(buffer, |_| {}, wire)?;
         let mut sums = Vec::new();
         if self.slot() == 0 {
             sums.reserve(buffer.len());

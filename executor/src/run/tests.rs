@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{HostTensors, State};
 use std::fs;
 use std::sync::Mutex;
-use trainyard_models::{Family, ModelSpec};
+use trainyard_models::{AttentionKernel, Family, ModelSpec};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec, Precision,
     Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
@@ -426,14 +426,10 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let single = || spec(1, 1, 1, ScheduleName::None);
     let rounded = PlanSpec { precision: Precision::Tf32, ..single() };
     let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
-    let mut flash = single();
-    flash.model.attention = Some(trainyard_models::AttentionKernel::Flash);
     let recurrent = &trainyard_models::find("gnmt").expect("a model of the catalog").model;
     let recurrent = PlanSpec::plain(recurrent.spec(), ClusterSpec::of("local", 1), recurrent.graph().len());
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
-    for (spec, field) in
-        [(rounded, "precision"), (selective, "recompute"), (flash, "model.attention"), (recurrent, "model.family")]
-    {
+    for (spec, field) in [(rounded, "precision"), (selective, "recompute"), (recurrent, "model.family")] {
         let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
         let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
         assert_eq!(refusal.field, field);
@@ -444,6 +440,18 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let zero = RunOptions { steps: 0, ..nowhere };
     let error = run(&plan(single()), &zero, &|_| {}, &AtomicBool::new(false)).expect_err("no steps");
     assert!(matches!(error, RunError::Option { field: "steps", .. }), "{error}");
+}
+
+#[test]
+fn the_kernel_of_attention_is_the_same_whatever_the_model_names() {
+    let losses = |kernel| {
+        let folder = text();
+        let mut spec = spec(1, 1, 1, ScheduleName::None);
+        spec.model.attention = Some(kernel);
+        let report = run(&plan(spec), &options(&folder, 3), &|_| {}, &AtomicBool::new(false)).expect("it runs").report;
+        report.steps.iter().map(|step| step.loss).collect::<Vec<_>>()
+    };
+    assert_eq!(losses(AttentionKernel::Flash), losses(AttentionKernel::Unfused));
 }
 
 #[test]

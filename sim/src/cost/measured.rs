@@ -47,7 +47,7 @@ impl MeasuredPricing<'_> {
         Ok(self.over(OperatorClass::Accumulate, held)? * self.machine.correction(CorrectedPhase::Backward))
     }
 
-    /// Copying the first micro-batch's gradients into one flat buffer.
+    /// Copying what ranks share out into one flat buffer and back.
     pub(crate) fn flatten(&self, held: Held) -> Result<Seconds, MachineError> {
         Ok(self.over(OperatorClass::Flatten, held)? * self.machine.correction(CorrectedPhase::Backward))
     }

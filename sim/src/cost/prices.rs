@@ -12,7 +12,7 @@ use crate::network::LinkId;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_hardware_profiles::{CollectiveOperation, Device, DevicePosition, Gpu, MeasuredMachine};
+use trainyard_hardware_profiles::{CollectiveOperation, Device, DeviceKind, DevicePosition, Gpu, MeasuredMachine};
 use trainyard_plan::{
     Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store,
     TaskGraph, Way, Work,
@@ -228,8 +228,12 @@ impl<'a> Prices<'a> {
             let members = groups.first().map_or(0, Vec::len) as u32;
             let exchanged =
                 measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
-            // What is brought together lies in one buffer, out of tensors and back.
-            let time = exchanged + self.measured_pricing(machine).flatten(exchange.held)?;
+            // What ranks share out lies in one buffer, out of tensors and back; so does what leaves a GPU.
+            let in_place =
+                exchange.collective == trainyard_plan::Collective::AllReduce && machine.device == DeviceKind::Cpu;
+            let copied =
+                if in_place { Seconds::ZERO } else { self.measured_pricing(machine).flatten(exchange.held)? };
+            let time = exchanged + copied;
             return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
         }
         let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
