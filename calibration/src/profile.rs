@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA,
+    CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample,
+    PROFILE_SCHEMA,
 };
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -31,11 +32,13 @@ pub(crate) const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 pub struct Measurements {
     /// A name for the machine, `local`.
     pub name: String,
-    /// The processor.
+    /// The processor, or the GPU.
     pub processor: String,
+    /// What computed.
+    pub device: DeviceKind,
     /// Ranks that can work at the same time.
     pub devices: u32,
-    /// Main memory.
+    /// Memory of all devices together.
     pub memory: Bytes,
     /// When, `2026-11-21`.
     pub measured: String,
@@ -130,6 +133,7 @@ pub fn fit_profile(measurements: Measurements) -> Result<MeasuredMachine, Profil
         schema: PROFILE_SCHEMA.into(),
         name: measurements.name,
         processor: measurements.processor,
+        device: measurements.device,
         devices: measurements.devices,
         memory: measurements.memory,
         measured: measurements.measured,
@@ -332,6 +336,7 @@ mod tests {
         Measurements {
             name: "local".into(),
             processor: "a processor".into(),
+            device: DeviceKind::Cpu,
             devices: 2,
             memory: Bytes(1 << 33),
             measured: "2026-11-21".into(),
@@ -379,6 +384,16 @@ mod tests {
         let beside = fit_profile(Measurements { overlap_slowdown: Some(-1.0), ..measurements(&[1]) });
         assert!(beside.expect_err("it is no slowdown").to_string().contains("overlap_slowdown"));
         assert!(fit_profile(Measurements { devices: 0, ..measurements(&[1]) }).is_err());
+    }
+
+    #[test]
+    fn a_profile_says_what_computes_unless_it_is_processors() {
+        let machine = fit_profile(measurements(&[1])).expect("complete");
+        assert!(!profile_to_toml(&machine).contains("device ="));
+        let gpus = fit_profile(Measurements { device: DeviceKind::Cuda, ..measurements(&[1]) }).expect("complete");
+        let text = profile_to_toml(&gpus);
+        assert!(text.contains("device = \"cuda\""), "{text}");
+        assert_eq!(profile_from_toml(&text, "gpus.toml"), Ok(gpus));
     }
 
     #[test]

@@ -4,9 +4,12 @@ use crate::plot::is_plot;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
 use trainyard_planner::what_if;
+use trainyard_reports::Target;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +28,10 @@ Examples:
       the plan as a page to be read, printed and sent
   trainyard explain plan.json --against other.json
       where the steps of two plans go, what differs, and why one is faster
+  trainyard export plan.json --to sagemaker --out launch
+      the plan as files for another engine or service
+  trainyard serve
+      the what-if page on this machine: sliders, plans, pictures
   trainyard simulate examples/queue.toml --plot queue.svg
       many jobs that share a pool of instances: who waits, how long it takes, what it costs
 
@@ -112,6 +119,9 @@ pub(crate) enum Command {
         "plot", |plot| plot.help("Draw it: scaling, throughput over batch, time and cost, or the tornado")
     ))]
     WhatIf(WhatIfArguments),
+    /// Write a plan as launch files for another engine or service
+    #[command(after_long_help = EXPORT_EXAMPLES)]
+    Export(ExportArguments),
     /// Run a plan on this machine
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
@@ -124,6 +134,8 @@ pub(crate) enum Command {
         "Draw predicted against measured; of collectives also bandwidth against message size"
     )))]
     Validate(ValidateArguments),
+    /// Serve the what-if page and its JSON API, on this machine unless told otherwise
+    Serve(ServeArguments),
     /// Show what the catalogs hold, with the source of every number
     Show(ShowArguments),
     /// Print completions for a shell
@@ -380,6 +392,57 @@ Examples:
     text
 }
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  trainyard export plan.json --to torchrun
+      print a script that starts the training
+  trainyard export plan.json --to sagemaker --out launch --role arn:aws:iam::111122223333:role/training \\
+      --data s3://bucket/data --results s3://bucket/results
+      write a CreateTrainingJob request and an estimator into the folder `launch`
+  trainyard export plan.json --to slurm --data /shared/text --results /shared/results > slurm.sh
+
+What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
+files as a word in capitals, until a flag says it.";
+
+/// Arguments of `trainyard export`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// What the files are for
+    #[arg(long, value_name = "TARGET", value_parser = target())]
+    pub(crate) to: Target,
+    /// Write the files into this folder instead of printing them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Training script
+    #[arg(long, value_name = "FILE", help_heading = "What a plan does not know")]
+    pub(crate) script: Option<String>,
+    /// Container image
+    #[arg(long, value_name = "IMAGE", help_heading = "What a plan does not know")]
+    pub(crate) image: Option<String>,
+    /// IAM role that SageMaker takes on
+    #[arg(long, value_name = "ARN", help_heading = "What a plan does not know")]
+    pub(crate) role: Option<String>,
+    /// Where the data is: a path, a bucket, or a claim of Kubernetes
+    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    pub(crate) data: Option<String>,
+    /// Where checkpoints and results go, in the same form
+    #[arg(long, value_name = "PLACE", help_heading = "What a plan does not know")]
+    pub(crate) results: Option<String>,
+    /// Peak learning rate, before that of the job
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "What a plan does not know")]
+    pub(crate) learning_rate: Option<String>,
+}
+
+fn target() -> impl TypedValueParser<Value = Target> {
+    PossibleValuesParser::new(Target::ALL.map(Target::name)).map(|name| {
+        let named = Target::ALL.into_iter().find(|target| target.name() == name);
+        named.expect("only names of targets pass the parser above")
+    })
+}
+
 /// Arguments of `trainyard train`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrainArguments {
@@ -396,6 +459,9 @@ pub(crate) struct TrainArguments {
     /// Makes tokens of text, which is read as bytes otherwise
     #[arg(long, value_name = "TOKENIZER.json")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// What computes [default: what the profile was measured on; cpu where there is none yet]
+    #[arg(long, value_enum)]
+    pub(crate) device: Option<Device>,
     /// Measure this machine again
     #[arg(long)]
     pub(crate) recalibrate: bool,
@@ -456,8 +522,17 @@ fn fraction(text: &str) -> Result<f64, String> {
 pub(crate) enum Device {
     /// Processor threads of this machine
     Cpu,
-    /// GPUs; not built into this version
+    /// NVIDIA's GPUs of this machine, where the program was built with the feature cuda
     Cuda,
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Cpu => Self::Cpu,
+            Device::Cuda => Self::Cuda,
+        }
+    }
 }
 
 /// Who starts the ranks of a job.
@@ -516,9 +591,9 @@ pub(crate) struct RunArguments {
     /// Weights to start from: a safetensors file, or a folder that transformers saved [default: random ones by the seed]
     #[arg(long, conflicts_with = "resume", value_name = "PATH")]
     pub(crate) weights: Option<PathBuf>,
-    /// What computes
-    #[arg(long, value_enum, default_value_t = Device::Cpu)]
-    pub(crate) device: Device,
+    /// What computes [default: what the profile of the plan was measured on, else cpu]
+    #[arg(long, value_enum)]
+    pub(crate) device: Option<Device>,
     /// Processor threads that the ranks share [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -554,7 +629,8 @@ pub(crate) struct CalibrateArguments {
     /// Who starts the ranks that are measured; with mpi, one per process: the profile is that of all hosts together
     #[arg(long, value_enum, default_value_t = Launcher::Threads, conflicts_with = "from")]
     pub(crate) launcher: Launcher,
-    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml; constants: runs/constants.toml]
+    /// Where the profile goes [default: $TRAINYARD_PROFILE, or runs/local-profile.toml, with --device cuda
+    /// runs/local-cuda-profile.toml; constants: runs/constants.toml]
     #[arg(long, value_name = "PROFILE.toml")]
     pub(crate) out: Option<PathBuf>,
     /// Instead of measuring: refit constants from a table of step times or of collectives, such as `validate` reads,
@@ -587,6 +663,23 @@ pub(crate) struct ValidateArguments {
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard serve`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Port; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Address to listen on; a token is demanded where other machines reach it
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) listen: IpAddr,
+    /// What clients of the API must show [default: $TRAINYARD_TOKEN, which no list of processes shows]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Processor threads of the searches [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 /// What a catalog lists.

@@ -5,7 +5,7 @@ use crate::diagnose::from_toml;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
-use trainyard_hardware_profiles::{ClusterFile, Constants, MeasuredMachine, PriceTable};
+use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
 use trainyard_models::{ModelSpec, from_hugging_face};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
@@ -14,8 +14,9 @@ use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, UNN
 /// The name that stands for the machine that the program runs on.
 pub(crate) const LOCAL: &str = "local";
 
-/// Where the profile of this machine is unless the environment says otherwise.
+/// Where the profile of this machine is unless the environment says otherwise: of its processors, and of its GPUs.
 const LOCAL_PROFILE: &str = "runs/local-profile.toml";
+const LOCAL_CUDA_PROFILE: &str = "runs/local-cuda-profile.toml";
 
 /// A job with the file that it was read from.
 #[derive(Clone, Debug)]
@@ -28,11 +29,13 @@ pub(crate) struct Job {
     prices: Option<PathBuf>,
 }
 
-/// Where the profile of this machine is, or would be.
-pub(crate) fn local_profile() -> PathBuf {
-    std::env::var_os("TRAINYARD_PROFILE")
-        .filter(|path| !path.is_empty())
-        .map_or_else(|| LOCAL_PROFILE.into(), PathBuf::from)
+/// Where the profile of this machine's devices of a kind is, or would be.
+pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
+    let usual = match kind {
+        DeviceKind::Cpu => LOCAL_PROFILE,
+        DeviceKind::Cuda => LOCAL_CUDA_PROFILE,
+    };
+    std::env::var_os("TRAINYARD_PROFILE").filter(|path| !path.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
 }
 
 /// The job that file and flags describe; flags override the file.
@@ -99,7 +102,7 @@ impl Job {
     /// The profile that the job names, read; `local` is the profile of this machine.
     fn profile(&self) -> Result<Option<(MeasuredMachine, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.profile else { return Ok(None) };
-        let path = if name == LOCAL { local_profile() } else { self.path(name) };
+        let path = if name == LOCAL { local_profile(DeviceKind::Cpu) } else { self.path(name) };
         Ok(Some((files::read_profile(&path)?, path)))
     }
 

@@ -74,6 +74,7 @@ fn the_whole_loop_closes_on_this_machine() {
     the_trace_shows_predicted_above_measured(&read(&run.join("trace.json")));
     the_same_plan_and_seed_give_the_same_training(place, &run);
     jobs_train_side_by_side(place, &run);
+    a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
     an_interrupted_run_goes_on(place, "-INT", "long");
     an_interrupted_run_goes_on(place, "-TERM", "longer");
@@ -175,6 +176,32 @@ file = "job.toml"
     assert!(best(0) != best(1) && !best(2));
     assert!(jobs["jobs"][0]["measured"]["predicted_step_time_s"].as_f64().is_some_and(|seconds| seconds > 0.0));
     assert!(fs::read_to_string(place.join("jobs/logs/too-fast.txt")).expect("a log").contains("error"));
+}
+
+/// Without being told. Where there is no GPU it is said what is missing, and nothing is written.
+fn a_plan_runs_on_what_its_profile_was_measured_on(place: &Path, run: &Path) {
+    let folder = place.join("gpus");
+    fs::create_dir(&folder).expect("room");
+    fs::copy(run.join("plan.json"), folder.join("plan.json")).expect("room");
+    let profile = fs::read_to_string(run.join("profile.toml")).expect("a profile");
+    let profile = profile.replacen("devices =", "device = \"cuda\"\ndevices =", 1);
+    fs::write(folder.join("profile.toml"), profile).expect("room");
+    let (plan, profile) = ("gpus/plan.json", "gpus/profile.toml");
+    let refused = ends(2, place, &["train", "job.toml", "--on", profile, "--device", "cpu"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("measured on cuda"), "{refused:?}");
+    // Another device than the profile's has no prediction.
+    let out = ["--out", "on-processors", "--format", "json"];
+    let other = ends(0, place, &[&["run", plan, "--data", "text", "--device", "cpu"][..], &out].concat());
+    assert!(String::from_utf8_lossy(&other.stderr).contains("nothing is predicted of cpu"), "{other:?}");
+    assert_eq!(document(&other)["predicted"], Value::Null);
+    // Even where there are GPUs, none is to be seen.
+    for arguments in [&["run", plan, "--data", "text", "--out", "nothing"][..], &["train", "job.toml", "--on", profile]]
+    {
+        let refused = trainyard(place, arguments).env("CUDA_VISIBLE_DEVICES", "").output().expect("the binary starts");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("`--device` is cuda, but"), "{refused:?}");
+    }
+    assert!(!place.join("nothing").exists());
 }
 
 fn a_plan_is_simulated_from_its_own_folder(place: &Path, first: &Value) {

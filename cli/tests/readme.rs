@@ -1,4 +1,4 @@
-//! The commands of the README print what it says.
+//! The commands of the README and of the pages that are run print what these say.
 
 use std::path::Path;
 
@@ -11,5 +11,6 @@ fn the_readme_shows_what_commands_print() {
         .register_bin("trainyard", Path::new(env!("CARGO_BIN_EXE_trainyard")))
         .env("NO_COLOR", "1")
         .case("README.md")
+        .case("docs/export.md")
         .run();
 }

@@ -9,10 +9,12 @@ use crate::optimizer::Rule;
 use crate::process_group::{GroupError, Reduction, World, run_ranks};
 use crate::trainer::{Trainer, TrainerOptions};
 use crate::weights::FirstWeights;
+use burn::tensor::Device;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};
 
@@ -128,9 +130,32 @@ fn samples(path: &Path) -> Option<(Vec<usize>, Vec<f32>)> {
     Some((view.shape().to_vec(), values))
 }
 
+/// What computes.
+#[derive(Clone, Copy, PartialEq)]
+enum On {
+    /// Processors, with own kernels.
+    Kernels,
+    /// Processors, with the operators that run on other devices.
+    Operators,
+    #[cfg(feature = "cuda")]
+    Gpu,
+}
+
+impl On {
+    fn device(self, place: usize) -> Device {
+        let kind = match self {
+            Self::Kernels | Self::Operators => DeviceKind::Cpu,
+            #[cfg(feature = "cuda")]
+            Self::Gpu => DeviceKind::Cuda,
+        };
+        crate::device::device(kind, place).expect("the test is asked for where there is one")
+    }
+}
+
 /// How a training is cut.
 #[derive(Clone, Copy)]
 struct Cut {
+    on: On,
     data: u32,
     tensor: u32,
     pipeline: u32,
@@ -138,11 +163,11 @@ struct Cut {
     micro: u64,
 }
 
-const WHOLE: Cut = Cut { data: 1, tensor: 1, pipeline: 1, sequence: false, micro: GLOBAL as u64 };
+const WHOLE: Cut = Cut { on: On::Kernels, data: 1, tensor: 1, pipeline: 1, sequence: false, micro: GLOBAL as u64 };
 
 impl Cut {
     fn plan(self, case: &Case, optimizer: Optimizer) -> Plan {
-        let Self { data, tensor, pipeline, sequence, micro } = self;
+        let Self { data, tensor, pipeline, sequence, micro, .. } = self;
         let layers = case.model.graph().len();
         let start = |stage: usize| stage * layers / pipeline as usize;
         let stages = (0..pipeline as usize)
@@ -177,9 +202,11 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
     let values = |key: ParameterKey| weights.values(key, network.parameter(key)).expect("they are there");
     let world = World::threads(plan.mesh().ranks() as usize);
     let results = run_ranks(&world, |world| -> Result<Trained, GroupError> {
+        crate::kernels::testing::use_kernels(cut.on == On::Kernels);
+        let device = cut.on.device(world.place_on_host());
         let groups = Groups::new(world, &plan)?;
         let at = groups.at;
-        let options = TrainerOptions { rule: Rule::of(kind), clip: None, clock: Clock::start() };
+        let options = TrainerOptions { rule: Rule::of(kind), clip: None, clock: Clock::start(), device };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
         let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
         let first = at.data as usize * micro * accumulation;
@@ -215,21 +242,26 @@ fn norm(values: impl IntoIterator<Item = f32>) -> f64 {
 /// The same losses as PyTorch over twenty steps, with both optimizers; the same gradients in the first.
 fn assert_equals_pytorch(name: &str) {
     let case = Case::read(name);
+    assert_learns_as_in_pytorch(&case, WHOLE, 1e-4);
+    assert_same_gradients(&case);
+}
+
+fn assert_learns_as_in_pytorch(case: &Case, cut: Cut, tolerance: f64) {
+    let name = case.folder.display();
     for (kind, written) in [(Optimizer::Sgd, "sgd"), (Optimizer::AdamW, "adamw")] {
         let expected = &case.golden.runs[written];
-        let trained = train(&case, WHOLE, (kind, expected.learning_rate), STEPS);
+        let trained = train(case, cut, (kind, expected.learning_rate), STEPS);
         assert_eq!(expected.losses.len(), trained.losses.len());
         for (step, (ours, theirs)) in trained.losses.iter().zip(&expected.losses).enumerate() {
-            assert!((ours - theirs).abs() < 1e-4, "{name}, {written}, step {step}: {ours} and {theirs}");
+            assert!((ours - theirs).abs() < tolerance, "{name}, {written}, step {step}: {ours} and {theirs}");
         }
         let (ours, theirs) = (trained.evaluated, expected.evaluated);
-        assert!((ours - theirs).abs() < 1e-4, "{name}, {written}, evaluated: {ours} and {theirs}");
+        assert!((ours - theirs).abs() < tolerance, "{name}, {written}, evaluated: {ours} and {theirs}");
         for (buffer, theirs) in &expected.buffer_norms {
             let ours = norm(trained.values[buffer].iter().copied());
-            assert!((ours - theirs).abs() < 1e-4 * theirs, "{name}, {written}, {buffer}: {ours} and {theirs}");
+            assert!((ours - theirs).abs() < tolerance * theirs, "{name}, {written}, {buffer}: {ours} and {theirs}");
         }
     }
-    assert_same_gradients(&case);
 }
 
 /// The norms of the gradients of the first step, from what plain gradient descent did with them.
@@ -285,6 +317,45 @@ fn residual_networks_learn_as_in_pytorch() {
 #[test]
 fn perceptrons_learn_as_in_pytorch() {
     assert_equals_pytorch("mlp");
+}
+
+/// What a rank on another device computes with: the operators in place of own kernels.
+#[test]
+fn every_family_learns_as_in_pytorch_without_own_kernels() {
+    for name in CASES {
+        assert_learns_as_in_pytorch(&Case::read(name), Cut { on: On::Operators, ..WHOLE }, 1e-4);
+    }
+}
+
+#[test]
+fn cuts_equal_one_process_without_own_kernels() {
+    let on = On::Operators;
+    assert_equals_one_process(&["gpt2", "llama"], Cut { on, tensor: 2, sequence: true, ..WHOLE });
+    assert_equals_one_process(&["gpt2", "resnet-basic"], Cut { on, data: 2, pipeline: 2, micro: 2, ..WHOLE });
+}
+
+/// Matrix units take single precision with ten bits of mantissa (TF32), so losses are near those of PyTorch on a
+/// processor, not equal to them.
+#[test]
+#[cfg(feature = "cuda")]
+#[ignore = "needs a GPU"]
+fn every_family_learns_as_in_pytorch_on_a_gpu() {
+    for name in CASES {
+        assert_learns_as_in_pytorch(&Case::read(name), Cut { on: On::Gpu, ..WHOLE }, 1e-2);
+    }
+}
+
+/// Two ranks that share a GPU, or have one each, exchange through main memory.
+#[test]
+#[cfg(feature = "cuda")]
+#[ignore = "needs a GPU"]
+fn cuts_learn_as_in_pytorch_on_gpus() {
+    let on = On::Gpu;
+    for cut in
+        [Cut { on, tensor: 2, ..WHOLE }, Cut { on, data: 2, micro: 4, ..WHOLE }, Cut { on, pipeline: 2, ..WHOLE }]
+    {
+        assert_learns_as_in_pytorch(&Case::read("gpt2"), cut, 1e-2);
+    }
 }
 
 const CASES: [&str; 8] = ["gpt2", "llama", "mistral", "bert", "vit", "resnet-basic", "resnet-bottleneck", "mlp"];

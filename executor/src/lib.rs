@@ -14,6 +14,7 @@
 mod checkpoint;
 mod clock;
 mod data;
+mod device;
 #[cfg(test)]
 mod golden;
 mod groups;
@@ -41,18 +42,19 @@ mod weights;
 pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
 pub use clock::Clock;
 pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
+pub use device::{DeviceError, Gpus, check_device, framework};
 pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
     measure_operators, measure_overlap, measure_overlap_of,
 };
-pub use memory::{AllocationMeter, MemoryShortage, available_memory, check_memory};
+pub use memory::{AllocationMeter, MemoryShortage, available_memory, check_gpu_memory, check_memory};
 pub use optimizer::Rule;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
 pub use report::{
     CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
     Span, StepPhases, StepReport,
 };
-pub use run::{FRAMEWORK, RunError, RunOptions, RunOutcome, run, run_in, write_report};
+pub use run::{RunError, RunOptions, RunOutcome, run, run_in, write_report};
 pub use slow_ranks::SlowRank;
 pub use weights::{Differences, FirstWeights, WeightError};

@@ -10,13 +10,15 @@ mod functions;
 mod prepare;
 
 use crate::clock::Clock;
+use crate::device::{DeviceError, check_device, device, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
 use crate::refusal::threads_per_rank;
 use crate::statistics::{median, quantile};
+use burn::tensor::Device;
 use cases::Case;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_hardware_profiles::OperatorSample;
+use trainyard_hardware_profiles::{DeviceKind, OperatorSample};
 
 pub use collectives::{
     copy_bandwidth, measure_collectives, measure_collectives_of, measure_overlap, measure_overlap_of,
@@ -31,19 +33,30 @@ pub struct MeasureSettings {
     pub ranks: Vec<usize>,
     /// Seconds to spend on one operator at one shape, about.
     pub seconds_per_case: f64,
+    /// What the ranks compute on.
+    pub device: DeviceKind,
 }
 
 impl MeasureSettings {
     /// What a machine with `cores` processor threads is usually measured with: one rank, two, four, … and as many as
     /// there are cores.
     pub fn for_cores(cores: usize) -> Self {
-        let mut ranks: Vec<usize> =
-            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n <= cores).collect();
-        if ranks.last() != Some(&cores) {
-            ranks.push(cores);
-        }
-        Self { cores, ranks, seconds_per_case: 0.015 }
+        Self { cores, ranks: numbers_of_ranks(cores), seconds_per_case: 0.015, device: DeviceKind::Cpu }
     }
+
+    /// What a machine with `count` GPUs is usually measured with, whose ranks share `cores` processor threads.
+    pub fn for_gpus(count: usize, cores: usize) -> Self {
+        Self { ranks: numbers_of_ranks(count), device: DeviceKind::Cuda, ..Self::for_cores(cores) }
+    }
+}
+
+/// One, two, four, … and `most`.
+fn numbers_of_ranks(most: usize) -> Vec<usize> {
+    let mut ranks: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n <= most).collect();
+    if ranks.last() != Some(&most) {
+        ranks.push(most);
+    }
+    ranks
 }
 
 /// How far a measurement is.
@@ -61,6 +74,9 @@ pub enum MeasureError {
     /// It was asked to stop.
     #[error("the measurement was stopped")]
     Stopped,
+    /// There is nothing to compute on.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A rank failed.
     #[error("rank {rank} failed while measuring: {reason}")]
     Rank {
@@ -80,19 +96,22 @@ enum WorkerError {
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error("the measurement was stopped")]
     Stopped,
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 /// Times every operator of the grid for every number of ranks.
 ///
 /// # Errors
 ///
-/// When it is stopped, or a rank cannot be started.
+/// When it is stopped, there is no such device, or a rank cannot be started.
 pub fn measure_operators(
     settings: &MeasureSettings,
     progress: &mut (dyn FnMut(MeasureProgress) + Send),
     stop: &AtomicBool,
 ) -> Result<Vec<OperatorSample>, MeasureError> {
-    measure_cases(&cases::grid(), settings, progress, stop)
+    check_device(settings.device)?;
+    measure_cases(&cases::grid(settings.device), settings, progress, stop)
 }
 
 /// The grid is gone through this often, some seconds apart: what another program disturbed once is measured again when
@@ -155,8 +174,11 @@ fn measure_round(
     let threads = threads_per_rank(settings.cores, ranks);
     let report = Mutex::new(report);
     let timed = on_ranks(ranks, threads, |group| {
+        let device = device(settings.device, group.place_on_host())?;
+        let place = Place { kind: settings.device, device, ranks };
         let each = cases.iter().enumerate().map(|(number, case)| {
-            let times = time_run(&group, prepare::prepare(*case), settings.seconds_per_case / SWEEPS as f64, stop)?;
+            let run = prepare::prepare(*case, &place);
+            let times = time_run(&group, run, settings.seconds_per_case / SWEEPS as f64, stop)?;
             if group.rank() == 0 {
                 (report.lock().expect("progress does not panic"))(number + 1);
             }
@@ -166,6 +188,26 @@ fn measure_round(
     })?;
     let of_case = |number: usize| timed.iter().map(|rank| &rank[number]).collect::<Vec<_>>();
     Ok(cases.iter().enumerate().map(|(number, case)| sample(*case, ranks, threads, &of_case(number))).collect())
+}
+
+/// What a rank computes on while it is measured.
+#[derive(Clone)]
+struct Place {
+    kind: DeviceKind,
+    device: Device,
+    /// How many ranks run at once.
+    ranks: usize,
+}
+
+impl Place {
+    /// Seconds until the device has done what `act` asks of it, and what that returns.
+    fn timed<T>(&self, act: impl FnOnce() -> T) -> (T, f64) {
+        settle(&self.device);
+        let clock = Clock::start();
+        let result = act();
+        settle(&self.device);
+        (result, clock.seconds())
+    }
 }
 
 /// Times of one case on one rank.
@@ -217,6 +259,8 @@ fn time_run(
     seconds: f64,
     stop: &AtomicBool,
 ) -> Result<CaseTimes, WorkerError> {
+    // A device compiles its kernels, and chooses among them, when it first needs them.
+    run();
     let clock = Clock::start();
     run();
     let once = clock.seconds();
@@ -266,12 +310,20 @@ mod tests {
     use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
 
     #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn nothing_is_measured_where_there_is_no_device() {
+        let settings = MeasureSettings::for_gpus(1, 2);
+        let measured = measure_operators(&settings, &mut |_| panic!("nothing is done"), &AtomicBool::new(false));
+        assert_eq!(measured, Err(MeasureError::Device(DeviceError::NotBuilt)));
+    }
+
+    #[test]
     fn every_class_is_timed_for_every_number_of_ranks() {
-        let settings = MeasureSettings { cores: 2, ranks: vec![1, 2], seconds_per_case: 0.0 };
+        let settings = MeasureSettings { ranks: vec![1, 2], seconds_per_case: 0.0, ..MeasureSettings::for_cores(2) };
         let mut seen = Vec::new();
         let stop = AtomicBool::new(false);
         // The first shape of each class is the smallest.
-        let mut cases = cases::grid();
+        let mut cases = cases::grid(DeviceKind::Cpu);
         cases.dedup_by_key(|case| (case.operator, case.format));
         let samples = measure_cases(&cases, &settings, &mut |progress| seen.push(progress), &stop).expect("it ends");
         assert_eq!(seen.last(), Some(&MeasureProgress { done: SWEEPS * samples.len(), total: SWEEPS * samples.len() }));
@@ -295,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_measurement_can_be_stopped() {
-        let settings = MeasureSettings { cores: 2, ranks: vec![2], seconds_per_case: 1.0 };
+        let settings = MeasureSettings { ranks: vec![2], seconds_per_case: 1.0, ..MeasureSettings::for_cores(2) };
         let stopped = measure_operators(&settings, &mut |_| {}, &AtomicBool::new(true));
         assert_eq!(stopped, Err(MeasureError::Stopped));
     }
@@ -305,5 +357,7 @@ mod tests {
         assert_eq!(MeasureSettings::for_cores(1).ranks, [1]);
         assert_eq!(MeasureSettings::for_cores(6).ranks, [1, 2, 4, 6]);
         assert_eq!(MeasureSettings::for_cores(8).ranks, [1, 2, 4, 8]);
+        let gpus = MeasureSettings::for_gpus(4, 16);
+        assert_eq!((gpus.ranks, gpus.cores, gpus.device), (vec![1, 2, 4], 16, DeviceKind::Cuda));
     }
 }

@@ -2,7 +2,7 @@
 
 mod room;
 
-pub use room::{MemoryShortage, available_memory, check_memory};
+pub use room::{MemoryShortage, available_memory, check_gpu_memory, check_memory};
 
 use std::fs;
 

@@ -6,6 +6,7 @@
 
 use crate::kernels::{self, AdamWStep};
 use crate::network::ParameterKey;
+use crate::network::operators::to_vec;
 use crate::process_group::GroupError;
 use burn::optim::decay::WeightDecayConfig;
 use burn::optim::momentum::{Momentum, MomentumConfig, MomentumState};
@@ -212,7 +213,6 @@ impl RankOptimizer {
     ) -> Result<Vec<Tensor<1>>, GroupError> {
         let Method::Lamb(rule) = &self.method else { unreachable!("called for LAMB only") };
         let mut steps = Vec::new();
-        let mut squares = Vec::new();
         for Update { key, is_matrix, value, gradient } in updates {
             let state = self.memory.remove(&key).map(|Memory { time, means }| {
                 let [moment_1, moment_2] = two(means);
@@ -223,10 +223,10 @@ impl RankOptimizer {
             if let Some(LambState { time, moment_1, moment_2 }) = state {
                 self.memory.insert(key, Memory { time, means: vec![moment_1, moment_2] });
             }
-            squares.extend([square_sum(&value), square_sum(&direction)]);
             steps.push((is_matrix, value, direction));
         }
-        let squares = norms(squares)?;
+        let both: Vec<&Tensor<1>> = steps.iter().flat_map(|(_, value, direction)| [value, direction]).collect();
+        let squares = norms(square_sums(&both))?;
         let each = steps.into_iter().zip(squares.chunks(2));
         Ok(each
             .map(|((is_matrix, value, direction), squares)| {
@@ -244,8 +244,8 @@ impl RankOptimizer {
         learning_rate: f64,
         norms: WholeNorms<'_>,
     ) -> Result<Vec<Tensor<1>>, GroupError> {
-        let squares = updates.iter().flat_map(|update| [square_sum(&update.value), square_sum(&update.gradient)]);
-        let squares = norms(squares.collect())?;
+        let both: Vec<&Tensor<1>> = updates.iter().flat_map(|update| [&update.value, &update.gradient]).collect();
+        let squares = norms(square_sums(&both))?;
         let Method::Lars(rule) = &self.method else { unreachable!("called for LARS only") };
         let Rule { weight_decay, trust, .. } = self.rule;
         let mut values = Vec::new();
@@ -301,12 +301,19 @@ fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<Memory>) -> (
     (velocity.clone(), Memory { time: time + 1, means: vec![velocity] })
 }
 
-/// The sum of the squares of all elements.
-pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
-    if kernels::is_plain(tensor) {
-        return kernels::square_sum(tensor);
+/// The sum of the squares of all elements of each tensor. A device is waited for once, not for each of them.
+pub(crate) fn square_sums(tensors: &[&Tensor<1>]) -> Vec<f32> {
+    if tensors.iter().all(|tensor| kernels::is_plain(tensor)) {
+        return tensors.iter().map(|tensor| kernels::square_sum(tensor)).collect();
     }
-    if tensor.shape().num_elements() == 0 { 0.0 } else { tensor.clone().square().sum().into_scalar::<f32>() }
+    let is_empty = |tensor: &Tensor<1>| tensor.shape().num_elements() == 0;
+    let sums: Vec<Tensor<1>> =
+        tensors.iter().filter(|tensor| !is_empty(tensor)).map(|tensor| (*tensor).clone().square().sum()).collect();
+    if sums.is_empty() {
+        return vec![0.0; tensors.len()];
+    }
+    let mut sums = to_vec(Tensor::cat(sums, 0)).into_iter();
+    tensors.iter().map(|tensor| if is_empty(tensor) { 0.0 } else { sums.next().expect("one each") }).collect()
 }
 
 /// How many running means a rule keeps of each element, and what files call them.

@@ -1,5 +1,6 @@
 //! What this executor cannot run, said before anything starts.
 
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
@@ -61,10 +62,16 @@ pub(crate) fn wanted(plan: &Plan) -> Result<Wanted, Refusal> {
     })
 }
 
-/// What to tell a user whose plan has more ranks than the machine has processor threads: it runs, but ranks take turns.
-pub fn oversubscription(plan: &Plan, cores: usize) -> Option<String> {
+/// What to tell a user whose plan has more ranks than the machine has processor threads, or GPUs: it runs, but ranks
+/// take turns.
+pub fn oversubscription(plan: &Plan, device: DeviceKind, count: usize) -> Option<String> {
     let ranks = plan.mesh().ranks() as usize;
-    (ranks > cores).then(|| format!("{ranks} ranks share {cores} processor threads, so they wait for each other"))
+    let shared = match device {
+        DeviceKind::Cpu => "processor threads",
+        DeviceKind::Cuda if count == 1 => "GPU",
+        DeviceKind::Cuda => "GPUs",
+    };
+    (ranks > count).then(|| format!("{ranks} ranks share {count} {shared}, so they wait for each other"))
 }
 
 /// Processor threads of this machine.

@@ -2,6 +2,7 @@
 
 use crate::slow_ranks::SlowRank;
 use serde::{Deserialize, Serialize};
+use trainyard_hardware_profiles::DeviceKind;
 
 /// The schema of measurement files that this version writes.
 pub const MEASUREMENT_SCHEMA: &str = "trainyard.measurement/1";
@@ -185,9 +186,12 @@ pub struct CheckpointReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceReport {
-    /// The processor.
+    /// The processor, or the GPU.
     pub processor: String,
-    /// Processor threads of the machine.
+    /// What computed; processor threads if left out.
+    #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
+    pub kind: DeviceKind,
+    /// Processor threads of the machine, or its GPUs.
     pub cores: u32,
     /// Ranks of the run.
     pub ranks: u32,

@@ -3,10 +3,11 @@
 use crate::checkpoint::{self, Checkpoint, CheckpointError, DataEntry, LossScalerState, MODEL, Open, Progress};
 use crate::clock::Clock;
 use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice};
+use crate::device::{DeviceError, Gpus, check_device, device, framework, reserved_memory};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::learning_rate::LearningRate;
-use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_memory};
+use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
 use crate::precision::LossScale;
@@ -25,13 +26,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Plan, Precision, Rank};
 
 mod gathering;
 mod saving;
-
-/// The framework that computes, with its version as pinned in the workspace.
-pub const FRAMEWORK: &str = "burn 0.22.1 (flex)";
 
 /// Steps left out of the statistics at the start of a run: memory is touched for the first time and caches fill.
 const WARM_UP_STEPS: usize = 3;
@@ -64,6 +63,8 @@ pub struct RunOptions {
     pub keep: usize,
     /// Whether to go on from the newest checkpoint there.
     pub resume: bool,
+    /// What the ranks compute on.
+    pub device: DeviceKind,
     /// Processor threads that the run may use; all of the machine without it.
     pub threads: Option<usize>,
     /// A file or folder of weights in the safetensors format to start from, under Hugging Face's names, in place of
@@ -73,6 +74,9 @@ pub struct RunOptions {
     pub allocations: Option<AllocationMeter>,
     /// The plan as the user wrote it, kept in checkpoint and report.
     pub plan_document: serde_json::Value,
+    /// Whether own kernels compute what they can, as they do outside of tests.
+    #[cfg(test)]
+    pub(crate) kernels: bool,
 }
 
 /// What a run leaves behind.
@@ -90,6 +94,9 @@ pub enum RunError {
     /// The plan is not one for this executor.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// There is nothing to compute on.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The plan does not fit into what is free of this machine's memory.
     #[error(transparent)]
     Memory(#[from] MemoryShortage),
@@ -157,6 +164,7 @@ impl RunError {
     pub fn is_input(&self) -> bool {
         match self {
             Self::Refused(_)
+            | Self::Device(_)
             | Self::Memory(_)
             | Self::Data(_)
             | Self::Weights(_)
@@ -171,6 +179,7 @@ impl RunError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused(refusal) => Some(refusal.hint.into()),
+            Self::Device(error) => Some(error.hint().into()),
             Self::Memory(shortage) => Some(shortage.hint.clone()),
             Self::Weights(error) => error.hint().map(Into::into),
             Self::Checkpoint(error) => error.hint(),
@@ -198,6 +207,8 @@ enum WorkerError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Weights(#[from] WeightError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 /// What all ranks of a run know.
@@ -289,9 +300,8 @@ fn run_on(
         return Err(RunError::Option { field: "ranks", value, allowed: "as many as the plan has" });
     }
     check(options)?;
-    // Which ranks other processes of this host have is not known where there are several hosts.
-    let here = if world.ranks_on_host() == world.ranks() { 0..world.ranks() } else { world.local() };
-    check_memory(plan, here.map(|rank| Rank(rank as u32)))?;
+    check_device(options.device)?;
+    check_room(world, plan, options.device)?;
     let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
@@ -329,6 +339,20 @@ fn run_on(
     let report = report(&job, &outcomes);
     let checkpoint = newest(&whole).filter(|_| options.checkpoint.is_some()).map(|(path, _)| path);
     Ok(Some(RunOutcome { report, checkpoint }))
+}
+
+/// Whether the ranks that are known to be here fit.
+fn check_room(world: &World, plan: &Plan, device: DeviceKind) -> Result<(), RunError> {
+    // Which ranks other processes of this host have is not known where there are several hosts.
+    let all_here = world.ranks_on_host() == world.ranks();
+    let here = if all_here { 0..world.ranks() } else { world.local() };
+    let first_place = if all_here { 0 } else { world.places_on_host().start };
+    let here = here.map(|rank| Rank(rank as u32));
+    match device {
+        DeviceKind::Cpu => check_memory(plan, here)?,
+        DeviceKind::Cuda => check_gpu_memory(plan, here.zip(first_place..), Gpus::find()?.count)?,
+    }
+    Ok(())
 }
 
 fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {
@@ -435,6 +459,8 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, Worker
     let pool = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build()?;
     // Burn divides its work over the pool it is called from, so ranks do not fight for one.
     pool.install(|| {
+        #[cfg(test)]
+        crate::kernels::testing::use_kernels(job.options.kernels);
         let groups = Groups::new(world, job.plan)?;
         let trainer = trainer(job, groups)?;
         let at = job.plan.mesh().coordinates(Rank(trainer.world().rank() as u32));
@@ -458,7 +484,8 @@ impl Job<'_> {
 /// A trainer with first or resumed values.
 fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
     let Job { network, options, first_weights, .. } = *job;
-    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock };
+    let device = device(options.device, groups.world.place_on_host())?;
+    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock, device };
     if let Some(checkpoint) = job.resumed {
         let resumed = saving::Resumed::new(network, checkpoint);
         let mut trainer = Trainer::new(job.plan, network.clone(), groups, &|key| resumed.values(key), &own);
@@ -537,7 +564,10 @@ fn train(
             save(job, &mut outcome, &trainer, progress)?;
         }
     }
-    outcome.memory = job.memory.peak();
+    outcome.memory = match job.options.device {
+        DeviceKind::Cpu => job.memory.peak(),
+        DeviceKind::Cuda => reserved_memory(trainer.world().places_of_process()),
+    };
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
     Ok(gathering::gathered(trainer.world(), job.clock, outcome)?)
@@ -638,13 +668,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     RunReport {
         schema: MEASUREMENT_SCHEMA.into(),
         plan: job.options.plan_document.clone(),
-        device: DeviceReport {
-            processor: memory::processor_name(),
-            cores: cores() as u32,
-            ranks: mesh.ranks(),
-            threads_per_rank: job.threads as u32,
-            framework: FRAMEWORK.into(),
-        },
+        device: device_report(job),
         data: DataReport { waited_s, ..job.data.report() },
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
@@ -662,6 +686,22 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         loss: LossReport { first: loss(steps.first()), last: loss(steps.last()), held_out: outcomes[0].held_out },
         timeline: timeline(outcomes, step_time_s),
         steps,
+    }
+}
+
+fn device_report(job: &Job<'_>) -> DeviceReport {
+    let kind = job.options.device;
+    let (processor, cores) = match (kind, Gpus::find()) {
+        (DeviceKind::Cuda, Ok(gpus)) => (gpus.name, gpus.count),
+        _ => (memory::processor_name(), cores()),
+    };
+    DeviceReport {
+        processor,
+        kind,
+        cores: cores as u32,
+        ranks: job.plan.mesh().ranks(),
+        threads_per_rank: job.threads as u32,
+        framework: framework(kind).into(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::data::MicroBatch;
+use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
 use crate::network::{Network, ParameterKey, Pass, Weights};
@@ -90,6 +91,8 @@ pub(crate) struct TrainerOptions {
     pub(crate) clip: Option<f64>,
     /// Where spans are measured from.
     pub(crate) clock: Clock,
+    /// Where the rank computes.
+    pub(crate) device: Device,
 }
 
 /// What one step told this rank.
@@ -116,7 +119,7 @@ impl Trainer {
     ) -> Self {
         let at = groups.at;
         let place = Place::of(plan, StageId(at.pipeline));
-        let device = Device::flex();
+        let device = options.device.clone();
         let format = crate::precision::compute_format(plan.precision());
         let shards = groups.shards(plan);
         let held: Vec<usize> = place.runs.iter().cloned().flatten().collect();
@@ -197,7 +200,9 @@ impl Trainer {
         &self.spans
     }
 
+    /// The time, once the device has done what it was asked to.
     pub(crate) fn now(&self) -> f64 {
+        settle(&self.device);
         self.clock.seconds()
     }
 
@@ -222,7 +227,8 @@ impl Trainer {
     /// Notes that `phase` lasted from `start` until now.
     pub(crate) fn record(&mut self, phase: Phase, micro_batch: Option<u32>, start: f64) {
         let (rank, stage) = (self.groups.world.rank() as u32, self.place.stage.0);
-        self.spans.push(Span { rank, stage, micro_batch, phase, start_s: start, end_s: self.clock.seconds() });
+        let end_s = self.now();
+        self.spans.push(Span { rank, stage, micro_batch, phase, start_s: start, end_s });
     }
 
     /// A micro-batch through a run of layers. Returns this rank's share of the loss, where the run ends with it.

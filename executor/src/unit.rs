@@ -8,7 +8,7 @@
 //! Source: Rajbhandari et al., arXiv:1910.02054, section 5; one buffer for each layer: Zhao et al., arXiv:2304.11277,
 //! section 3.2.
 
-use crate::network::operators::{from_vec, single, to_vec};
+use crate::network::operators::{from_vec, single, to_vecs};
 use crate::network::{Network, ParameterKey, Role, TensorGroup, Weight, Weights};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::ops::Range;
@@ -184,12 +184,9 @@ impl Unit {
     ///
     /// When a parameter got no gradient: the model is wrong.
     pub(crate) fn take_gradients(&mut self) -> Vec<f32> {
-        let gradients: Vec<Vec<f32>> = self
-            .slots
-            .iter_mut()
-            .filter(|slot| slot.is_own())
-            .map(|slot| to_vec(slot.gradient.take().expect("every parameter takes part in the loss")))
-            .collect();
+        let own = self.slots.iter_mut().filter(|slot| slot.is_own());
+        let gradients = own.map(|slot| slot.gradient.take().expect("every parameter takes part in the loss"));
+        let gradients = to_vecs(gradients.collect());
         self.packed(&gradients)
     }
 
@@ -234,10 +231,11 @@ impl Unit {
 
     /// The own pieces as one buffer, for [`Self::put_gathered`] of all ranks.
     pub(crate) fn pieces(&self) -> Vec<f32> {
+        let own = to_vecs(self.trained().map(|slot| self.master_of(slot)).collect());
         let mut buffer = Vec::new();
-        for slot in self.trained() {
+        for (slot, piece) in self.trained().zip(own) {
             let end = buffer.len() + slot.length.div_ceil(self.shards.count);
-            buffer.extend(to_vec(self.master_of(slot)));
+            buffer.extend(piece);
             buffer.resize(end, 0.0);
         }
         buffer

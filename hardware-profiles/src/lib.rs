@@ -35,8 +35,8 @@ pub use constants::{
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{
-    CollectiveOperation, CollectiveSample, CorrectedPhase, Correction, MeasuredMachine, NumberFormat, OperatorClass,
-    OperatorSample, PROFILE_SCHEMA,
+    CollectiveOperation, CollectiveSample, CorrectedPhase, Correction, DeviceKind, MeasuredMachine, NumberFormat,
+    OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
 pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};

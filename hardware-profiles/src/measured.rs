@@ -209,6 +209,32 @@ pub struct CollectiveSample {
     pub seconds: f64,
 }
 
+/// What computes on a measured machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// Threads of its processors.
+    #[default]
+    Cpu,
+    /// NVIDIA's GPUs, through CUDA.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// Its name in a profile.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+
+    /// Whether it is processor threads, which files leave unsaid.
+    pub fn is_cpu(&self) -> bool {
+        *self == Self::Cpu
+    }
+}
+
 /// What runs of a machine are corrected in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,11 +290,14 @@ pub struct MeasuredMachine {
     pub schema: String,
     /// A name for the machine, `local`.
     pub name: String,
-    /// The processor.
+    /// The processor, or the GPU.
     pub processor: String,
-    /// Devices that a plan may use: ranks that can work at the same time with at least one thread each.
+    /// What computes; processor threads if left out.
+    #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
+    pub device: DeviceKind,
+    /// Devices that a plan may use: ranks that can work at the same time, with at least one thread each, or on a GPU.
     pub devices: u32,
-    /// Main memory, shared by all devices.
+    /// Memory of all devices together: main memory, which processor threads share, or that of the GPUs.
     pub memory: Bytes,
     /// When it was measured, `2026-11-21`.
     pub measured: String,

@@ -43,7 +43,7 @@ impl MeasuredMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::{CollectiveOperation, NumberFormat, OperatorClass, PROFILE_SCHEMA};
+    use crate::measured::{CollectiveOperation, DeviceKind, NumberFormat, OperatorClass, PROFILE_SCHEMA};
     use trainyard_units::BytesPerSecond;
 
     fn machine() -> MeasuredMachine {
@@ -67,6 +67,7 @@ mod tests {
             schema: PROFILE_SCHEMA.into(),
             name: "local".into(),
             processor: "some".into(),
+            device: DeviceKind::Cpu,
             devices: 4,
             memory: Bytes(400),
             measured: "2026-11-21".into(),

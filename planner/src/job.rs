@@ -1,6 +1,7 @@
 //! Reading a job: from what a person wrote to a question that can be solved.
 
 use crate::campaign::settings;
+use crate::cancellation::Cancellation;
 use crate::fix::Fixed;
 use crate::hyper_parameters;
 use crate::input::{Data, data, field_of_input};
@@ -193,6 +194,8 @@ pub(crate) fn problem_on(
     let settings = settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
     Ok(Problem {
         settings,
+        cancellation: Cancellation::default(),
+        enough: None,
         training,
         data,
         global_batches: global_batches(job.training.global_batch)?,

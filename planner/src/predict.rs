@@ -271,8 +271,12 @@ pub struct MachineFiles {
     pub prices: Option<PriceTable>,
 }
 
-/// The machine that a plan document was made for.
-pub(crate) fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, DocumentError> {
+/// The machine that a plan document was made for. `files` are the contents of the files that the plan names for it.
+///
+/// # Errors
+///
+/// When the plan names what no catalog has or a file that is not given.
+pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, DocumentError> {
     let named = &document.plan.cluster;
     let MachineFiles { machine: file, constants, prices: _ } = files;
     if let (Some(path), None) = (&named.constants, &constants) {

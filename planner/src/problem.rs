@@ -1,6 +1,7 @@
 //! What is to be solved: a job whose parts are known to fit together.
 
 use crate::campaign::Settings;
+use crate::cancellation::Cancellation;
 use crate::input::Data;
 use crate::what_if::{MachineChange, PriceChange};
 use std::borrow::Cow;
@@ -40,6 +41,32 @@ pub struct Problem {
     pub budget: Option<f64>,
     /// What happens around the steps.
     pub(crate) settings: Settings,
+    /// Whether the answer is still wanted.
+    pub(crate) cancellation: Cancellation,
+    /// What is enough of a search; nothing if the best plan is to be proved.
+    pub(crate) enough: Option<Enough>,
+}
+
+/// When a search that found something may end before it is proved that nothing is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Enough {
+    /// Candidates that were looked at.
+    pub(crate) looks: u64,
+    /// Plans that were simulated.
+    pub(crate) simulations: u64,
+}
+
+impl Problem {
+    /// The same question, whose searches end when `cancellation` says so. Nothing that was found then is a
+    /// recommendation.
+    #[must_use]
+    pub fn until(self, cancellation: Cancellation) -> Self {
+        Self { cancellation, ..self }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
 }
 
 /// How much is trained.

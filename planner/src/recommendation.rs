@@ -64,6 +64,9 @@ pub enum NoPlan {
         /// The limit.
         limit: u64,
     },
+    /// Nobody waits for the answer any more.
+    #[error("the search was cancelled before it ended")]
+    Cancelled,
     /// Plans fit, but the machine was not measured for them.
     #[error("no plan can be priced: the machine's profile lacks the measurements")]
     Unmeasured,
@@ -79,6 +82,7 @@ impl NoPlan {
                 needed.as_f64() / available.as_f64().max(1.0)
             )),
             Self::Limited { .. } => Some("raise --max-simulations".into()),
+            Self::Cancelled => None,
             Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
         }
     }
@@ -92,7 +96,7 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let Solved { prepared, found, limits } = solve_with_offload(problem, limits, aim(problem, limits));
+    let Solved { prepared, found, limits } = solve_with_offload(problem, limits);
     let limits = limits.as_ref();
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
@@ -108,6 +112,9 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         Rejections { problem, fixed: &limits.fixed, found: &found, chosen: &chosen, top: limits.top.max(1) };
     let rejected = rejections.all(job);
     let pareto = front(problem, job, candidates_of_front(problem, limits, &prepared, &found));
+    if problem.is_cancelled() {
+        return Err(NoPlan::Cancelled);
+    }
     Ok(PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
@@ -177,7 +184,7 @@ fn aim(problem: &Problem, limits: &Limits) -> Aim {
 
 /// The plan that [`recommend`] recommends, and nothing else.
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
-    let Solved { found, limits, .. } = solve_with_offload(problem, limits, aim(problem, limits));
+    let Solved { found, limits, .. } = solve_with_offload(problem, limits);
     found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
 }
 
@@ -204,7 +211,7 @@ pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPl
         return Ok(plain);
     }
     let aim = Aim { within_goal: false, ..aim(problem, limits) };
-    let Solved { found, limits: held, .. } = solve_with_offload(problem, limits, aim);
+    let Solved { found, limits: held, .. } = solve_with_offload_for(problem, limits, aim);
     let with_offload = on_each_within(problem, held.as_ref());
     if with_offload.best.is_empty() {
         return Err(no_plan(problem, held.as_ref(), &found));
@@ -257,11 +264,11 @@ const OFFLOADS: [Offload; 3] = [
 ];
 
 /// What a search found, and where.
-struct Solved<'a, 'b> {
-    prepared: Prepared<'a>,
-    found: Found,
+pub(crate) struct Solved<'a, 'b> {
+    pub(crate) prepared: Prepared<'a>,
+    pub(crate) found: Found,
     /// The limits that the search had in the end.
-    limits: Cow<'b, Limits>,
+    pub(crate) limits: Cow<'b, Limits>,
 }
 
 /// What a search finds, or, if nothing meets deadline and budget, one for the nearest.
@@ -273,8 +280,13 @@ fn solve(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> Found {
     found
 }
 
-/// The same, and, if nothing fits, with the least offloading with which something does. What is held stays held.
-fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim) -> Solved<'a, 'b> {
+/// What a job seeks, and, if nothing fits, the same with the least offloading with which something does. What is held
+/// stays held.
+pub(crate) fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits) -> Solved<'a, 'b> {
+    solve_with_offload_for(problem, limits, aim(problem, limits))
+}
+
+fn solve_with_offload_for<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim) -> Solved<'a, 'b> {
     let prepared = Prepared::new(problem, &limits.fixed);
     let found = solve(&prepared, problem, aim);
     let fits = !found.best.is_empty() || found.simulated > 0 || found.too_large.is_empty();
@@ -343,7 +355,7 @@ pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
     })
 }
 
-fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
+pub(crate) fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
     let cluster = chosen.plan.cluster();
     let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
     let steps = problem.training.steps(chosen.plan.batch().global);
@@ -355,7 +367,12 @@ fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(P
 
 /// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
 /// the fastest and the best of each number of machines.
-fn candidates_of_front(problem: &Problem, limits: &Limits, prepared: &Prepared<'_>, found: &Found) -> Vec<Evaluated> {
+pub(crate) fn candidates_of_front(
+    problem: &Problem,
+    limits: &Limits,
+    prepared: &Prepared<'_>,
+    found: &Found,
+) -> Vec<Evaluated> {
     let mut all: Vec<Evaluated> = found.best.iter().chain(&found.fastest).cloned().collect();
     if matches!(problem.place, Place::Rented(_)) {
         let objective = match problem.objective {
@@ -370,7 +387,10 @@ fn candidates_of_front(problem: &Problem, limits: &Limits, prepared: &Prepared<'
     all
 }
 
-fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
+pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
+    if problem.is_cancelled() {
+        return NoPlan::Cancelled;
+    }
     if found.candidates == 0 {
         return NoPlan::EmptySpace { why: empty_space(problem, &limits.fixed) };
     }

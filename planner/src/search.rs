@@ -14,7 +14,7 @@ use crate::evaluate::{Built, Looked, look, simulated};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::overheads::{SearchOverheads, shares_out};
-use crate::problem::{Place, Problem};
+use crate::problem::{Enough, Place, Problem};
 use crate::room::Room;
 use crate::space::{Candidate, Space};
 use crate::totals::Totals;
@@ -274,19 +274,27 @@ impl<'a> Searcher<'a> {
     fn run(mut self, found: &mut Found) -> Self {
         let mut untried =
             Untried { coarse: self.bounded(found).into_iter().peekable(), fitting: BinaryHeap::new(), numbered: 0 };
-        let mut looks = *LOOKS.start();
+        let (mut looks, mut looked) = (*LOOKS.start(), 0);
         while let Some(bound) = untried.bound() {
             let left =
                 self.aim.max_simulations.map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
-            if left == 0 || bound >= self.limit() {
+            let done = bound >= self.limit() || self.is_enough(looked, found.simulated);
+            if left == 0 || done || self.problem().is_cancelled() {
                 found.gap = self.gap(bound);
                 break;
             }
             let turn = untried.turn(&self, looks, SIMULATIONS.min(left));
             looks = (2 * looks).min(*LOOKS.end());
+            looked += turn.looks.len() as u64;
             self.take(turn, &mut untried, found);
         }
         self
+    }
+
+    /// Whether something was found, and no proof is wanted that nothing is better.
+    fn is_enough(&self, looked: u64, simulated: u64) -> bool {
+        let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
+        !self.best.is_empty() && self.problem().enough.is_some_and(reached)
     }
 
     /// Does what is next, all of it at the same time.

@@ -90,7 +90,10 @@ impl<'a> Space<'a> {
                 self.fixed.instance.as_ref().is_none_or(|held| held == name) && self.refusal(*choice).is_none()
             })
             .flat_map(|(choice, (_, most))| {
-                let counts = machine_counts(&self.problem.place, self.fixed.instances, most);
+                let mut counts = machine_counts(&self.problem.place, self.fixed.instances, most);
+                if self.problem.enough.is_some() && self.fixed.instances.is_none() {
+                    counts.retain(|count| *count == most || is_round(*count));
+                }
                 counts.into_iter().map(move |instances| (choice, instances))
             })
             .collect();
@@ -433,6 +436,12 @@ fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
         }
         _ => (1..=most).filter(|count| held.is_none_or(|held| held == *count)).collect(),
     }
+}
+
+/// Whether a number of machines has at most four binary digits before its zeros: 1 to 16, 18, 20, … 32, 36, … 64. Where
+/// no proof is wanted, numbers between these are not worth a look: the next is less than an eighth away.
+fn is_round(count: u32) -> bool {
+    count.ilog2() - count.trailing_zeros() < 4
 }
 
 /// Devices of a machine, or, where machines differ, the most that divides those of each.

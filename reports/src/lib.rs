@@ -12,6 +12,7 @@ mod fleet;
 mod format;
 mod front;
 mod jobs;
+mod launch;
 mod plan;
 mod plots;
 mod profile;
@@ -33,6 +34,7 @@ pub use fleet::fleet;
 pub use format::Width;
 pub use front::Points;
 pub use jobs::{jobs, varied};
+pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
 pub use plan::plan;
 pub use plots::{
     StepPoint, bandwidth, campaign_plot, fleet_gantt, front_plot, gantt, measured_bandwidth, memory_plot, path_plot,

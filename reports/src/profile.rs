@@ -2,15 +2,19 @@
 
 use crate::format::{Width, bytes, facts, table};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{CollectiveOperation, MeasuredMachine, OperatorClass, OperatorSample};
+use trainyard_hardware_profiles::{CollectiveOperation, DeviceKind, MeasuredMachine, OperatorClass, OperatorSample};
 use trainyard_units::human_count;
 
 /// What was measured of a machine, in the numbers that steps depend on most.
 pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
+    let device = match machine.device {
+        DeviceKind::Cpu => ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
+        DeviceKind::Cuda => ("GPUs", format!("{} × {}", machine.devices, machine.processor)),
+    };
     let rows = [
-        ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
+        device,
         ("memory", bytes(machine.memory.0)),
-        ("plain copy", gigabytes(machine.copy_bandwidth.0)),
+        ("plain copy", rate(machine.copy_bandwidth.0)),
         ("framework", machine.framework.clone()),
         ("measured", machine.measured.clone()),
         ("samples", format!("{} of operators, {} of collectives", machine.operators.len(), machine.collectives.len())),
@@ -47,7 +51,7 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
                     .iter()
                     .filter(|sample| sample.ranks == ranks && sample.operation == operation)
                     .max_by_key(|sample| sample.bytes);
-                largest.map_or_else(|| "–".into(), |sample| gigabytes(sample.bytes as f64 / sample.seconds))
+                largest.map_or_else(|| "–".into(), |sample| rate(sample.bytes as f64 / sample.seconds))
             };
             [
                 ranks.to_string(),
@@ -61,6 +65,7 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
         .collect()
 }
 
-fn gigabytes(rate: f64) -> String {
-    format!("{:.1} GB/s", rate / 1e9)
+/// Two digits; what a network moves is not nothing beside what memory does.
+fn rate(rate: f64) -> String {
+    if rate < 1e9 { format!("{:.0} MB/s", rate / 1e6) } else { format!("{:.1} GB/s", rate / 1e9) }
 }

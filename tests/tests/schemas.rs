@@ -12,11 +12,15 @@ use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::{JobListSpec, JobsDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, WhatIfDocument};
+use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, LaunchDocument, WhatIfDocument};
 
 fn agrees<T: JsonSchema>(name: &str) {
+    is_kept(name, &schema_for!(T).to_value());
+}
+
+fn is_kept(name: &str, document: &serde_json::Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas").join(format!("{name}.json"));
-    let generated = serde_json::to_string_pretty(&schema_for!(T)).expect("a schema is JSON") + "\n";
+    let generated = serde_json::to_string_pretty(document).expect("a schema is JSON") + "\n";
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("the repository can be written");
         std::fs::write(&path, &generated).expect("the repository can be written");
@@ -61,6 +65,11 @@ fn explanation_document() {
 }
 
 #[test]
+fn launch_document() {
+    agrees::<LaunchDocument>("launch");
+}
+
+#[test]
 fn job() {
     agrees::<JobSpec>("job");
 }
@@ -75,6 +84,11 @@ fn list_of_jobs() {
 fn queue() {
     agrees::<QueueSpec>("queue-file");
     agrees::<QueueDocument>("queue");
+}
+
+#[test]
+fn api() {
+    is_kept("openapi", &trainyard_server::openapi());
 }
 
 #[test]

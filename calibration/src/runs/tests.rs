@@ -1,6 +1,7 @@
 use super::*;
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA, catalog,
+    CollectiveOperation, CollectiveSample, DeviceKind, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA,
+    catalog,
 };
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -28,6 +29,7 @@ fn profile() -> MeasuredMachine {
         schema: PROFILE_SCHEMA.into(),
         name: "local".into(),
         processor: "a processor".into(),
+        device: DeviceKind::Cpu,
         devices: 2,
         memory: Bytes(1 << 33),
         measured: "2026-11-21".into(),

@@ -1,7 +1,7 @@
 //! `trainyard calibrate`: this machine measured, and its profile written; or constants refitted from measurements.
 
-use super::processes;
-use crate::arguments::{self, CalibrateArguments, Device, Launcher};
+use super::{device, processes};
+use crate::arguments::{self, CalibrateArguments, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::job::{LOCAL, local_profile};
 use crate::output::Output;
@@ -13,10 +13,10 @@ use trainyard_calibration::{
     profile_to_toml, refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
-    FRAMEWORK, MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, measure_collectives,
+    MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
     measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
 };
-use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, MeasuredMachine, OperatorSample};
+use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, OperatorSample};
 use trainyard_reports as reports;
 use trainyard_units::Bytes;
 
@@ -28,12 +28,13 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     if let Some(from) = &arguments.from {
         return refit_from(from, arguments, output);
     }
-    only_processors(arguments.device)?;
-    let path = arguments.out.clone().unwrap_or_else(local_profile);
+    let kind = DeviceKind::from(arguments.device);
+    device::check(kind)?;
+    let path = arguments.out.clone().unwrap_or_else(|| local_profile(kind));
     let stop = super::execution::stop_on_interrupt();
     let profile = match arguments.launcher {
-        Launcher::Threads => measure(&path, stop, output)?,
-        Launcher::Mpi => match measure_hosts(&path, stop, output)? {
+        Launcher::Threads => measure(&path, kind, stop, output)?,
+        Launcher::Mpi => match measure_hosts(&path, kind, stop, output)? {
             Some(profile) => profile,
             // The first process goes on alone.
             None => return Ok(Exit::Done),
@@ -96,31 +97,28 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// Refuses devices that are not built in.
-pub(crate) fn only_processors(device: Device) -> Result<(), Failure> {
-    match device {
-        Device::Cpu => Ok(()),
-        Device::Cuda => Err(Failure::input("`--device cuda` is not built into this version")
-            .hint("leave --device out: plans run on the processors of this machine")),
-    }
-}
-
 /// The profile of all hosts whose processes a launcher started, as one machine: what is between ranks is measured
 /// between them, what a rank computes on the first host, with as many ranks at work as live there. Hosts are taken to
 /// be alike. Nothing in processes other than the first, which have done their part then.
-fn measure_hosts(path: &Path, stop: &AtomicBool, output: &Output) -> Result<Option<MeasuredMachine>, Failure> {
+fn measure_hosts(
+    path: &Path,
+    kind: DeviceKind,
+    stop: &AtomicBool,
+    output: &Output,
+) -> Result<Option<MeasuredMachine>, Failure> {
     let (processes, output) = processes::join(arguments::Launcher::Mpi, output)?;
     let count = processes.count();
     let world = processes.world(count).map_err(|error| processes::failure(&error))?;
     let mut collectives = measure_collectives_of(&world, stop).map_err(|error| failed(&error))?;
-    let overlap = measure_overlap_of(&world, stop).map_err(|error| failed(&error))?;
+    let overlap = measure_overlap_of(&world, kind, stop).map_err(|error| failed(&error))?;
     let (is_root, ranks, here, threads) =
         (world.is_root(), world.ranks(), world.ranks_on_host(), world.threads_per_rank());
     drop(world);
     if !is_root {
         return Ok(None);
     }
-    let mut settings = MeasureSettings { cores: here * threads, ranks: vec![1, here], ..MeasureSettings::for_cores(1) };
+    let settings = MeasureSettings::for_cores(here * threads);
+    let mut settings = MeasureSettings { ranks: vec![1, here], device: kind, ..settings };
     settings.ranks.dedup();
     let mut operators = operators(&settings, stop, &output)?;
     // Ranks on other hosts do not disturb those on this one.
@@ -135,7 +133,8 @@ fn measure_hosts(path: &Path, stop: &AtomicBool, output: &Output) -> Result<Opti
     let of_pair = collectives.iter().filter(|sample| sample.operation == CollectiveOperation::Send && ranks > 2);
     let of_pair: Vec<_> = of_pair.map(|sample| CollectiveSample { ranks: 2, ..sample.clone() }).collect();
     collectives.extend(of_pair);
-    keep(path, (ranks, ranks.div_ceil(here)), operators, collectives, overlap).map(Some)
+    let machine = Machine::of(kind, ranks, ranks.div_ceil(here))?;
+    keep(path, machine, operators, collectives, overlap).map(Some)
 }
 
 /// Times operators while a bar shows how far that is.
@@ -154,31 +153,68 @@ fn failed(error: &MeasureError) -> Failure {
     Failure::of(Exit::Failed, error)
 }
 
-/// The profile of this machine, measured now and written to `path`.
-pub(crate) fn measure(path: &Path, stop: &AtomicBool, output: &Output) -> Result<MeasuredMachine, Failure> {
-    let settings = MeasureSettings::for_cores(cores());
+/// The profile of this machine's devices of a kind, measured now and written to `path`.
+pub(crate) fn measure(
+    path: &Path,
+    kind: DeviceKind,
+    stop: &AtomicBool,
+    output: &Output,
+) -> Result<MeasuredMachine, Failure> {
+    let (settings, devices) = match kind {
+        DeviceKind::Cpu => (MeasureSettings::for_cores(cores()), cores()),
+        DeviceKind::Cuda => {
+            let count = device::gpus()?.count;
+            (MeasureSettings::for_gpus(count, cores()), count)
+        }
+    };
     let operators = operators(&settings, stop, output)?;
     let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
     let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
-    keep(path, (settings.cores, 1), operators, collectives, overlap)
+    keep(path, Machine::of(kind, devices, 1)?, operators, collectives, overlap)
 }
 
-/// Writes the profile of so many ranks on so many hosts like this one.
+/// What a profile says of a machine besides its measurements.
+struct Machine {
+    kind: DeviceKind,
+    /// The processor, or the GPU.
+    processor: String,
+    /// Ranks at work at the same time.
+    devices: usize,
+    /// Memory of all devices together.
+    memory: Bytes,
+}
+
+impl Machine {
+    /// `devices` ranks on `hosts` hosts like this one.
+    fn of(kind: DeviceKind, devices: usize, hosts: usize) -> Result<Self, Failure> {
+        let (processor, memory) = match kind {
+            DeviceKind::Cpu => (machine::processor(), machine::memory()),
+            DeviceKind::Cuda => {
+                let gpus = device::gpus()?;
+                (gpus.name, Bytes(gpus.memory.0 * gpus.count as u64))
+            }
+        };
+        Ok(Self { kind, processor, devices, memory: Bytes(memory.0 * hosts as u64) })
+    }
+}
+
+/// Writes the profile of a machine.
 fn keep(
     path: &Path,
-    (devices, hosts): (usize, usize),
+    machine: Machine,
     operators: Vec<OperatorSample>,
     collectives: Vec<CollectiveSample>,
     overlap_slowdown: Option<f64>,
 ) -> Result<MeasuredMachine, Failure> {
     let measurements = Measurements {
         name: LOCAL.into(),
-        processor: machine::processor(),
-        devices: devices as u32,
-        memory: Bytes(machine::memory().0 * hosts as u64),
+        processor: machine.processor,
+        device: machine.kind,
+        devices: machine.devices as u32,
+        memory: machine.memory,
         measured: machine::today().unwrap_or_else(|| "unknown".into()),
-        framework: FRAMEWORK.into(),
-        copy_bandwidth: copy_bandwidth(),
+        framework: framework(machine.kind).into(),
+        copy_bandwidth: copy_bandwidth(machine.kind).map_err(|error| failed(&error))?,
         overlap_slowdown,
         operators,
         collectives,

@@ -16,6 +16,7 @@ use trainyard_executor::{
     AllocationMeter, DataSource, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
     oversubscription, refusal, run_in, write_report,
 };
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
@@ -45,6 +46,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) checkpoint: PathBuf,
     /// Whether to go on from the newest checkpoint.
     pub(crate) resume: bool,
+    /// What computes.
+    pub(crate) device: DeviceKind,
     /// Processor threads that it may use; all of the machine without it.
     pub(crate) threads: Option<usize>,
     /// How often checkpoints are written, how many stay, and what is forgiven.
@@ -74,6 +77,7 @@ pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
 pub(crate) fn runnable(
     document: &PlanDocument,
     file: &Path,
+    device: DeviceKind,
     threads: Option<usize>,
     output: &Output,
 ) -> Result<Plan, Failure> {
@@ -83,7 +87,11 @@ pub(crate) fn runnable(
     if let Some(refusal) = refusal(&plan) {
         return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
     }
-    if let Some(warning) = oversubscription(&plan, threads.unwrap_or_else(cores)) {
+    let count = match device {
+        DeviceKind::Cpu => threads.unwrap_or_else(cores),
+        DeviceKind::Cuda => super::device::gpus()?.count,
+    };
+    if let Some(warning) = oversubscription(&plan, device, count) {
         output.warn(warning);
     }
     Ok(plan)
@@ -104,6 +112,7 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         checkpoint_every: execution.reliability.checkpoint_every,
         keep: usize::from(execution.reliability.keep),
         resume: execution.resume,
+        device: execution.device,
         threads: execution.threads,
         weights: execution.weights.clone(),
         allocations: Some(AllocationMeter {
@@ -319,7 +328,10 @@ pub(crate) fn comparison(
     ComparisonDocument {
         schema: COMPARISON_SCHEMA.into(),
         plan: document.plan.clone(),
-        device: format!("{} ({} threads)", device.processor, device.cores),
+        device: match device.kind {
+            DeviceKind::Cpu => format!("{} ({} threads)", device.processor, device.cores),
+            DeviceKind::Cuda => format!("{} × {}", device.cores, device.processor),
+        },
         steps: report.steps.len() as u64,
         predicted,
         measured,

@@ -3,7 +3,7 @@
 
 use super::execution::{data_flags, runnable, stop_on_interrupt};
 use super::train::{check_data, count, place, profile, source};
-use crate::arguments::{JobArguments, TrainArguments};
+use crate::arguments::{Device, JobArguments, TrainArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{Clock, DataReport, DataSource, cores};
-use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{
@@ -34,6 +34,9 @@ const TOP: usize = 1;
 const POLL: Duration = Duration::from_millis(100);
 /// What varies beside the paths of a job.
 const SEED: &str = "seed";
+
+/// Why jobs side by side do not run on GPUs.
+const ON_PROCESSORS: &str = "jobs that run side by side share processor threads";
 
 /// Whether a file is a list of jobs by its content.
 pub(crate) fn is_list(file: &Path) -> bool {
@@ -303,6 +306,16 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
     Ok(())
 }
 
+/// A profile, if it was measured on what jobs share.
+fn of_processors(profile: MeasuredMachine, file: &Path) -> Result<MeasuredMachine, Failure> {
+    if profile.device == DeviceKind::Cpu {
+        return Ok(profile);
+    }
+    Err(Failure::input(format!("cannot run the jobs of `{}`", file.display()))
+        .because(format!("their profile was measured on {}, but {ON_PROCESSORS}", profile.device.name()))
+        .hint("train each job by itself"))
+}
+
 /// Plans the jobs that are not planned yet, each on its share of the machine. Returns the files to be written into the
 /// folder of plans.
 fn plan(
@@ -319,12 +332,12 @@ fn plan(
         let name = format!("{}.json", listed.name);
         let threads = Some(listed.devices as usize);
         if let What::Planned { document, file } = &listed.what {
-            runnable(document, file, threads, output).map_err(within)?;
+            runnable(document, file, DeviceKind::Cpu, threads, output).map_err(within)?;
             continue;
         }
         let What::Job(job) = &listed.what else { unreachable!("whatever is not planned is a job") };
         if machine.is_none() {
-            machine = Some(profile(job, arguments.recalibrate, output)?);
+            machine = Some(of_processors(profile(job, arguments.device, arguments.recalibrate, output)?, file)?);
         }
         let share = machine.as_ref().expect("it was just measured").share(listed.devices);
         let profile_name = format!("profile-{}.toml", listed.devices);
@@ -337,7 +350,7 @@ fn plan(
         let constants = constants.map(|own| (own, constants_name.as_str()));
         let problem = job.problem_on(share, &profile_name, constants).map_err(within)?;
         let document = Box::new(job::solve(&problem, &limits, job).map_err(within)?);
-        runnable(&document, Path::new(&name), threads, output).map_err(within)?;
+        runnable(&document, Path::new(&name), DeviceKind::Cpu, threads, output).map_err(within)?;
         if let Some(why) = missed_goal(&document) {
             return Err(within(Failure::new(Exit::MissedGoal, why)));
         }
@@ -579,6 +592,7 @@ fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
         ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
         ("--data", arguments.data.is_some(), "each [[job]] has its own `data`"),
         ("--tokenizer", arguments.tokenizer.is_some(), "each [[job]] has its own `data`"),
+        ("--device cuda", arguments.device == Some(Device::Cuda), ON_PROCESSORS),
         ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
         ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
         ("--steps", steps.is_some(), "each [[job]] has its own `training`"),

@@ -2,8 +2,10 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod compare;
+mod device;
 mod execution;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod fleet;
 mod jobs;
 pub(crate) mod plan;
@@ -12,6 +14,7 @@ pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod run;
 mod runs;
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod show;
 pub(crate) mod simulate;

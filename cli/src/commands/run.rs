@@ -1,28 +1,42 @@
 //! `trainyard run`: a plan trains on this machine.
 
-use super::calibrate::only_processors;
 use super::execution::{Execution, execute, runnable};
-use super::processes;
+use super::{device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use trainyard_executor::DataSource;
+use trainyard_hardware_profiles::DeviceKind;
 use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
-    only_processors(arguments.device)?;
+    if let Some(device) = arguments.device {
+        device::check(device.into())?;
+    }
     let (processes, output) = processes::join(arguments.launcher, output)?;
     let output = &output;
     let document = files::read_plan(&arguments.plan)?;
     let threads = arguments.threads.map(usize::from);
     // What is warned of one host says nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
-    let plan = runnable(&document, &arguments.plan, threads, heard)?;
+    let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
+    let measured_on = profile.map(|profile| profile.device);
+    let kind = arguments.device.map(DeviceKind::from).or(measured_on).unwrap_or_default();
+    device::check(kind)?;
+    let plan = runnable(&document, &arguments.plan, kind, threads, heard)?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
     let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
+        Ok(_) if measured_on.is_some_and(|measured_on| measured_on != kind) => {
+            output.warn(format!(
+                "the plan is for a profile of {}; nothing is predicted of {}",
+                measured_on.unwrap_or_default().name(),
+                kind.name()
+            ));
+            None
+        }
         // The prediction stays the one in the document: it was written down before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
             resimulate(&document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
@@ -56,6 +70,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
         folder,
         resume: arguments.resume,
+        device: kind,
         threads,
         reliability: arguments.reliability,
         weights: arguments.weights.clone(),

@@ -30,7 +30,7 @@ pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
 
 /// Corrects a profile by the runs of a file or folder, and writes it where they predict better so.
 pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.profile.clone().unwrap_or_else(local_profile);
+    let path = arguments.profile.clone().unwrap_or_else(|| local_profile(arguments.device.into()));
     let profile = files::read_profile(&path)?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let stack = catalog.stack(STACK).map_err(|error| Failure::input(error.to_string()))?;

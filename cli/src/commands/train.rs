@@ -1,8 +1,8 @@
 //! `trainyard train`: the whole loop on this machine.
 
 use super::execution::{Execution, data_flags, execute, runnable, stop_on_interrupt};
-use super::jobs;
-use crate::arguments::TrainArguments;
+use super::{device, jobs};
+use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::job::{self, Job, LOCAL, local_profile};
@@ -11,7 +11,7 @@ use std::path::Path;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{DataReport, DataSource, Dataset, SYNTHETIC, Wanted};
-use trainyard_hardware_profiles::MeasuredMachine;
+use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
 use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
@@ -31,6 +31,9 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     if let Some(file) = arguments.job.job.as_deref().filter(|file| jobs::is_list(file)) {
         return jobs::train(file, arguments, output);
     }
+    if let Some(device) = arguments.device {
+        device::check(device.into())?;
+    }
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
@@ -38,12 +41,13 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     let found =
         count(&mut job, |problem| check_data(&data, &problem.model, problem.global_batches[0], arguments.seed))?;
     output.note(format!("data      {}", described(&found)));
-    let profile = profile(&job, arguments.recalibrate, output)?;
+    let profile = profile(&job, arguments.device, arguments.recalibrate, output)?;
+    let kind = profile.device;
     let constants = job.constants()?.map(|(constants, _)| constants);
     let problem = job.problem_on(profile.clone(), PROFILE, constants.clone().map(|own| (own, CONSTANTS)))?;
     let document = job::solve(&problem, &limits, &job)?;
     let plan_name = Path::new("plan.json");
-    let plan = runnable(&document, plan_name, None, output)?;
+    let plan = runnable(&document, plan_name, kind, None, output)?;
 
     let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
     let plan_file = folder.join(plan_name);
@@ -71,6 +75,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         checkpoint: folder.join("checkpoint"),
         folder,
         resume: false,
+        device: kind,
         threads: None,
         reliability: arguments.reliability,
         weights: arguments.weights.clone(),
@@ -165,14 +170,25 @@ fn described(data: &DataReport) -> String {
 }
 
 /// The profile that the job names; this machine is measured if it has none.
-pub(crate) fn profile(job: &Job, again: bool, output: &Output) -> Result<MeasuredMachine, Failure> {
+pub(crate) fn profile(
+    job: &Job,
+    device: Option<Device>,
+    again: bool,
+    output: &Output,
+) -> Result<MeasuredMachine, Failure> {
     let name = job.spec.cluster.profile.as_deref().unwrap_or(LOCAL);
-    let path = if name == LOCAL { local_profile() } else { job.path(name) };
+    let kind = device.map(DeviceKind::from).unwrap_or_default();
+    let path = if name == LOCAL { local_profile(kind) } else { job.path(name) };
     if again || (name == LOCAL && !path.exists()) {
+        // What was measured before is measured again.
+        let before = files::read_profile(&path).ok().filter(|_| device.is_none());
+        let kind = before.map_or(kind, |profile| profile.device);
+        device::check(kind)?;
         output.note(format!("calibrate measuring this machine; the profile goes to {}", path.display()));
-        return super::calibrate::measure(&path, stop_on_interrupt(), output);
+        return super::calibrate::measure(&path, kind, stop_on_interrupt(), output);
     }
     let profile = files::read_profile(&path)?;
+    device::check_profile(device, &profile, &path)?;
     output.note(format!("calibrate reused {} of {}; --recalibrate measures again", path.display(), profile.measured));
     Ok(profile)
 }

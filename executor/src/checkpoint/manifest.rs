@@ -105,10 +105,10 @@ struct Schema {
 
 impl Manifest {
     /// A manifest without files, which the writer adds.
-    pub(crate) fn new(progress: Progress, optimizer: String, data: DataEntry) -> Self {
+    pub(crate) fn new(progress: Progress, optimizer: String, data: DataEntry, framework: &str) -> Self {
         Self {
             schema: CHECKPOINT_SCHEMA.into(),
-            library: format!("trainyard {}, {}", env!("CARGO_PKG_VERSION"), crate::FRAMEWORK),
+            library: format!("trainyard {}, {framework}", env!("CARGO_PKG_VERSION")),
             progress,
             optimizer,
             data,

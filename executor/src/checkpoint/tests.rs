@@ -36,7 +36,7 @@ fn progress(step: u64) -> Progress {
 }
 
 fn manifest(step: u64) -> Manifest {
-    Manifest::new(progress(step), "adamw".into(), DataEntry { bytes: 77, checksum: checksum(b"text") })
+    Manifest::new(progress(step), "adamw".into(), DataEntry { bytes: 77, checksum: checksum(b"text") }, "burn")
 }
 
 /// A checkpoint whose values tell its step, in pieces of odd sizes.

@@ -2,10 +2,9 @@
 //! over blocks of queries, with all keys of a sample at once, as far as they may be seen.
 
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::product::{add_product, product};
 use super::vector::{exp, largest, sum_of, vectorized};
-use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::backend::ops::FloatTensorOps;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, FloatDType, Tensor};
 use rayon::prelude::*;
@@ -236,7 +235,7 @@ impl Attention {
             let mut scores = block.scores(&queries, &keys);
             let log_sums = &mut log_sums[block.start..block.start + block.length];
             softmax_of_rows(block, scale, scores.storage_mut(), log_sums);
-            Flex::float_matmul(scores, values.narrow(0, 0, block.keys))
+            product(&scores, &values.narrow(0, 0, block.keys))
         };
         (self.blocks().map(result).collect(), log_sums)
     }
@@ -293,13 +292,13 @@ impl Attention {
             let mut shares = block.scores(&queries, &keys);
             let log_sums = &log_sums[block.start..block.start + block.length];
             shares_of_rows(block, scale, log_sums, shares.storage_mut());
-            let mut to_scores = Flex::float_matmul(gradient.clone(), values.narrow(0, 0, block.keys).transpose(0, 1));
+            let mut to_scores = product(&gradient, &values.narrow(0, 0, block.keys).transpose(0, 1));
             scores_gradient(scale, shares.storage(), &deltas, to_scores.storage_mut());
-            let to_values = Flex::float_matmul(shares.transpose(0, 1), gradient);
-            add(to_values.storage(), &mut found.values);
+            let seen = block.keys * width;
+            add_product(&shares.transpose(0, 1), &gradient, &mut found.values[..seen]);
             let queries = queries.narrow(0, block.start, block.length);
-            add(Flex::float_matmul(to_scores.transpose(0, 1), queries).storage(), &mut found.keys);
-            let to_queries = Flex::float_matmul(to_scores, keys.narrow(0, 0, block.keys));
+            add_product(&to_scores.transpose(0, 1), &queries, &mut found.keys[..seen]);
+            let to_queries = product(&to_scores, &keys.narrow(0, 0, block.keys));
             found.queries.extend_from_slice(to_queries.storage());
         }
         found
@@ -324,7 +323,7 @@ impl Block {
     /// q · kᵀ, (length, keys)
     fn scores(&self, queries: &FlexTensor, keys: &FlexTensor) -> FlexTensor {
         let keys = keys.narrow(0, 0, self.keys).transpose(0, 1);
-        Flex::float_matmul(queries.narrow(0, self.start, self.length), keys)
+        product(&queries.narrow(0, self.start, self.length), &keys)
     }
 
     /// How many keys a row of the block sees.
@@ -380,13 +379,6 @@ vectorized! {
         let width = left.len() / dots.len();
         for ((left, right), dot) in left.chunks_exact(width).zip(right.chunks_exact(width)).zip(dots) {
             *dot = sum_of([left, right], |[left, right]| left * right);
-        }
-    }
-
-    /// Adds to as many numbers from the start as there are.
-    fn add(numbers: &'a [f32], sums: &'a mut [f32]) {
-        for (sum, &number) in sums.iter_mut().zip(numbers) {
-            *sum += number;
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Linear layers.
 
 use super::operation::{Kernel, apply, contiguous, extent, from_numbers, is_on_host};
+use super::product::{product, product_with_bias};
 use super::vector::vectorized;
-use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
@@ -34,17 +33,14 @@ impl Kernel<3> for Linear {
     type Kept = [FlexTensor; 2];
 
     fn forward(&self, [x, weight, bias]: [FlexTensor; 3]) -> (FlexTensor, Self::Kept) {
-        let mut result = Flex::float_matmul(x.clone(), weight.clone());
-        let bias = contiguous(bias);
-        let [_, outputs] = extent(&result);
-        result.storage_mut::<f32>().par_chunks_mut(BLOCK * outputs).for_each(|rows| add_to_rows(bias.storage(), rows));
+        let result = product_with_bias(&x, &weight, contiguous(bias).storage());
         (result, [x, weight])
     }
 
     fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 3]) -> [Option<FlexTensor>; 3] {
         let gradient = contiguous(gradient);
-        let to_x = wanted[0].then(|| Flex::float_matmul(gradient.clone(), weight.transpose(0, 1)));
-        let to_weight = wanted[1].then(|| Flex::float_matmul(x.transpose(0, 1), gradient.clone()));
+        let to_x = wanted[0].then(|| product(&gradient, &weight.transpose(0, 1)));
+        let to_weight = wanted[1].then(|| product(&x.transpose(0, 1), &gradient));
         [to_x, to_weight, wanted[2].then(|| sum_of_rows(&gradient))]
     }
 }
@@ -56,16 +52,16 @@ impl Kernel<2> for Transposed {
     type Kept = [FlexTensor; 2];
 
     fn forward(&self, [x, weight]: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
-        (Flex::float_matmul(x.clone(), weight.transpose(0, 1)), [x, weight])
+        (product(&x, &weight.transpose(0, 1)), [x, weight])
     }
 
     fn backward(&self, [x, weight]: Self::Kept, gradient: FlexTensor, wanted: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let to_x = wanted[0].then(|| Flex::float_matmul(gradient.clone(), weight));
-        [to_x, wanted[1].then(|| Flex::float_matmul(gradient.transpose(0, 1), x))]
+        let to_x = wanted[0].then(|| product(&gradient, &weight));
+        [to_x, wanted[1].then(|| product(&gradient.transpose(0, 1), &x))]
     }
 }
 
-/// Rows that a thread takes at once, and whose sums are made together.
+/// Rows whose sums a thread makes together.
 const BLOCK: usize = 64;
 
 /// The sum of each column, (columns).
@@ -86,14 +82,6 @@ fn sum_of_rows(tensor: &FlexTensor) -> FlexTensor {
 }
 
 vectorized! {
-    fn add_to_rows(row: &'a [f32], rows: &'a mut [f32]) {
-        for to in rows.chunks_exact_mut(row.len()) {
-            for (to, &number) in to.iter_mut().zip(row) {
-                *to += number;
-            }
-        }
-    }
-
     fn add_rows(rows: &'a [f32], sum: &'a mut [f32]) {
         for row in rows.chunks_exact(sum.len()) {
             for (sum, &number) in sum.iter_mut().zip(row) {

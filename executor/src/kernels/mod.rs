@@ -16,8 +16,9 @@ mod linear;
 mod loss;
 mod normalization;
 mod operation;
+mod product;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod vector;
 
 pub(crate) use activation::{gelu, gelu_tanh, swiglu};
@@ -26,3 +27,4 @@ pub(crate) use attention::{AttentionShape, attention, packed_attention};
 pub(crate) use linear::{linear, linear_transposed};
 pub(crate) use loss::cross_entropy;
 pub(crate) use normalization::{layer_norm, rms_norm};
+pub(crate) use operation::lies_on_host;

@@ -33,15 +33,33 @@ type Tracked = FloatTensor<Autodiff<Flex>>;
 
 /// Whether kernels can run on a tensor: it lies in host memory.
 pub(super) fn on_host(tensor: &DispatchTensor) -> bool {
-    fn flex(kind: &DispatchTensorKind) -> bool {
-        match kind {
-            DispatchTensorKind::Flex(_) => true,
-            DispatchTensorKind::Autodiff(kind) => flex(kind),
-            #[allow(unreachable_patterns, reason = "there are more backends when features add them")]
-            _ => false,
-        }
+    let recomputes = tensor.autodiff == DispatchAutodiffContext::Enabled(GradientCheckpointingStrategy::Balanced);
+    !recomputes && are_used() && flex(&tensor.kind)
+}
+
+fn flex(kind: &DispatchTensorKind) -> bool {
+    match kind {
+        DispatchTensorKind::Flex(_) => true,
+        DispatchTensorKind::Autodiff(kind) => flex(kind),
+        #[allow(unreachable_patterns, reason = "there are more backends when features add them")]
+        _ => false,
     }
-    tensor.autodiff != DispatchAutodiffContext::Enabled(GradientCheckpointingStrategy::Balanced) && flex(&tensor.kind)
+}
+
+/// Whether a tensor lies in host memory.
+pub(crate) fn lies_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
+    flex(&tensor.clone().into_dispatch().kind)
+}
+
+/// Whether kernels take what they can.
+#[cfg(not(test))]
+fn are_used() -> bool {
+    true
+}
+
+#[cfg(test)]
+fn are_used() -> bool {
+    super::testing::are_used()
 }
 
 /// Whether kernels can run on a tensor.
@@ -52,7 +70,7 @@ pub(super) fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
 /// A tensor's numbers, where they are single precision on the host and the tensor records nothing.
 pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
     match tensor.try_into_primitive::<Flex>() {
-        Ok(tensor) if tensor.dtype() == DType::F32 => Some(tensor),
+        Ok(tensor) if tensor.dtype() == DType::F32 && are_used() => Some(tensor),
         _ => None,
     }
 }

@@ -1,6 +1,22 @@
 //! Kernels beside the chains of Burn operators that they stand for.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use std::cell::Cell;
+
+thread_local! {
+    static USED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether kernels take what they can on this thread.
+pub(super) fn are_used() -> bool {
+    USED.get()
+}
+
+/// Makes this thread, on which a rank computes, use kernels, or the chains of operators that they stand for, as a rank on
+/// another device does.
+pub(crate) fn use_kernels(used: bool) {
+    USED.set(used);
+}
 
 /// (rows, features) with and without whole vectors.
 pub(super) const SHAPES: [[usize; 2]; 4] = [[1, 1], [3, 7], [5, 64], [33, 100]];

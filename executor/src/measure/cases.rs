@@ -1,7 +1,7 @@
 //! The grid of operators and shapes.
 
 use super::prepare;
-use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
 
 /// One operator at one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,8 +152,62 @@ const HALF: [(OperatorClass, &[usize]); 31] = [
     (OperatorClass::Rounding, &[4, 128]),
 ];
 
-/// Every case that is timed.
-pub(super) fn grid() -> Vec<Case> {
+/// What GPUs are timed at besides, in every format: shapes of models that are worth a GPU, whose kernels reach rates
+/// that small ones do not.
+const LARGE: [(OperatorClass, &[usize]); 26] = [
+    (OperatorClass::Linear, &[4096, 768, 2304]),
+    (OperatorClass::Linear, &[4096, 768, 3072]),
+    (OperatorClass::Linear, &[4096, 3072, 768]),
+    (OperatorClass::Linear, &[16_384, 1024, 4096]),
+    (OperatorClass::Linear, &[16_384, 4096, 1024]),
+    (OperatorClass::Linear, &[8192, 2048, 2048]),
+    (OperatorClass::Linear, &[4096, 4096, 4096]),
+    (OperatorClass::Attention, &[4, 12, 1024, 64]),
+    (OperatorClass::Attention, &[8, 16, 512, 64]),
+    (OperatorClass::FullAttention, &[8, 12, 512, 64]),
+    (OperatorClass::LayerNorm, &[4096, 768]),
+    (OperatorClass::LayerNorm, &[16_384, 1024]),
+    (OperatorClass::RmsNorm, &[16_384, 2048]),
+    (OperatorClass::Activation, &[4096, 3072]),
+    (OperatorClass::Activation, &[16_384, 4096]),
+    (OperatorClass::GatedActivation, &[8192, 5504]),
+    (OperatorClass::Rotary, &[8192, 2048]),
+    (OperatorClass::Residual, &[4096, 768]),
+    (OperatorClass::Residual, &[16_384, 1024]),
+    (OperatorClass::Embedding, &[4096, 50_257, 1024, 768]),
+    (OperatorClass::TiedHead, &[4096, 768, 50_257]),
+    (OperatorClass::CrossEntropy, &[4096, 50_257]),
+    (OperatorClass::Convolution, &[32, 56, 64, 64, 3, 1]),
+    (OperatorClass::Convolution, &[32, 14, 1024, 256, 1, 1]),
+    (OperatorClass::BatchNorm, &[32, 3136, 64]),
+    (OperatorClass::Relu, &[32, 200_704]),
+];
+
+/// (blocks, hidden) of larger models, for GPUs.
+const LARGE_PARAMETERS: [[usize; 2]; 2] = [[6, 768], [12, 1024]];
+
+/// Every case that is timed on devices of a kind.
+pub(super) fn grid(kind: DeviceKind) -> Vec<Case> {
+    let mut cases = for_processors();
+    if kind == DeviceKind::Cuda {
+        cases.extend(large());
+    }
+    cases
+}
+
+fn large() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for format in NumberFormat::ALL {
+        cases.extend(LARGE.map(|(operator, shape)| Case::new(operator, format, shape)));
+        let over = OperatorClass::ALL.into_iter().filter(|class| class.is_over_parameters());
+        let over = over.filter(|class| (*class == OperatorClass::Rounding) == (format != NumberFormat::Fp32));
+        cases.extend(over.flat_map(|class| LARGE_PARAMETERS.map(|shape| Case::new(class, format, &shape))));
+    }
+    cases
+}
+
+/// What processors are timed at.
+fn for_processors() -> Vec<Case> {
     use OperatorClass::{
         Accumulate, Activation, AdamW, Attention, BatchNorm, ClassToken, Convolution, CrossEntropy, Embedding, Flatten,
         FullAttention, GatedActivation, Lamb, Lars, LayerNorm, Linear, MaxPool, MeanPool, Momentum, Relu, Residual,
@@ -208,5 +262,21 @@ impl Case {
             sizes[1] *= sizes[1];
         }
         sizes[..self.operator.dimensions()].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn gpus_are_timed_at_more_and_nothing_twice() {
+        let (few, all) = (grid(DeviceKind::Cpu), grid(DeviceKind::Cuda));
+        assert_eq!(few, all[..few.len()]);
+        let different: BTreeSet<_> = all.iter().map(|case| (case.operator, case.format, case.dimensions)).collect();
+        assert_eq!(different.len(), all.len());
+        let formats = |format| all[few.len()..].iter().filter(|case| case.format == format).count();
+        assert!(NumberFormat::ALL.into_iter().all(|format| formats(format) > LARGE.len()));
     }
 }

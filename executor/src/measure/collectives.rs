@@ -1,13 +1,15 @@
 //! Times of operations between ranks, and of plain copies.
 
-use super::{MeasureError, MeasureSettings, WorkerError, on_world};
+use super::{MeasureError, MeasureSettings, Place, WorkerError, on_world};
 use crate::clock::Clock;
+use crate::device::device;
+use crate::network::operators::{from_vec, to_vec};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
 use crate::refusal::threads_per_rank;
 use crate::statistics::median;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample};
+use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, DeviceKind};
 use trainyard_units::BytesPerSecond;
 
 /// Bytes on each rank: from a few values to more than caches hold.
@@ -131,7 +133,7 @@ const LOST_MAX: f64 = 0.95;
 /// When it is stopped, or a rank cannot be started.
 pub fn measure_overlap(settings: &MeasureSettings, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
     let Some(ranks) = settings.ranks.iter().copied().max().filter(|ranks| *ranks > 1) else { return Ok(None) };
-    overlap(&World::threads(ranks), threads_per_rank(settings.cores, ranks), stop)
+    overlap(&World::threads(ranks), threads_per_rank(settings.cores, ranks), settings.device, stop)
 }
 
 /// [`measure_overlap`] with the ranks of `world`. All processes must call it.
@@ -139,12 +141,13 @@ pub fn measure_overlap(settings: &MeasureSettings, stop: &AtomicBool) -> Result<
 /// # Errors
 ///
 /// When it is stopped in the first process, or a rank fails.
-pub fn measure_overlap_of(world: &World, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
-    if world.ranks() == 1 { Ok(None) } else { overlap(world, world.threads_per_rank(), stop) }
+pub fn measure_overlap_of(world: &World, kind: DeviceKind, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
+    if world.ranks() == 1 { Ok(None) } else { overlap(world, world.threads_per_rank(), kind, stop) }
 }
 
-fn overlap(world: &World, threads: usize, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
+fn overlap(world: &World, threads: usize, kind: DeviceKind, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
     let lost = on_world(world, threads, |group| {
+        let place = Place { kind, device: device(kind, group.place_on_host())?, ranks: group.size() };
         let mut shares = Vec::new();
         for _ in 0..REPEATS {
             let mut flag = vec![f32::from(u8::from(stop.load(Ordering::Relaxed)))];
@@ -152,7 +155,7 @@ fn overlap(world: &World, threads: usize, stop: &AtomicBool) -> Result<Option<f6
             if flag[0] > 0.0 {
                 return Err(WorkerError::Stopped);
             }
-            shares.push(share_lost(&group)?);
+            shares.push(share_lost(&group, &place)?);
         }
         // The first one touches memory for the first time.
         Ok(median(&shares[1..]))
@@ -162,16 +165,16 @@ fn overlap(world: &World, threads: usize, stop: &AtomicBool) -> Result<Option<f6
 }
 
 /// The part of the time of some sums that products beside them lose.
-fn share_lost(group: &ProcessGroup) -> Result<f64, WorkerError> {
+fn share_lost(group: &ProcessGroup, place: &Place) -> Result<f64, WorkerError> {
     const PRODUCTS: usize = 12;
     const SUMS: usize = 6;
     let (side, length) = BESIDE;
-    let matrix = || Tensor::<2>::ones([side, side], &Device::flex());
+    let matrix = || Tensor::<2>::ones([side, side], &place.device);
     let multiply = || {
-        let clock = Clock::start();
-        let result = (0..PRODUCTS).fold(matrix(), |product, _| product.matmul(matrix()));
+        let product = || (0..PRODUCTS).fold(matrix(), |product, _| product.matmul(matrix()));
+        let (result, seconds) = place.timed(product);
         std::hint::black_box(result);
-        clock.seconds()
+        seconds
     };
     let sum = || -> Result<f64, GroupError> {
         let mut buffer = vec![0.5f32; length];
@@ -196,9 +199,38 @@ fn share_lost(group: &ProcessGroup) -> Result<f64, WorkerError> {
     Ok((together - products) / sums)
 }
 
-/// The rate at which one thread copies memory that caches do not hold: bytes copied, not read plus written.
-pub fn copy_bandwidth() -> BytesPerSecond {
-    const SIZE: usize = 32 << 20;
+/// The rate at which a rank moves its values to where they can be sent: bytes copied, not read plus written.
+///
+/// # Errors
+///
+/// When there is no such device.
+pub fn copy_bandwidth(kind: DeviceKind) -> Result<BytesPerSecond, MeasureError> {
+    match kind {
+        DeviceKind::Cpu => Ok(memory_bandwidth()),
+        DeviceKind::Cuda => Ok(staging_bandwidth(&Place { kind, device: device(kind, 0)?, ranks: 1 })),
+    }
+}
+
+/// Bytes that are copied to learn how fast that is: more than caches hold.
+const SIZE: usize = 32 << 20;
+
+/// The rate between main memory and a device, as the mean of both ways.
+fn staging_bandwidth(place: &Place) -> BytesPerSecond {
+    let values = vec![0.5f32; SIZE / ELEMENT];
+    let mut times = Vec::new();
+    for _ in 0..REPEATS {
+        let values = values.clone();
+        let there_and_back = || to_vec(from_vec(values, [SIZE / ELEMENT], &place.device));
+        let (result, seconds) = place.timed(there_and_back);
+        std::hint::black_box(result);
+        times.push(seconds / 2.0);
+    }
+    // The first ones touch memory for the first time.
+    BytesPerSecond(SIZE as f64 / median(&times[2..]))
+}
+
+/// The rate at which one thread copies memory that caches do not hold.
+fn memory_bandwidth() -> BytesPerSecond {
     let from = vec![1u8; SIZE];
     let mut to = vec![0u8; SIZE];
     let times: Vec<f64> = (0..REPEATS)
@@ -218,11 +250,14 @@ mod tests {
 
     #[test]
     fn operations_are_timed_for_every_number_of_ranks_above_one() {
-        let settings = MeasureSettings { cores: 2, ranks: vec![1, 2, 3], seconds_per_case: 0.0 };
+        let settings = MeasureSettings { ranks: vec![1, 2, 3], seconds_per_case: 0.0, ..MeasureSettings::for_cores(2) };
         let samples = measure_collectives(&settings, &AtomicBool::new(false)).expect("it ends");
         assert_eq!(samples.len(), 2 * 4 * BYTES.len());
         assert!(samples.iter().all(|sample| sample.seconds > 0.0));
-        assert!(copy_bandwidth().0 > 1e8);
+        assert!(copy_bandwidth(DeviceKind::Cpu).expect("there are processors").0 > 1e8);
+        let device = device(DeviceKind::Cpu, 0).expect("as well");
+        let processor = Place { kind: DeviceKind::Cpu, device, ranks: 1 };
+        assert!(staging_bandwidth(&processor).0 > 1e7);
         let slowdown = measure_overlap(&settings, &AtomicBool::new(false)).expect("it ends").expect("several ranks");
         assert!((0.0..=LOST_MAX / (1.0 - LOST_MAX) + 1e-6).contains(&slowdown), "{slowdown}");
         let alone = MeasureSettings { ranks: vec![1], ..settings };

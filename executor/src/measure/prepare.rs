@@ -1,18 +1,17 @@
 //! How each case is run once: the very functions that training runs, with their gradients.
 
 use super::cases::Case;
-use super::functions;
-use crate::clock::Clock;
+use super::{Place, functions};
 use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
 };
 use crate::network::{Network, ParameterKey, Role, TensorGroup};
-use crate::optimizer::{RankOptimizer, Rule, Update, square_sum};
+use crate::optimizer::{RankOptimizer, Rule, Update, square_sums};
 use crate::process_group::alone;
 use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
-use trainyard_hardware_profiles::{NumberFormat, OperatorClass};
+use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
 use trainyard_models::{AttentionKernel, Gpt, Model};
 use trainyard_plan::{Optimizer, StateSharding};
 
@@ -21,12 +20,12 @@ pub(super) type Run = Box<dyn FnMut() -> [f64; 2]>;
 
 const EPSILON: f64 = 1e-5;
 
-/// Makes what `case` needs, once, and returns what runs it.
-pub(super) fn prepare(case: Case) -> Run {
+/// Makes what `case` needs on a device, once, and returns what runs it.
+pub(super) fn prepare(case: Case, place: &Place) -> Run {
     if case.operator.is_over_parameters() {
-        return over_parameters(case);
+        return over_parameters(case, place.clone());
     }
-    let bench = Bench::new(case.format);
+    let bench = Bench::new(case.format, place.clone());
     let [a, b, c, d, ..] = case.dimensions;
     match case.operator {
         OperatorClass::Linear => {
@@ -52,7 +51,7 @@ pub(super) fn prepare(case: Case) -> Run {
         OperatorClass::Relu => bench.passes([a, b], [a, b], burn::tensor::activation::relu),
         OperatorClass::GatedActivation => bench.passes([a, 2 * b], [a, b], functions::gated),
         OperatorClass::Rotary => {
-            let angles = functions::angles(a, b, &bench.device, bench.format);
+            let angles = functions::angles(a, b, &bench.recording(), bench.format);
             bench.passes([a, b], [a, b], move |x| functions::rotary(x, &angles))
         }
         OperatorClass::Residual => bench.residual(a, b),
@@ -68,24 +67,24 @@ pub(super) fn prepare(case: Case) -> Run {
         OperatorClass::CrossEntropy => {
             let (targets, group) = (tokens(a, b), alone_in_tensor_group());
             // The loss is in single precision whatever comes in.
-            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32));
+            let (start, single) = (bench.start([a, b]), Bench::new(NumberFormat::Fp32, place.clone()));
             single.passes_from([1, 1], move || start.fresh(), move |logits| cross_entropy(logits, &targets, 0, &group))
         }
         _ => bench.over_maps(case),
     }
 }
 
-fn over_parameters(case: Case) -> Run {
+fn over_parameters(case: Case, place: Place) -> Run {
     let sizes = case.dimensions;
     match case.operator {
-        OperatorClass::AdamW => update(Optimizer::AdamW, sizes),
-        OperatorClass::Sgd => update(Optimizer::Sgd, sizes),
-        OperatorClass::Momentum => update(Optimizer::Momentum, sizes),
-        OperatorClass::Lars => update(Optimizer::Lars, sizes),
-        OperatorClass::Lamb => update(Optimizer::Lamb, sizes),
-        OperatorClass::Accumulate => gather(Gathering::Add, sizes),
-        OperatorClass::Flatten => gather(Gathering::Flatten, sizes),
-        _ => rounding(case.format, sizes),
+        OperatorClass::AdamW => update(Optimizer::AdamW, sizes, place),
+        OperatorClass::Sgd => update(Optimizer::Sgd, sizes, place),
+        OperatorClass::Momentum => update(Optimizer::Momentum, sizes, place),
+        OperatorClass::Lars => update(Optimizer::Lars, sizes, place),
+        OperatorClass::Lamb => update(Optimizer::Lamb, sizes, place),
+        OperatorClass::Accumulate => gather(Gathering::Add, sizes, place),
+        OperatorClass::Flatten => gather(Gathering::Flatten, sizes, place),
+        _ => rounding(case.format, sizes, place),
     }
 }
 
@@ -95,7 +94,7 @@ fn alone_in_tensor_group() -> TensorGroup {
 
 /// Where cases run, and in which format.
 struct Bench {
-    device: Device,
+    place: Place,
     format: FloatDType,
 }
 
@@ -104,12 +103,13 @@ struct Start {
     values: Vec<f32>,
     shape: [usize; 2],
     format: FloatDType,
+    device: Device,
 }
 
 impl Start {
     /// A tensor with the same values that nobody else holds.
     fn fresh(&self) -> Tensor<2> {
-        let plain = from_vec(self.values.clone(), self.shape, &Device::flex());
+        let plain = from_vec(self.values.clone(), self.shape, &self.device);
         Tensor::from_inner(plain.cast(self.format)).require_grad()
     }
 }
@@ -123,12 +123,17 @@ fn format_of(format: NumberFormat) -> FloatDType {
 }
 
 impl Bench {
-    fn new(format: NumberFormat) -> Self {
-        Self { device: Device::flex().autodiff(), format: format_of(format) }
+    fn new(format: NumberFormat, place: Place) -> Self {
+        Self { place, format: format_of(format) }
+    }
+
+    /// The device, for tensors that gradients go back to.
+    fn recording(&self) -> Device {
+        self.place.device.clone().autodiff()
     }
 
     fn plain<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
-        from_vec(values(shape.iter().product(), start), shape, &Device::flex()).cast(self.format)
+        from_vec(values(shape.iter().product(), start), shape, &self.place.device).cast(self.format)
     }
 
     fn leaf<const D: usize>(&self, shape: [usize; D], start: usize) -> Tensor<D> {
@@ -137,7 +142,7 @@ impl Bench {
 
     fn start(&self, shape: [usize; 2]) -> Start {
         let values = values(shape.iter().product(), 1);
-        Start { values, shape, format: self.format }
+        Start { values, shape, format: self.format, device: self.place.device.clone() }
     }
 
     /// Times an operator that turns one tensor into another. Its gradient comes from outside, as from a next operator.
@@ -152,19 +157,20 @@ impl Bench {
         input: impl Fn() -> I + 'static,
         forward: impl Fn(I) -> Tensor<2> + 'static,
     ) -> Run {
-        let gradient = self.plain(output, 7);
+        let (gradient, place) = (self.plain(output, 7), self.place.clone());
+        let runs = runs_at_once(place.kind);
         // What putting the gradient in costs is no part of the operator.
-        let harness: Vec<f64> = (0..3).map(|_| backward_seconds(self.leaf(output, 5), &gradient)).collect();
+        let leaves = || (0..runs).map(|_| self.leaf(output, 5)).collect();
+        let harness: Vec<f64> = (0..3).map(|_| backward_seconds(leaves(), &gradient, &place)).collect();
         let harness_s = median(&harness);
-        let mut others = vec![0.0f32; OTHERS_BYTES / size_of::<f32>()];
+        let mut others = others_of(self.place.ranks);
         Box::new(move || {
-            let argument = input();
+            let arguments: Vec<I> = (0..runs).map(|_| input()).collect();
             touch(&mut others);
-            let clock = Clock::start();
-            let result = forward(argument);
-            let forward_s = clock.seconds();
+            let (results, forward_s) = place.timed(|| arguments.into_iter().map(&forward).collect::<Vec<_>>());
             touch(&mut others);
-            [forward_s, backward_seconds(result, &gradient) - harness_s]
+            let backward_s = backward_seconds(results, &gradient, &place) - harness_s;
+            [forward_s / runs as f64, backward_s / runs as f64]
         })
     }
 
@@ -231,23 +237,39 @@ fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
     (0..rows).map(|i| (i.wrapping_mul(2_654_435_761) % vocabulary) as i32).collect()
 }
 
-/// What other operators of a step read and write between two passes of one: more than the caches of a core hold, so
-/// that an operator finds as little of its data there as it does in a step.
-const OTHERS_BYTES: usize = 4 << 20;
+/// Bytes that other operators of a step write between two passes of one, on all ranks: more than the last cache of a
+/// processor holds. An operator then finds as little of its data there as it does in a step, whose activations are long
+/// gone from the caches when their gradients are wanted, and what it brings there has to take the place of something.
+const OTHERS_BYTES: usize = 80 << 20;
+
+/// What each rank writes at least: more than the caches of a core hold.
+const OWN_OTHERS_BYTES: usize = 8 << 20;
+
+/// Numbers in a line of the cache, which is written as a whole.
+const LINE: usize = 64 / size_of::<f32>();
+
+fn others_of(ranks: usize) -> Vec<f32> {
+    vec![1.0; (OTHERS_BYTES / ranks).max(OWN_OTHERS_BYTES) / size_of::<f32>()]
+}
 
 fn touch(others: &mut [f32]) {
-    for value in &mut *others {
-        *value += 1.0;
-    }
+    others.iter_mut().step_by(LINE).for_each(|value| *value += 1.0);
     std::hint::black_box(others);
 }
 
-fn backward_seconds(result: Tensor<2>, gradient: &Tensor<2>) -> f64 {
-    let root = seeded(result, gradient.clone());
-    let clock = Clock::start();
-    drop(root.backward());
-    drop(root);
-    clock.seconds()
+/// How often an operator runs between two readings of the clock. A GPU is asked for many kernels before it has done the
+/// first, so that one kernel by itself would take longer than it does in a step.
+fn runs_at_once(kind: DeviceKind) -> usize {
+    match kind {
+        DeviceKind::Cpu => 1,
+        DeviceKind::Cuda => 8,
+    }
+}
+
+fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place) -> f64 {
+    let roots: Vec<Tensor<2>> = results.into_iter().map(|result| seeded(result, gradient.clone())).collect();
+    let backward = || roots.into_iter().for_each(|root| drop(root.backward()));
+    place.timed(backward).1
 }
 
 /// A model that only serves to have parameters.
@@ -273,7 +295,7 @@ pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
 }
 
 /// All layers of that model, as one rank holds them.
-fn parameter_units(network: &Network) -> Vec<Unit> {
+fn parameter_units(network: &Network, device: &Device) -> Vec<Unit> {
     let small = |key: ParameterKey| -> Vec<f32> {
         let length = network.parameter(key).elements();
         values(length, key.slot as usize).into_iter().map(|value| value * 0.02).collect()
@@ -283,7 +305,7 @@ fn parameter_units(network: &Network) -> Vec<Unit> {
         tensor: &alone_in_tensor_group(),
         shards: Shards { state: StateSharding::None, count: 1, own: 0 },
         format: FloatDType::F32,
-        device: &Device::flex(),
+        device,
         values: &small,
         held_elsewhere: &|key| network.parameter(key).tied_to.is_some(),
     };
@@ -291,45 +313,46 @@ fn parameter_units(network: &Network) -> Vec<Unit> {
 }
 
 /// A gradient for every parameter of a layer that is its own.
-fn gradients(unit: &Unit) -> Vec<(usize, Tensor<1>)> {
+fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
     let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
     let values = |(index, slot): (usize, &crate::unit::Slot)| values(slot.length, index);
-    own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], &Device::flex()))).collect()
+    own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], device))).collect()
 }
 
 /// The norm of all gradients, and the update.
-fn update(kind: Optimizer, dimensions: [usize; 6]) -> Run {
+fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
-    let mut units = parameter_units(&network);
+    let mut units = parameter_units(&network, &place.device);
     let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
     Box::new(move || {
-        let gradients: Vec<_> = units.iter().map(gradients).collect();
-        let clock = Clock::start();
-        std::hint::black_box(gradients.iter().flatten().map(|(_, gradient)| square_sum(gradient)).sum::<f32>());
-        for (unit, gradients) in units.iter_mut().zip(gradients) {
-            let slots: Vec<usize> = gradients.iter().map(|(slot, _)| *slot).collect();
-            let pieces = gradients.into_iter().map(|(slot, gradient)| {
-                let (key, is_matrix) = (unit.slots[slot].key, unit.slots[slot].shape.len() > 1);
-                Update { key, is_matrix, value: unit.take_master(slot), gradient }
-            });
-            let pieces = pieces.collect();
-            let values = optimizer.step(pieces, 1e-6, &Ok).expect("nobody else takes part");
-            slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
-        }
-        [clock.seconds(), 0.0]
+        let gradients: Vec<_> = units.iter().map(|unit| gradients(unit, &place.device)).collect();
+        let step = || {
+            let all: Vec<&Tensor<1>> = gradients.iter().flatten().map(|(_, gradient)| gradient).collect();
+            std::hint::black_box(square_sums(&all).into_iter().sum::<f32>());
+            for (unit, gradients) in units.iter_mut().zip(gradients) {
+                let slots: Vec<usize> = gradients.iter().map(|(slot, _)| *slot).collect();
+                let pieces = gradients.into_iter().map(|(slot, gradient)| {
+                    let (key, is_matrix) = (unit.slots[slot].key, unit.slots[slot].shape.len() > 1);
+                    Update { key, is_matrix, value: unit.take_master(slot), gradient }
+                });
+                let pieces = pieces.collect();
+                let values = optimizer.step(pieces, 1e-6, &Ok).expect("nobody else takes part");
+                slots.into_iter().zip(values).for_each(|(slot, value)| unit.put_master(slot, value));
+            }
+        };
+        [place.timed(step).1, 0.0]
     })
 }
 
 /// Single-precision parameters rounded to the format of compute, tensor by tensor.
-fn rounding(format: NumberFormat, dimensions: [usize; 6]) -> Run {
+fn rounding(format: NumberFormat, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
     let length = |key| network.parameter(key).elements();
     let master: Vec<Tensor<1>> =
-        network.keys().map(|key| from_vec(values(length(key), 1), [length(key)], &Device::flex())).collect();
+        network.keys().map(|key| from_vec(values(length(key), 1), [length(key)], &place.device)).collect();
     Box::new(move || {
-        let clock = Clock::start();
-        let rounded: Vec<Tensor<1>> = master.iter().map(|tensor| tensor.clone().cast(format_of(format))).collect();
-        let seconds = clock.seconds();
+        let round = || master.iter().map(|tensor| tensor.clone().cast(format_of(format))).collect::<Vec<_>>();
+        let (rounded, seconds) = place.timed(round);
         std::hint::black_box(rounded);
         [seconds, 0.0]
     })
@@ -343,28 +366,27 @@ enum Gathering {
     Flatten,
 }
 
-fn gather(gathering: Gathering, dimensions: [usize; 6]) -> Run {
+fn gather(gathering: Gathering, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
-    let mut units = parameter_units(&network);
+    let mut units = parameter_units(&network, &place.device);
     Box::new(move || {
         let mut seconds = 0.0;
         for unit in &mut units {
             let add = |unit: &mut Unit, more: Vec<(usize, Tensor<1>)>| {
                 more.into_iter().for_each(|(slot, gradient)| unit.add_gradient(slot, gradient));
             };
-            let first = gradients(unit);
+            let first = gradients(unit, &place.device);
             add(unit, first);
             if gathering == Gathering::Add {
-                let more = gradients(unit);
-                let clock = Clock::start();
-                add(unit, more);
-                seconds += clock.seconds();
+                let more = gradients(unit, &place.device);
+                seconds += place.timed(|| add(unit, more)).1;
                 unit.keep_gradients();
             } else {
-                let clock = Clock::start();
-                let buffer = unit.take_gradients();
-                unit.put_reduced(&buffer);
-                seconds += clock.seconds();
+                let flatten = || {
+                    let buffer = unit.take_gradients();
+                    unit.put_reduced(&buffer);
+                };
+                seconds += place.timed(flatten).1;
             }
             unit.slots.iter_mut().for_each(|slot| slot.reduced = None);
         }

@@ -1,5 +1,7 @@
 //! Whether a plan fits into the memory that is free, said before anything is allocated.
 
+use crate::device::free_memory;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trainyard_plan::{Plan, Rank, StageId, Store, kept_elsewhere, resident};
@@ -11,13 +13,15 @@ const GRADIENT_BYTES: u64 = size_of::<f32>() as u64;
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the plan needs at least {} of main memory for {ranks} {} of this machine, but only {} are free",
+    "the plan needs at least {} of {place} for {ranks} {} of this machine, but only {} are free",
     human_bytes(*needed),
     if *ranks == 1 { "rank" } else { "ranks" },
     human_bytes(*available)
 )]
 pub struct MemoryShortage {
-    /// Ranks of this machine.
+    /// Which memory, `main memory`.
+    pub place: String,
+    /// Ranks of this machine that share it.
     pub ranks: usize,
     /// What they hold together at the peak of a step, as the plan counts it; what the software takes comes on top.
     pub needed: Bytes,
@@ -36,10 +40,38 @@ pub struct MemoryShortage {
 ///
 /// When they do not fit.
 pub fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
-    available_memory().map_or(Ok(()), |available| fits(plan, ranks, available))
+    available_memory().map_or(Ok(()), |available| fits(plan, ranks, "main memory", available))
 }
 
-fn fits(plan: &Plan, ranks: impl IntoIterator<Item = Rank>, available: Bytes) -> Result<(), MemoryShortage> {
+/// Whether `ranks` of `plan`, each with its place among those of this host, fit into what is free of the GPUs on which
+/// they compute, of which there are `count`. Nothing is said where the driver does not tell what is free.
+///
+/// # Errors
+///
+/// When those of a GPU do not fit.
+pub fn check_gpu_memory(
+    plan: &Plan,
+    ranks: impl IntoIterator<Item = (Rank, usize)>,
+    count: usize,
+) -> Result<(), MemoryShortage> {
+    let mut by_gpu: BTreeMap<usize, Vec<Rank>> = BTreeMap::new();
+    for (rank, place) in ranks {
+        by_gpu.entry(place % count).or_default().push(rank);
+    }
+    for (gpu, ranks) in by_gpu {
+        if let Some(available) = free_memory(gpu) {
+            fits(plan, ranks, &format!("the memory of GPU {gpu}"), available)?;
+        }
+    }
+    Ok(())
+}
+
+fn fits(
+    plan: &Plan,
+    ranks: impl IntoIterator<Item = Rank>,
+    place: &str,
+    available: Bytes,
+) -> Result<(), MemoryShortage> {
     let of_stages: Vec<Bytes> = plan.stages().ids().map(|stage| rank_bytes(plan, stage)).collect();
     let (mut count, mut needed, mut largest) = (0, Bytes(0), (StageId(0), Bytes(0)));
     for rank in ranks {
@@ -54,10 +86,11 @@ fn fits(plan: &Plan, ranks: impl IntoIterator<Item = Rank>, available: Bytes) ->
     if needed <= available {
         return Ok(());
     }
-    Err(MemoryShortage { ranks: count, needed, available, largest, hint: hint(plan, largest) })
+    Err(MemoryShortage { place: place.into(), ranks: count, needed, available, largest, hint: hint(plan, largest) })
 }
 
-/// What a rank of a stage holds in main memory, which is both its device's and its machine's.
+/// What a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on its GPU, from
+/// which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
     resident(plan, stage, GRADIENT_BYTES).total() + kept_elsewhere(plan, stage, Store::Host)
 }
@@ -184,20 +217,26 @@ mod tests {
     #[test]
     fn a_plan_fits_into_what_it_needs_and_not_into_less() {
         let plan = plan(2, 64);
-        let shortage = fits(&plan, ranks(&plan), Bytes(0)).expect_err("nothing is free");
+        let shortage = fits(&plan, ranks(&plan), "main memory", Bytes(0)).expect_err("nothing is free");
         // Sixteen bytes a parameter and replica, and the activations.
         assert!(shortage.needed.0 > 2 * 16 * plan.graph().parameters(), "{shortage}");
-        assert_eq!(fits(&plan, ranks(&plan), shortage.needed), Ok(()));
+        assert_eq!(fits(&plan, ranks(&plan), "main memory", shortage.needed), Ok(()));
         let less = Bytes(shortage.needed.0 - 1);
-        assert_eq!(fits(&plan, ranks(&plan), less), Err(MemoryShortage { available: less, ..shortage.clone() }));
+        assert_eq!(
+            fits(&plan, ranks(&plan), "main memory", less),
+            Err(MemoryShortage { available: less, ..shortage.clone() })
+        );
         // Half of the ranks are on another machine.
-        assert_eq!(fits(&plan, [Rank(0)], less), Ok(()));
-        assert!(shortage.to_string().contains("2 ranks") && shortage.hint.contains("stage 0"), "{shortage:?}");
+        assert_eq!(fits(&plan, [Rank(0)], "main memory", less), Ok(()));
+        assert!(
+            shortage.to_string().contains("main memory for 2 ranks") && shortage.hint.contains("stage 0"),
+            "{shortage:?}"
+        );
     }
 
     #[test]
     fn the_hint_names_what_takes_most() {
-        let hint = |plan: Plan| fits(&plan, ranks(&plan), Bytes(0)).expect_err("nothing is free").hint;
+        let hint = |plan: Plan| fits(&plan, ranks(&plan), "main memory", Bytes(0)).expect_err("nothing is free").hint;
         assert!(hint(plan(1, 512)).contains("smaller model"));
         assert!(hint(plan(2, 512)).contains("state_sharding"));
         assert!(hint(plan(1, 16)).contains("batch.micro"));

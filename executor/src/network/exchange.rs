@@ -8,7 +8,8 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
-use burn::backend::{Autodiff, Flex};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, Backend, DispatchKindConversion, DispatchTensor, Flex};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use std::sync::{Arc, Mutex};
 
@@ -26,19 +27,27 @@ impl std::fmt::Debug for GradientRule {
 #[derive(Debug)]
 struct WithGradient;
 
-impl Backward<Flex, 1> for WithGradient {
+impl<B: Backend> Backward<B, 1> for WithGradient
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
     type State = GradientRule;
 
     fn backward(self, ops: Ops<GradientRule, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let GradientRule(rule) = ops.state;
-        unary::<Flex, _>(ops.parents, ops.node, gradients, |gradient| {
-            primitive(rule(Tensor::from_primitive::<Flex>(gradient)))
+        unary::<B, _>(ops.parents, ops.node, gradients, |gradient| {
+            primitive::<B>(rule(Tensor::from_primitive::<B>(gradient)))
         });
     }
 }
 
-fn primitive(tensor: Tensor<2>) -> burn::backend::flex::FlexTensor {
-    tensor.try_into_primitive::<Flex>().expect("ranks compute on processors")
+const ONE_DEVICE: &str = "a rank computes on one device";
+
+fn primitive<B: Backend>(tensor: Tensor<2>) -> FloatTensor<B>
+where
+    DispatchTensor: DispatchKindConversion<B>,
+{
+    tensor.try_into_primitive::<B>().expect(ONE_DEVICE)
 }
 
 /// `forward` of `input`, whose gradient is `backward` of the gradient of the result. Both work on tensors that record
@@ -51,15 +60,33 @@ pub(crate) fn with_gradient(
     if !input.is_autodiff() {
         return forward(input);
     }
-    let input = input.try_into_primitive::<Autodiff<Flex>>().expect("ranks compute on processors");
-    let result = |input| primitive(forward(Tensor::from_primitive::<Flex>(input)));
-    let output = match WithGradient.prepare::<NoCheckpointing>([input.node()]).compute_bound().stateful() {
+    #[cfg(feature = "cuda")]
+    if !crate::kernels::lies_on_host(&input) {
+        return recorded::<burn::backend::Cuda>(input, forward, backward);
+    }
+    recorded::<Flex>(input, forward, backward)
+}
+
+/// The same for a tensor that records what a backend computes.
+fn recorded<B: Backend>(
+    input: Tensor<2>,
+    forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
+    backward: impl Fn(Tensor<2>) -> Tensor<2> + Send + Sync + 'static,
+) -> Tensor<2>
+where
+    DispatchTensor: DispatchKindConversion<B> + DispatchKindConversion<Autodiff<B>>,
+{
+    let input = input.try_into_primitive::<Autodiff<B>>().expect(ONE_DEVICE);
+    let result = |input| primitive::<B>(forward(Tensor::from_primitive::<B>(input)));
+    let node = input.node();
+    let prepared = Backward::<B, 1>::prepare::<NoCheckpointing>(WithGradient, [node]).compute_bound().stateful();
+    let output = match prepared {
         OpsKind::Tracked(preparation) => {
             preparation.finish(GradientRule(Arc::new(backward)), result(input.into_primitive()))
         }
         OpsKind::UnTracked(preparation) => preparation.finish(result(input.into_primitive())),
     };
-    Tensor::from_primitive::<Autodiff<Flex>>(output)
+    Tensor::from_primitive::<Autodiff<B>>(output)
 }
 
 /// The ranks that share a layer's weights, as layers see them.

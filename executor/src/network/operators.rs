@@ -113,7 +113,42 @@ pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     single(tensor).into_data().try_into_vec::<f32>().expect("single precision")
 }
 
+/// The values of each tensor on the host in single precision. A device is waited for once, not for each of them.
+pub(crate) fn to_vecs(tensors: Vec<Tensor<1>>) -> Vec<Vec<f32>> {
+    if tensors.iter().all(kernels::lies_on_host) { tensors.into_iter().map(to_vec).collect() } else { at_once(tensors) }
+}
+
+/// The same through one tensor.
+fn at_once(tensors: Vec<Tensor<1>>) -> Vec<Vec<f32>> {
+    let lengths: Vec<usize> = tensors.iter().map(|tensor| tensor.shape().num_elements()).collect();
+    let filled = tensors.into_iter().zip(&lengths).filter(|(_, length)| **length > 0);
+    let filled: Vec<Tensor<1>> = filled.map(|(tensor, _)| single(tensor)).collect();
+    let all = if filled.is_empty() { Vec::new() } else { to_vec(Tensor::cat(filled, 0)) };
+    let mut rest = all.as_slice();
+    let each = lengths.into_iter().map(|length| {
+        let (own, after) = rest.split_at(length);
+        rest = after;
+        own.to_vec()
+    });
+    each.collect()
+}
+
 /// A tensor from values on the host.
 pub(crate) fn from_vec<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_to_the_host_at_once_as_one_by_one() {
+        let device = Device::flex();
+        let tensors: Vec<Tensor<1>> =
+            [3, 0, 1].map(|length: u8| from_vec((0..length).map(f32::from).collect(), [length.into()], &device)).into();
+        assert_eq!(to_vecs(tensors.clone()), [vec![0.0, 1.0, 2.0], vec![], vec![0.0]]);
+        assert_eq!(at_once(tensors.clone()), to_vecs(tensors));
+        assert!(at_once(Vec::new()).is_empty());
+    }
 }

@@ -98,8 +98,9 @@ pub(super) struct Seats {
     pub(super) fewest: usize,
     /// Processes that use the same ones as this process, itself included.
     pub(super) sharing: usize,
-    /// Processes on this host.
+    /// Processes on this host, and which of them this one is.
     pub(super) on_host: usize,
+    pub(super) place: usize,
 }
 
 impl Launcher {
@@ -113,7 +114,7 @@ impl Launcher {
             Self::Threads => Ok(Processes {
                 processes: 1,
                 process: 0,
-                seats: Seats { own: cores(), fewest: usize::MAX, sharing: 1, on_host: 1 },
+                seats: Seats { own: cores(), fewest: usize::MAX, sharing: 1, on_host: 1, place: 0 },
                 #[cfg(feature = "mpi")]
                 session: None,
             }),
@@ -204,7 +205,7 @@ impl World {
     ) -> Self {
         let (process, processes) = place;
         let threads = inboxes.len();
-        let Seats { own, sharing, on_host, .. } = seats;
+        let Seats { own, sharing, on_host, place: on_this_host, .. } = seats;
         Self {
             job: Arc::new(Job {
                 failure,
@@ -215,6 +216,7 @@ impl World {
                 carrier,
                 processes,
                 process,
+                before_on_host: on_this_host * threads,
                 tickets: AtomicU64::new(0),
             }),
             ranks: processes * threads,
@@ -254,6 +256,11 @@ impl World {
     /// How many ranks live on this host, in whatever process.
     pub fn ranks_on_host(&self) -> usize {
         self.ranks_on_host
+    }
+
+    /// The places that the ranks of this process have among those of its host.
+    pub fn places_on_host(&self) -> Range<usize> {
+        self.job.before_on_host..self.job.before_on_host + self.job.threads
     }
 
     /// Processor threads for each rank of this process: the processors that the process may use, over the ranks that

@@ -101,6 +101,8 @@ struct Job {
     /// Processes of the job, and which one this is.
     processes: usize,
     process: usize,
+    /// Ranks on this host in processes that come before this one there.
+    before_on_host: usize,
     /// Tickets that this process has given to groups.
     tickets: AtomicU64,
 }
@@ -225,6 +227,17 @@ impl ProcessGroup {
     /// Whether it is the first rank of the group in its process.
     pub fn is_first_of_process(&self) -> bool {
         self.slot() == 0
+    }
+
+    /// This rank's place among all ranks of its host.
+    pub fn place_on_host(&self) -> usize {
+        self.shared.job.before_on_host + self.world_rank() - self.shared.job.first
+    }
+
+    /// The places that the ranks of its process have among all of its host.
+    pub fn places_of_process(&self) -> Range<usize> {
+        let Job { before_on_host, threads, .. } = *self.shared.job;
+        before_on_host..before_on_host + threads
     }
 
     /// Seconds that this rank has waited for others, in this group and in all that come from the same world: at

@@ -82,6 +82,7 @@ impl Session {
             fewest: all.into_iter().min().unwrap_or(1) as usize,
             sharing: sets.iter().filter(|set| **set == own_set).count(),
             on_host: sets.len(),
+            place: number(host.rank()),
         }
     }
 }
@@ -164,7 +165,7 @@ impl Mpi {
             let _ = thread.join();
         }
         // Others may still wait for this process to take their messages.
-        settle(SimpleCommunicator::world().immediate_barrier(), &mut Pause::waiting());
+        settle(SimpleCommunicator::world().immediate_barrier(), &Pause::waiting());
         self.office.closed.store(true, Ordering::Release);
         if let Some(thread) = lock(&self.receiving).take() {
             let _ = thread.join();
@@ -198,7 +199,7 @@ fn tell_others(tag: i32, bytes: Vec<u8>) {
         for process in (0..world.size()).filter(|process| *process != world.rank()) {
             scope(|scope| {
                 let sent = world.process_at_rank(process).immediate_send_with_tag(scope, &bytes[..], tag);
-                settle(sent, &mut Pause::waiting());
+                settle(sent, &Pause::waiting());
             });
         }
     });
@@ -240,6 +241,9 @@ impl Carrier for Mpi {
         self.office.used.store(true, Ordering::Release);
         if waits {
             self.office.expecting.fetch_add(1, Ordering::AcqRel);
+            if let Some(receiver) = &*lock(&self.receiving) {
+                receiver.thread().unpark();
+            }
         } else {
             self.office.expecting.fetch_sub(1, Ordering::AcqRel);
         }
@@ -276,7 +280,7 @@ fn send_elements<T: Equivalence>(elements: &[T], process: i32, tag: i32) {
     for part in elements.chunks(LIMIT) {
         scope(|scope| {
             let sent = world.process_at_rank(process).immediate_send_with_tag(scope, part, tag);
-            settle(sent, &mut Pause::waiting());
+            settle(sent, &Pause::waiting());
         });
     }
 }
@@ -286,7 +290,13 @@ impl Office {
     fn receive(&self) {
         let world = SimpleCommunicator::world();
         let mut pause = Pause::waiting();
+        let mut expected = false;
         loop {
+            let expects = self.expecting.load(Ordering::Acquire) > 0;
+            if expects && !expected {
+                pause = Pause::waiting();
+            }
+            expected = expects;
             let came = [HEADER_TAG, FAILURE_TAG, LEAVING_TAG]
                 .into_iter()
                 .find_map(|tag| world.any_process().immediate_matched_probe_with_tag(tag));
@@ -297,10 +307,10 @@ impl Office {
                 return;
             } else if !self.used.load(Ordering::Acquire) {
                 std::thread::sleep(FAILURE_CHECK / 2);
-            } else if self.expecting.load(Ordering::Acquire) > 0 {
+            } else if expects {
                 pause.turn();
             } else {
-                std::thread::sleep(Pause::NAP);
+                pause.nap();
             }
         }
     }
@@ -345,9 +355,10 @@ fn receive_elements<T: Equivalence + Clone + Default>(length: usize, process: i3
     let world = SimpleCommunicator::world();
     let mut elements = vec![T::default(); length];
     for part in elements.chunks_mut(LIMIT) {
+        let bytes = size_of_val(part);
         scope(|scope| {
             let received = world.process_at_rank(process).immediate_receive_into_with_tag(scope, part, tag);
-            settle(received, &mut Pause::moving());
+            settle(received, &Pause::moving(bytes));
         });
     }
     elements
@@ -395,7 +406,7 @@ impl Link for GroupLink {
         self.call(move |group| {
             scope(|scope| {
                 let gathered = group.immediate_all_gather_into(scope, &words[..], &mut all[..]);
-                settle(gathered, &mut Pause::waiting());
+                settle(gathered, &Pause::waiting());
             });
             all
         })
@@ -457,10 +468,11 @@ fn exchange_elements<T: Equivalence + Clone + Default>(
     let received = vec![counts[number(group.rank())]; counts.len()];
     into.resize(received.iter().copied().map(number).sum(), T::default());
     let sent = Partition::new(own, counts, places(counts));
+    let bytes = size_of_val(&into[..]);
     let mut arrived = PartitionMut::new(&mut into[..], &received[..], places(&received));
     scope(|scope| {
         let moved = group.immediate_all_to_all_varcount_into(scope, &sent, &mut arrived);
-        settle(moved, &mut Pause::moving());
+        settle(moved, &Pause::moving(bytes));
     });
     into
 }
@@ -472,10 +484,11 @@ fn gather_elements<T: Equivalence + Clone + Default>(
     mut into: Vec<T>,
 ) -> Vec<T> {
     into.resize(counts.iter().copied().map(number).sum(), T::default());
+    let bytes = size_of_val(&into[..]);
     let mut arrived = PartitionMut::new(&mut into[..], counts, places(counts));
     scope(|scope| {
         let moved = group.immediate_all_gather_varcount_into(scope, own, &mut arrived);
-        settle(moved, &mut Pause::moving());
+        settle(moved, &Pause::moving(bytes));
     });
     into
 }
@@ -487,9 +500,10 @@ fn broadcast_elements<T: Equivalence + Clone + Default>(
     root: usize,
 ) -> Vec<T> {
     own.resize(count_, T::default());
+    let bytes = size_of_val(&own[..]);
     scope(|scope| {
         let moved = group.process_at_rank(count(root)).immediate_broadcast_into(scope, &mut own[..]);
-        settle(moved, &mut Pause::moving());
+        settle(moved, &Pause::moving(bytes));
     });
     own
 }
@@ -505,7 +519,7 @@ fn places(counts: &[i32]) -> Vec<i32> {
 }
 
 /// Waits until MPI is done with a request.
-fn settle<'a, D: ?Sized, S: mpi::request::Scope<'a>>(mut request: Request<'a, D, S>, pause: &mut Pause) {
+fn settle<'a, D: ?Sized, S: mpi::request::Scope<'a>>(mut request: Request<'a, D, S>, pause: &Pause) {
     while let Err(pending) = request.test() {
         request = pending;
         pause.turn();
@@ -514,31 +528,46 @@ fn settle<'a, D: ?Sized, S: mpi::request::Scope<'a>>(mut request: Request<'a, D,
 
 /// How a thread waits: MPI moves bytes only while it is called.
 struct Pause {
-    /// Since when; nothing where bytes are on their way, which are moved as fast as may be.
-    since: Option<Clock>,
+    since: Clock,
+    /// How long it keeps its processor at hand.
+    eager_s: f64,
 }
 
 impl Pause {
-    /// How long a thread waits with its processor at hand.
+    /// How long a thread waits with its processor at hand where nothing may come for long.
     const EAGER_S: f64 = 200e-6;
-    /// How long it sleeps afterwards, each time.
+    /// How long it sleeps afterwards, at least. What a network brings meanwhile lies in its buffers.
     const NAP: Duration = Duration::from_micros(30);
+    /// How long at most: waking up takes the processor from what computes on it.
+    const NAP_MAX: Duration = Duration::from_millis(1);
+    /// Which part of the time that it has waited it sleeps on: as much later it may come.
+    const LATER: f64 = 0.05;
+    /// Bytes that memory moves in a second, slowly: what takes longer comes over a network, which is not made faster
+    /// by asking for it, while the processor is wanted for computing.
+    const MEMORY: f64 = 5e8;
 
     /// For other processes, which may take long to come.
     fn waiting() -> Self {
-        Self { since: Some(Clock::start()) }
+        Self { since: Clock::start(), eager_s: Self::EAGER_S }
     }
 
-    /// For bytes that both sides are ready to move.
-    fn moving() -> Self {
-        Self { since: None }
+    /// For so many bytes that both sides are ready to move.
+    fn moving(bytes: usize) -> Self {
+        Self { since: Clock::start(), eager_s: Self::EAGER_S + bytes as f64 / Self::MEMORY }
     }
 
-    fn turn(&mut self) {
-        match self.since {
-            Some(since) if since.seconds() > Self::EAGER_S => std::thread::sleep(Self::NAP),
-            _ => std::thread::yield_now(),
+    fn turn(&self) {
+        if self.since.seconds() > self.eager_s {
+            self.nap();
+        } else {
+            std::thread::yield_now();
         }
+    }
+
+    /// Leaves the processor to others for a while, or until somebody wakes this thread.
+    fn nap(&self) {
+        let nap = Duration::from_secs_f64(self.since.seconds() * Self::LATER);
+        std::thread::park_timeout(nap.clamp(Self::NAP, Self::NAP_MAX));
     }
 }
 

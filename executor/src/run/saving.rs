@@ -5,6 +5,7 @@ use super::{Job, WorkerError};
 use crate::checkpoint::{
     Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
 };
+use crate::device::framework;
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
 use crate::optimizer::{Memory, means_of};
@@ -105,7 +106,8 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     if let Some(configuration) = to_hugging_face(job.plan.model()) {
         writer.document(CONFIGURATION, format!("{configuration:#}\n").as_bytes())?;
     }
-    let manifest = Manifest::new(progress, job.plan.optimizer().to_string(), job.entry.clone());
+    let (optimizer, framework) = (job.plan.optimizer().to_string(), framework(job.options.device));
+    let manifest = Manifest::new(progress, optimizer, job.entry.clone(), framework);
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
     let seconds = job.clock.seconds() - start;
     Writer::prune(folder, job.options.keep)?;

@@ -71,10 +71,12 @@ fn options(folder: &tempfile::TempDir, steps: u64) -> RunOptions {
         checkpoint_every: None,
         keep: 2,
         resume: false,
+        device: DeviceKind::Cpu,
         threads: None,
         weights: None,
         allocations: None,
         plan_document: serde_json::json!({}),
+        kernels: true,
     }
 }
 
@@ -151,6 +153,33 @@ fn replicas_of_a_pipeline_equal_the_single_process() {
 fn recomputation_equals_the_single_process() {
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 1, 2, ScheduleName::None) });
     assert_equals_single_process(&PlanSpec { recompute: Recompute::Full, ..spec(1, 2, 2, ScheduleName::GPipe) });
+}
+
+/// A rank on another device has the operators that own kernels stand for.
+#[test]
+fn runs_without_own_kernels_equal_those_with_them() {
+    let losses = |spec: &PlanSpec, kernels| {
+        let folder = text();
+        let options = RunOptions { kernels, ..options(&folder, 6) };
+        let report = run(&plan(spec.clone()), &options, &|_| {}, &AtomicBool::new(false)).expect("it ends well").report;
+        let losses = report.steps.iter().map(|step| step.loss).chain(report.loss.held_out);
+        losses.collect::<Vec<_>>()
+    };
+    let hybrid = tensor(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2, true);
+    for (precision, tolerance) in [(Precision::Fp32, 1e-5), (Precision::Fp16Mixed, 2e-3), (Precision::Bf16Mixed, 1e-2)]
+    {
+        for cut in [spec(1, 1, 2, ScheduleName::None), hybrid.clone()] {
+            for optimizer in [Optimizer::AdamW, Optimizer::Lamb] {
+                let cut = PlanSpec { precision, optimizer, ..cut.clone() };
+                let (with, without) = (losses(&cut, true), losses(&cut, false));
+                for (step, (with, without)) in with.iter().zip(&without).enumerate() {
+                    let near = (with / without - 1.0).abs() < tolerance;
+                    assert!(near, "{precision}, {optimizer}, step {step}: {with} and {without}");
+                }
+                assert!(with != without, "own kernels round otherwise");
+            }
+        }
+    }
 }
 
 /// A cut with tensor parallelism.

@@ -1,8 +1,8 @@
 //! The end of a step: sums that are left, the gradient's norm, the update.
 
 use super::{HELD, StepResult, Trainer};
-use crate::network::operators::{from_vec, to_vec};
-use crate::optimizer::{Update, square_sum};
+use crate::network::operators::{from_vec, to_vec, to_vecs};
+use crate::optimizer::{Update, square_sums};
 use crate::process_group::{GroupError, Reduction, Tag};
 use crate::report::Phase;
 use burn::tensor::Tensor;
@@ -79,8 +79,7 @@ impl Trainer {
             .flat_map(|unit| &mut unit.slots)
             .filter(|slot| slot.replicated && slot.reduced.is_some())
             .collect();
-        let parts: Vec<Vec<f32>> =
-            slots.iter_mut().map(|slot| to_vec(slot.reduced.take().expect("filtered"))).collect();
+        let parts = to_vecs(slots.iter_mut().map(|slot| slot.reduced.take().expect("filtered")).collect());
         let mut buffer = parts.concat();
         self.groups.tensor_plain.all_reduce(&mut buffer, Reduction::Sum)?;
         let mut rest = buffer.as_slice();
@@ -152,7 +151,8 @@ impl Trainer {
             .values()
             .flat_map(|unit| &unit.slots)
             .filter(|slot| (first_of_tensor || !slot.replicated) && (tied != Some(slot.key)));
-        let squares: f32 = counted.filter_map(|slot| slot.reduced.as_ref()).map(square_sum).sum();
+        let counted: Vec<&Tensor<1>> = counted.filter_map(|slot| slot.reduced.as_ref()).collect();
+        let squares: f32 = square_sums(&counted).into_iter().sum();
         let mut sum = vec![squares];
         self.groups.world.all_reduce(&mut sum, Reduction::Sum)?;
         // Replicas that hold the same pieces count them as often.

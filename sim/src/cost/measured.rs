@@ -250,6 +250,7 @@ mod tests {
             schema: trainyard_hardware_profiles::PROFILE_SCHEMA.into(),
             name: "local".into(),
             processor: "test".into(),
+            device: trainyard_hardware_profiles::DeviceKind::Cpu,
             devices: 1,
             memory: trainyard_units::Bytes(1),
             measured: "2026-11-21".into(),

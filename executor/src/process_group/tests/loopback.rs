@@ -158,7 +158,7 @@ pub(super) fn run_processes<T: Send, E: Send + std::fmt::Display>(
         .map(|number| {
             let carrier = Arc::new(Process { network: network.clone(), number });
             let (failure, inboxes) = (network.failures[number].clone(), network.inboxes[number].clone());
-            let seats = Seats { own: 1, fewest: 1, sharing: processes, on_host: processes };
+            let seats = Seats { own: 1, fewest: 1, sharing: processes, on_host: processes, place: number };
             World::new((number, processes), failure, inboxes, Some(carrier), seats)
         })
         .collect();

@@ -1,0 +1,58 @@
+//! `trainyard export`: a plan as files for another engine or service.
+
+use crate::arguments::ExportArguments;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::Output;
+use std::path::{Path, PathBuf};
+use trainyard_executor::refusal;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{LaunchDocument, Plan};
+use trainyard_planner::machine;
+use trainyard_reports::{self as reports, LaunchOptions, Target};
+
+/// Prints or writes the launch files of a plan.
+pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exit, Failure> {
+    let document = files::read_plan(&arguments.plan)?;
+    let launch = drawn_up(arguments, &document)?;
+    let Some(folder) = &arguments.out else {
+        output.result(&launch, || reports::launch_page(&launch));
+        return Ok(Exit::Done);
+    };
+    let paths: Vec<PathBuf> = launch.files.iter().map(|file| folder.join(&file.name)).collect();
+    let texts = launch.files.iter().map(|file| file.text.as_str());
+    let written: Vec<(&Path, &str)> = paths.iter().map(PathBuf::as_path).zip(texts).collect();
+    files::write_all(&written)?;
+    output.result(&launch, || reports::launch_listing(&launch, output.width()));
+    output.note(format!("{} files written to {}", written.len(), folder.display()));
+    Ok(Exit::Done)
+}
+
+fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<LaunchDocument, Failure> {
+    let (file, target) = (arguments.plan.display(), arguments.to);
+    let cannot = || Failure::input(format!("cannot export plan `{file}` to {}", target.name()));
+    let machine_files = files::machine_files_of(document, &arguments.plan, None)?;
+    let machine = machine(document, machine_files)
+        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
+    let options = LaunchOptions {
+        script: arguments.script.clone(),
+        image: arguments.image.clone(),
+        role: arguments.role.clone(),
+        data: arguments.data.clone(),
+        results: arguments.results.clone(),
+        learning_rate: arguments.learning_rate.clone(),
+        plan: Some(file.to_string()),
+    };
+    let launch = reports::launch(document, &machine.cluster, target, &options)
+        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
+    if target == Target::Slurm {
+        executable(document).map_err(|(cause, hint)| cannot().because(cause).hint(hint))?;
+    }
+    Ok(launch)
+}
+
+/// Whether this program's executor has the model of a plan that is valid.
+fn executable(document: &PlanDocument) -> Result<(), (String, &'static str)> {
+    let refused = Plan::try_from(document.plan.clone()).ok().and_then(|plan| refusal(&plan));
+    refused.map_or(Ok(()), |refused| Err((refused.to_string(), refused.hint)))
+}

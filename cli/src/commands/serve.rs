@@ -1,0 +1,83 @@
+//! `trainyard serve`: the what-if page and its JSON API, until somebody stops it.
+
+use crate::arguments::ServeArguments;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use serde_json::json;
+use std::io::{Error, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_server::{Bounds, Settings, Stop, Token, TokenError, serve as run, targets};
+
+/// Where the token is, unless a flag says it.
+const TOKEN: &str = "TRAINYARD_TOKEN";
+
+/// Serves the page. Ctrl-C and SIGTERM end it, a second one at once.
+pub(crate) fn serve(arguments: &ServeArguments, output: &Output) -> Result<Exit, Failure> {
+    let loopback = arguments.listen.is_loopback();
+    let token = token(arguments)?;
+    if token.is_none() && !loopback {
+        let message = format!("`--listen {}` is reached from other machines, and no token is set", arguments.listen);
+        return Err(Failure::input(message)
+            .hint(format!("set {TOKEN} to sixteen or more random letters, `openssl rand -hex 16` makes some")));
+    }
+    if let Some(threads) = arguments.threads {
+        // Fails only if threads were started before, and then they do the work.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    }
+    let address = SocketAddr::new(arguments.listen, arguments.port);
+    let listener = TcpListener::bind(address).map_err(|error| refused(address, &error))?;
+    let address = listener.local_addr().map_err(|error| refused(address, &error))?;
+    let stop = stop_on_interrupt();
+    let url = format!("http://{address}/");
+    output.result(&json!({ "url": url }), || format!("{url}\n"));
+    output.note("the what-if page is there; Ctrl-C ends it");
+    let bounds = Bounds { searches: rayon::current_num_threads(), ..Bounds::STANDARD };
+    let settings = Settings { bounds, loopback, token, exports: targets() };
+    run(listener, settings, &stop)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot serve {url}")).because(error.to_string()))?;
+    output.note("ended");
+    Ok(Exit::Done)
+}
+
+/// The token of the flag or of the environment, if there is one.
+fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
+    let environment = || std::env::var(TOKEN).ok().filter(|text| !text.is_empty());
+    let (name, text) = match (&arguments.token, environment()) {
+        (Some(text), _) => ("--token", text.clone()),
+        (None, Some(text)) => (TOKEN, text),
+        (None, None) => return Ok(None),
+    };
+    Token::new(&text).map(Some).map_err(|error: TokenError| {
+        Failure::input(format!("in `{name}`: {error}")).hint("`openssl rand -hex 16` makes one that nobody guesses")
+    })
+}
+
+/// Why an address cannot be listened on.
+fn refused(address: SocketAddr, error: &Error) -> Failure {
+    let failure = |exit| Failure::new(exit, format!("cannot listen on {address}")).because(error.to_string());
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            failure(Exit::Input).hint("another program has this port: take another with --port N, or any with --port 0")
+        }
+        ErrorKind::PermissionDenied => failure(Exit::Input).hint("ports below 1024 are for the system: --port 8080"),
+        ErrorKind::AddrNotAvailable => {
+            failure(Exit::Input).hint("--listen takes an address of this machine; 0.0.0.0 is all of them")
+        }
+        _ => failure(Exit::Failed),
+    }
+}
+
+fn stop_on_interrupt() -> Stop {
+    static STOPPED: AtomicBool = AtomicBool::new(false);
+    let stop = Stop::default();
+    let own = stop.clone();
+    // Fails only if it was set before.
+    let _ = ctrlc::set_handler(move || {
+        if STOPPED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        own.stop();
+    });
+    stop
+}

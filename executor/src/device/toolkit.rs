@@ -1,0 +1,58 @@
+//! Where the headers are that CUDA's compiler needs.
+#![cfg_attr(not(any(feature = "cuda", test)), allow(dead_code, reason = "only CUDA asks"))]
+
+use super::DeviceError;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Headers that kernels include: types of half precision, matrix units, groups of threads.
+const HEADERS: [&str; 4] = ["cuda_fp16.h", "cuda_bf16.h", "mma.h", "cooperative_groups.h"];
+
+/// Folders where CUDA is looked for without `CUDA_PATH`, in this order; and the program that shows that it was
+/// installed with the system. As `cubecl-cuda` 0.11.3 does, in `install::cuda_path`.
+const FOLDERS: [&str; 2] = ["/usr/local/cuda", "/opt/cuda"];
+const SYSTEM: (&str, &str) = ("/usr/bin/nvcc", "/usr");
+
+/// The folder with CUDA's headers, if they are there. `variable` is what `CUDA_PATH` says.
+pub(super) fn headers(variable: Option<OsString>, exists: &dyn Fn(&Path) -> bool) -> Result<PathBuf, DeviceError> {
+    let installed = FOLDERS.into_iter().find(|folder| exists(Path::new(folder)));
+    let with_system = || exists(Path::new(SYSTEM.0)).then_some(SYSTEM.1);
+    let Some(root) = variable.map(PathBuf::from).or_else(|| installed.or_else(with_system).map(PathBuf::from)) else {
+        return Err(DeviceError::NoToolkit { searched: format!("{}, {} or {}", FOLDERS[0], FOLDERS[1], SYSTEM.0) });
+    };
+    let folder = root.join("include");
+    match HEADERS.into_iter().find(|header| !exists(&folder.join(header))) {
+        Some(header) => Err(DeviceError::NoHeader { header, folder }),
+        None => Ok(folder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variable: Option<&str>, there: &[&str]) -> Result<PathBuf, DeviceError> {
+        headers(variable.map(Into::into), &|path| there.iter().any(|known| Path::new(known).starts_with(path)))
+    }
+
+    #[test]
+    fn the_variable_comes_before_the_usual_folders() {
+        let everywhere = |root: &str| HEADERS.map(|header| format!("{root}/include/{header}"));
+        let (own, usual) = (everywhere("/home/me/cuda"), everywhere("/usr/local/cuda"));
+        let there: Vec<&str> = own.iter().chain(&usual).map(String::as_str).collect();
+        assert_eq!(found(Some("/home/me/cuda"), &there), Ok("/home/me/cuda/include".into()));
+        assert_eq!(found(None, &there), Ok("/usr/local/cuda/include".into()));
+        let system = everywhere("/usr");
+        let there: Vec<&str> = system.iter().map(String::as_str).chain([SYSTEM.0]).collect();
+        assert_eq!(found(None, &there), Ok("/usr/include".into()));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = found(None, &["/usr/bin/gcc"]).expect_err("no CUDA");
+        assert!(error.to_string().contains("CUDA_PATH") && error.to_string().contains("/usr/local/cuda"), "{error}");
+        let error = found(Some("/x"), &["/x/include/cuda_fp16.h"]).expect_err("one header of four");
+        assert_eq!(error, DeviceError::NoHeader { header: "cuda_bf16.h", folder: "/x/include".into() });
+        assert!(error.hint().contains("CUDA_PATH"));
+    }
+}

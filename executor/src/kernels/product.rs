@@ -1,0 +1,197 @@
+//! Matrix products straight into the memory that keeps them.
+//!
+//! Burn's own product fills its result with zeros, copies that to where it is aligned, and then writes the result over
+//! it. Here the result is written once, over a bias, or added to what is there.
+//!
+//! The products themselves are those of the crate gemm, as Burn's are. Its one function takes addresses, so this is
+//! the only place where this crate is trusted with them.
+
+#![allow(unsafe_code, reason = "the crate gemm takes addresses; every call is preceded by the checks that it asks for")]
+
+use burn::backend::flex::FlexTensor;
+
+use super::operation::{extent, from_numbers};
+
+/// Multiplications from which threads share the work: below, handing it out takes longer.
+const SHARED_FROM: usize = 192 * 192 * 192;
+
+/// Numbers in single precision as a matrix, whatever their order in memory.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    /// From the first element on.
+    numbers: &'a [f32],
+    rows: usize,
+    columns: usize,
+    /// Between an element and the next one of its column, and of its row.
+    strides: [usize; 2],
+}
+
+impl<'a> Matrix<'a> {
+    /// A tensor of two dimensions.
+    ///
+    /// # Panics
+    ///
+    /// When its elements lie outside its memory or are counted backwards, which nothing here makes.
+    fn of(tensor: &'a FlexTensor) -> Self {
+        let [rows, columns] = extent(tensor);
+        let layout = tensor.layout();
+        let strides = [0, 1].map(|at| usize::try_from(layout.strides()[at]).expect("elements are counted forwards"));
+        let numbers = &tensor.storage::<f32>()[layout.start_offset()..];
+        let matrix = Self { numbers, rows, columns, strides };
+        assert!(rows * columns == 0 || matrix.last() < numbers.len(), "a matrix lies within its memory");
+        matrix
+    }
+
+    /// Where its last element is.
+    fn last(&self) -> usize {
+        (self.rows - 1) * self.strides[0] + (self.columns - 1) * self.strides[1]
+    }
+
+    fn stride(&self, dimension: usize) -> isize {
+        isize::try_from(self.strides[dimension]).expect("strides come from a tensor")
+    }
+}
+
+/// left · right: (rows, inner) · (inner, columns).
+pub(super) fn product(left: &FlexTensor, right: &FlexTensor) -> FlexTensor {
+    let [rows, columns] = outer(left, right);
+    let mut numbers = Vec::with_capacity(rows * columns);
+    if columns_of(left) == 0 {
+        numbers.resize(rows * columns, 0.0);
+    } else {
+        multiply(Matrix::of(left), Matrix::of(right), numbers.spare_capacity_mut().as_mut_ptr().cast(), false);
+        // SAFETY: `multiply` has written rows × columns numbers, for which there is room.
+        unsafe { numbers.set_len(rows * columns) };
+    }
+    from_numbers(numbers, [rows, columns])
+}
+
+/// left · right + bias, with the bias as (columns).
+pub(super) fn product_with_bias(left: &FlexTensor, right: &FlexTensor, bias: &[f32]) -> FlexTensor {
+    let [rows, columns] = outer(left, right);
+    assert_eq!(bias.len(), columns, "a bias has a number for each column");
+    let mut numbers = bias.repeat(rows);
+    add_product(left, right, &mut numbers);
+    from_numbers(numbers, [rows, columns])
+}
+
+/// Adds left · right to numbers that lie row by row.
+pub(super) fn add_product(left: &FlexTensor, right: &FlexTensor, to: &mut [f32]) {
+    let [rows, columns] = outer(left, right);
+    assert_eq!(to.len(), rows * columns, "a sum is of equal shapes");
+    multiply(Matrix::of(left), Matrix::of(right), to.as_mut_ptr(), true);
+}
+
+fn columns_of(tensor: &FlexTensor) -> usize {
+    extent(tensor)[1]
+}
+
+/// (rows, columns) of a product.
+fn outer(left: &FlexTensor, right: &FlexTensor) -> [usize; 2] {
+    let ([rows, inner], [inner_right, columns]) = (extent(left), extent(right));
+    assert_eq!(inner, inner_right, "inner dimensions of a product are equal");
+    [rows, columns]
+}
+
+/// Writes left · right to rows × columns numbers, row by row, or adds it to them. Every caller has room for as many
+/// at `to`, which nobody else reads or writes meanwhile.
+fn multiply(left: Matrix<'_>, right: Matrix<'_>, to: *mut f32, add: bool) {
+    let (rows, inner, columns) = (left.rows, left.columns, right.columns);
+    if rows * inner * columns == 0 {
+        return;
+    }
+    let parallelism =
+        if rows * inner * columns >= SHARED_FROM { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    let row = isize::try_from(columns).expect("a row lies in memory");
+    let (from_left, from_right) = (left.numbers.as_ptr(), right.numbers.as_ptr());
+    // SAFETY: `Matrix::of` has made sure that all elements of both operands lie within slices that outlive this call;
+    // `to` has room for the result by this function's contract and is borrowed by nobody else. All of it is written
+    // before it is read unless `add` says that it holds numbers.
+    unsafe {
+        gemm::gemm(
+            rows,
+            columns,
+            inner,
+            to,
+            1,
+            row,
+            add,
+            from_left,
+            left.stride(1),
+            left.stride(0),
+            from_right,
+            right.stride(1),
+            right.stride(0),
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assert_close, numbers};
+    use super::*;
+
+    /// Every way in which operands may lie: whole, transposed, cut out.
+    fn laid_out(values: &[f32], rows: usize, columns: usize) -> Vec<FlexTensor> {
+        let whole = from_numbers(values.to_vec(), [rows, columns]);
+        let turned: Vec<f32> =
+            (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect();
+        let wide: Vec<f32> = values.chunks(columns).flat_map(|row| [&[9.0], row, &[9.0, 9.0]].concat()).collect();
+        let framed = [vec![9.0; columns + 3], wide].concat();
+        vec![
+            whole,
+            from_numbers(turned, [columns, rows]).transpose(0, 1),
+            from_numbers(framed, [rows + 1, columns + 3]).narrow(0, 1, rows).narrow(1, 1, columns),
+        ]
+    }
+
+    #[test]
+    fn products_are_sums_over_the_inner_dimension() {
+        for [rows, inner, columns] in [[1, 1, 1], [3, 5, 2], [17, 33, 9], [192, 193, 200]] {
+            let (left, right) = (numbers(rows * inner, 1), numbers(inner * columns, 2));
+            let start = numbers(rows * columns, 3);
+            let expected: Vec<f32> = (0..rows * columns)
+                .map(|at| {
+                    let (row, column) = (at / columns, at % columns);
+                    (0..inner).map(|k| f64::from(left[row * inner + k]) * f64::from(right[k * columns + column])).sum()
+                })
+                .map(|sum: f64| sum as f32)
+                .collect();
+            let sums: Vec<f32> = expected.iter().zip(&start).map(|(product, start)| product + start).collect();
+            let biased: Vec<f32> =
+                expected.iter().enumerate().map(|(at, product)| product + start[at % columns]).collect();
+            for left in laid_out(&left, rows, inner) {
+                for right in laid_out(&right, inner, columns) {
+                    let mut added = start.clone();
+                    add_product(&left, &right, &mut added);
+                    let plain = product(&left, &right).storage::<f32>().to_vec();
+                    let with_bias = product_with_bias(&left, &right, &start[..columns]).storage::<f32>().to_vec();
+                    assert_close(
+                        &[plain, added, with_bias],
+                        &[expected.clone(), sums.clone(), biased.clone()],
+                        1e-5,
+                        "product",
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_over_nothing_are_zero() {
+        let (left, right) = (from_numbers(vec![], [2, 0]), from_numbers(vec![], [0, 3]));
+        assert_eq!(product(&left, &right).storage::<f32>(), [0.0; 6]);
+    }
+
+    #[test]
+    #[should_panic(expected = "inner dimensions of a product are equal")]
+    fn products_of_other_shapes_are_refused() {
+        let _ = product(&from_numbers(vec![0.0; 6], [2, 3]), &from_numbers(vec![0.0; 6], [2, 3]));
+    }
+}

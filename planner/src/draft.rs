@@ -1,0 +1,123 @@
+//! A plan without its reasons: what is shown while a job is still being changed.
+
+use crate::front::front;
+use crate::problem::{Enough, Problem};
+use crate::recommendation::{Limits, NoPlan, Solved, candidates_of_front, no_plan, prediction, solve_with_offload};
+use crate::warnings::Warnings;
+use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
+use trainyard_plan::{JobSpec, Timeline};
+
+/// What is enough of a draft's search. A look takes a fraction of a millisecond, a simulation of a model of 175 billion
+/// parameters some tens of them: stated defaults, with which a draft follows a slider on two processors.
+const ENOUGH: Enough = Enough { looks: 128, simulations: 2 };
+
+/// A plan whose document says nothing of why, with its simulated step.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The plan, its prediction, and the front of time against cost as far as it was met.
+    pub document: PlanDocument,
+    /// One step, on the first rank of each stage.
+    pub timeline: Timeline,
+}
+
+/// A plan that comes near the one that [`crate::recommend`] recommends, in a small part of its time: without runners-up,
+/// reasons, remedies, and what would change the decision. The search ends when it has found something good;
+/// `search.gap` says how much better a plan could still be on the numbers of machines that were tried, which are all up
+/// to 16, and beyond them one at least in every eighth.
+///
+/// # Errors
+///
+/// As [`crate::recommend`].
+pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft, NoPlan> {
+    let problem = &Problem { enough: Some(ENOUGH), ..problem.clone() };
+    let limits = &Limits { top: 1, ..limits.clone() };
+    let Solved { prepared, found, limits } = solve_with_offload(problem, limits);
+    let limits = limits.as_ref();
+    let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, &found)) };
+    let (prediction, outcome) = prediction(problem, job, chosen).ok_or(NoPlan::Unmeasured)?;
+    let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
+    let pareto = front(problem, job, candidates_of_front(problem, limits, &prepared, &found));
+    if problem.is_cancelled() {
+        return Err(NoPlan::Cancelled);
+    }
+    let document = PlanDocument {
+        schema: PLAN_SCHEMA.into(),
+        job: job.clone(),
+        plan: chosen.plan.spec(),
+        prediction,
+        warnings,
+        alternatives: Vec::new(),
+        pareto,
+        reasons: Vec::new(),
+        rejected: Vec::new(),
+        changes: Vec::new(),
+        remedies: Vec::new(),
+        precisions: Vec::new(),
+        batches: Vec::new(),
+        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
+    };
+    Ok(Draft { document, timeline: outcome.timeline })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancellation::Cancellation;
+    use crate::job::{Resources, problem};
+    use crate::recommendation::recommend;
+    use trainyard_plan::{GlobalBatch, Objective};
+
+    fn job(model: &str, most: u32) -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some(model.into());
+        job.data.samples = Some(100_000);
+        job.training.global_batch = Some(GlobalBatch::Exactly(64));
+        job.cluster.instances = Some(vec!["p3.*".into(), "g4dn.12xlarge".into()]);
+        job.cluster.max_instances = Some(most);
+        job
+    }
+
+    #[test]
+    fn a_draft_is_as_near_to_the_best_plan_as_its_gap_says() {
+        for objective in [Objective::Cost, Objective::Time] {
+            let mut job = job("gpt2-large", 4);
+            job.goal.objective = Some(objective);
+            let problem = problem(&job, Resources::default()).expect("a solvable job");
+            let draft = draft(&problem, &Limits::default(), &job).expect("a plan").document;
+            let best = recommend(&problem, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
+            let worth = |document: &PlanDocument| match objective {
+                Objective::Cost => document.prediction.cost_usd.expect("rented machines cost"),
+                Objective::Time => document.prediction.time_s,
+            };
+            assert!(worth(&best) <= worth(&draft) * (1.0 + 1e-9));
+            assert!(worth(&draft) * (1.0 - draft.search.gap) <= worth(&best) * (1.0 + 1e-9), "{objective:?}");
+            assert!(draft.search.simulated <= best.search.simulated.max(4));
+        }
+    }
+
+    #[test]
+    fn a_draft_finds_a_plan_where_few_are_within_the_goal() {
+        let mut job = job("gpt2-large", 4);
+        let free = problem(&job, Resources::default()).expect("a solvable job");
+        job.goal.objective = Some(Objective::Time);
+        let fast = problem(&job, Resources::default()).expect("a solvable job");
+        let fastest = recommend(&fast, &Limits { top: 1, ..Limits::default() }, &job).expect("a plan");
+        job.goal.objective = None;
+        job.goal.deadline = Some(format!("{} s", fastest.prediction.elapsed_s() * 1.01));
+        let tight = problem(&job, Resources::default()).expect("a solvable job");
+        assert!(free.deadline.is_none() && tight.deadline.is_some());
+        let found = draft(&tight, &Limits::default(), &job).expect("a plan");
+        assert_eq!(crate::recommendation::missed_goal(&found.document), None);
+    }
+
+    #[test]
+    fn a_cancelled_search_finds_nothing() {
+        let job = job("gpt2", 2);
+        let cancellation = Cancellation::default();
+        let problem = problem(&job, Resources::default()).expect("a solvable job").until(cancellation.clone());
+        assert!(draft(&problem, &Limits::default(), &job).is_ok());
+        cancellation.cancel();
+        assert_eq!(draft(&problem, &Limits::default(), &job).err(), Some(NoPlan::Cancelled));
+        assert_eq!(recommend(&problem, &Limits::default(), &job).err(), Some(NoPlan::Cancelled));
+    }
+}

@@ -1,0 +1,170 @@
+//! Hugging Face Accelerate: its configuration and its launcher.
+//!
+//! # Source
+//!
+//! Hugging Face accelerate 1.15, `src/accelerate/commands/config/config_args.py` and `commands/launch.py`.
+
+use super::deepspeed;
+use super::draft::{Draft, Finished, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::program::{Places, by_deepspeed, environment, is_model_parallel};
+use super::script::{command, exports, script};
+use super::torchrun::{PORT, on_each_machine};
+use super::training_arguments::{self, Sharding};
+use super::yaml::yaml;
+use serde_json::{Map, Value, json};
+use trainyard_plan::{LaunchFile, Precision, Recompute, ScheduleName, StateSharding};
+
+const CONFIG: &str = "accelerate.yaml";
+
+/// `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shares states out, its configuration.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    let (job, plan) = (draft.job, draft.job.plan());
+    let mut config = common(&mut draft);
+    let mut others = Vec::new();
+    if is_model_parallel(&draft) {
+        config.insert("distributed_type".into(), json!("MEGATRON_LM"));
+        config.insert("megatron_lm_config".into(), megatron(&mut draft)?);
+    } else if by_deepspeed(&draft) {
+        others.push(deepspeed::config_file(&mut draft, deepspeed::Reader::Trainer)?);
+        let gathered = plan.state_sharding() == StateSharding::Parameters;
+        let plugin = json!({ "deepspeed_config_file": "deepspeed.json", "zero3_init_flag": gathered });
+        config.insert("distributed_type".into(), json!("DEEPSPEED"));
+        config.insert("deepspeed_config".into(), plugin);
+    } else if plan.state_sharding() != StateSharding::None {
+        config.insert("distributed_type".into(), json!("FSDP"));
+        config.insert("fsdp_config".into(), fsdp(&mut draft));
+    } else {
+        config.insert("distributed_type".into(), json!(plain_type(&draft)));
+    }
+    let arguments = arguments(&mut draft)?;
+    let mut words = vec![vec![draft.asks_or(Flag::Script, "train.py")]];
+    words.extend(arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]));
+    let mut start = format!("accelerate launch --config_file {CONFIG}");
+    if job.machines() > 1 {
+        start += " --machine_rank \"$NODE_RANK\" --main_process_ip \"$MASTER_ADDR\"";
+    }
+    let body = exports(&environment(&mut draft)) + &command(&start, &words);
+    on_each_machine(&mut draft);
+    let head = draft.close("Starts a script that reads transformers.TrainingArguments, under Accelerate.")?;
+    let mut files = vec![
+        LaunchFile { name: "accelerate.sh".into(), text: script(&head, &body) },
+        LaunchFile { name: CONFIG.into(), text: head.comment() + &yaml(&Value::Object(config)) },
+    ];
+    files.extend(others);
+    Ok(draft.finished(files))
+}
+
+/// What the script is told beside the configuration.
+fn arguments(draft: &mut Draft<'_>) -> Result<Vec<(String, String)>, LaunchError> {
+    // What the configuration tells the script need not hear twice: recomputation inside FSDP's units is Accelerate's.
+    let by_launcher = draft.job.plan().recompute() == Recompute::Full
+        && !by_deepspeed(draft)
+        && draft.job.plan().state_sharding() >= StateSharding::Gradients;
+    let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, Places::default())?;
+    arguments.retain(|(name, _)| !(by_launcher && name == "gradient_checkpointing"));
+    if !by_deepspeed(draft) {
+        arguments.extend(training_arguments::reduction_arguments(draft));
+    }
+    Ok(arguments)
+}
+
+fn common(draft: &mut Draft<'_>) -> Map<String, Value> {
+    let job = draft.job;
+    draft.tells(&[Field::Precision]);
+    let precision = match job.plan().precision() {
+        Precision::Fp32 | Precision::Tf32 => "no",
+        Precision::Fp16Mixed => "fp16",
+        Precision::Bf16Mixed => "bf16",
+    };
+    let fields = json!({
+        "compute_environment": "LOCAL_MACHINE",
+        "num_machines": job.machines(),
+        "num_processes": job.machines() * job.processes(),
+        "machine_rank": 0,
+        "main_process_port": PORT,
+        "main_training_function": "main",
+        "rdzv_backend": "static",
+        "same_network": true,
+        "mixed_precision": precision,
+        "downcast_bf16": "no",
+        "use_cpu": !job.has_gpus(),
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => unreachable!("it is written as an object"),
+    }
+}
+
+/// What Accelerate calls replicas that share nothing.
+fn plain_type(draft: &Draft<'_>) -> &'static str {
+    let alone = draft.job.machines() * draft.job.processes() == 1;
+    match (alone, draft.job.has_gpus()) {
+        (true, _) => "NO",
+        (false, true) => "MULTI_GPU",
+        (false, false) => "MULTI_CPU",
+    }
+}
+
+fn fsdp(draft: &mut Draft<'_>) -> Value {
+    let plan = draft.job.plan();
+    let strategy = match (plan.state_sharding(), draft.job.sharding_ranks().is_some()) {
+        (StateSharding::Parameters, false) => "FULL_SHARD",
+        (StateSharding::Parameters, true) => "HYBRID_SHARD",
+        (_, false) => "SHARD_GRAD_OP",
+        (_, true) => "HYBRID_SHARD_ZERO2",
+    };
+    draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
+    json!({
+        "fsdp_version": 1,
+        "fsdp_sharding_strategy": strategy,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_backward_prefetch": "BACKWARD_PRE",
+        "fsdp_activation_checkpointing": plan.recompute() == Recompute::Full,
+        "fsdp_offload_params": false,
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        "fsdp_use_orig_params": true,
+        "fsdp_sync_module_states": true,
+        "fsdp_cpu_ram_efficient_loading": true,
+    })
+}
+
+fn megatron(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
+    let plan = draft.job.plan();
+    let parallel = plan.mesh().parallel();
+    if !matches!(plan.schedule(), ScheduleName::None | ScheduleName::OneForwardOneBackward) {
+        return Err(draft.cannot(Field::Schedule, "Accelerate's plugin for Megatron-LM runs 1f1b only"));
+    }
+    if plan.state_sharding() >= StateSharding::Gradients {
+        return Err(draft.cannot(Field::StateSharding, "Accelerate's plugin for Megatron-LM goes with ZeRO-1 at most"));
+    }
+    if plan.recompute() == Recompute::Full {
+        return Err(draft.cannot(Field::Recompute, "Accelerate's plugin for Megatron-LM recomputes selectively only"));
+    }
+    let mut fields = json!({
+        "megatron_lm_tp_degree": parallel.tensor,
+        "megatron_lm_pp_degree": parallel.pipeline,
+        "megatron_lm_num_micro_batches": plan.batch().accumulation,
+        "megatron_lm_sequence_parallelism": parallel.sequence,
+        "megatron_lm_recompute_activations": plan.recompute() == Recompute::Selective,
+        "megatron_lm_use_distributed_optimizer": plan.state_sharding() == StateSharding::Optimizer,
+    });
+    let clip: Option<f64> = draft.job.training().clip_norm;
+    fields["megatron_lm_gradient_clipping"] = json!(clip.unwrap_or(0.0));
+    draft.tells(&[
+        Field::Tensor,
+        Field::Pipeline,
+        Field::Sequence,
+        Field::Accumulation,
+        Field::Schedule,
+        Field::StateSharding,
+        Field::Recompute,
+        Field::ClipNorm,
+    ]);
+    draft.note(Field::Stages, "Accelerate has no key for it; Megatron-LM cuts into as many layers each");
+    draft.remark(
+        "transformers' Trainer does not drive Megatron-LM; the script calls accelerate.utils.megatron_lm itself",
+    );
+    Ok(fields)
+}

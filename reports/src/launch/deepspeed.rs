@@ -1,0 +1,286 @@
+//! DeepSpeed: its configuration and its launcher.
+//!
+//! # Source
+//!
+//! DeepSpeed 0.19, `deepspeed/runtime/config.py`, `runtime/zero/config.py` and `launcher/runner.py`.
+
+use super::draft::{Draft, Finished, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::program::environment;
+use super::script::{command, script};
+use serde_json::{Map, Value, json};
+use trainyard_plan::{
+    Decay, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute, ScheduleName,
+    StateSharding, Store,
+};
+
+/// Who reads the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A script of the user's.
+    Script,
+    /// transformers' Trainer, which fills in what is `auto`.
+    Trainer,
+}
+
+const CONFIG: &str = "deepspeed.json";
+const HOSTS: &str = "hostfile";
+
+/// `deepspeed.sh`, `deepspeed.json` and, for several machines, their list.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    if !draft.job.has_gpus() {
+        return Err(draft.cannot(Field::Instance, "DeepSpeed's launcher wants GPUs"));
+    }
+    let config = config_file(&mut draft, Reader::Script)?;
+    let script_name = draft.asks_or(Flag::Script, "train.py");
+    let (machines, processes) = (draft.job.machines(), draft.job.processes());
+    let mut files = vec![config];
+    let mut start = "deepspeed".to_owned();
+    if machines > 1 {
+        start += &format!(" --hostfile {HOSTS} --num_nodes {machines}");
+        let hosts: String = (0..machines).map(|host| format!("HOST-{host} slots={processes}\n")).collect();
+        files.push(LaunchFile { name: HOSTS.into(), text: hosts });
+        draft.remark(format!("{HOSTS}: write the names of the machines for HOST-0 to HOST-{}", machines - 1));
+    }
+    start += &format!(" --num_gpus {processes}");
+    let variables = environment(&mut draft);
+    if !variables.is_empty() {
+        let text = variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        // The launcher hands these on to all machines.
+        files.push(LaunchFile { name: ".deepspeed_env".into(), text });
+    }
+    let words = [vec![script_name], vec!["--deepspeed".into(), "--deepspeed_config".into(), CONFIG.into()]];
+    draft.note(Field::Steps, "the script counts steps");
+    draft.note(Field::Model, "the script builds the model");
+    let head = draft.close("Starts a script that calls deepspeed.initialize, under DeepSpeed's launcher.")?;
+    files.insert(0, LaunchFile { name: "deepspeed.sh".into(), text: script(&head, &command(&start, &words)) });
+    Ok(draft.finished(files))
+}
+
+/// The configuration as a file.
+pub(super) fn config_file(draft: &mut Draft<'_>, reader: Reader) -> Result<LaunchFile, LaunchError> {
+    let config = config(draft, reader)?;
+    let text = serde_json::to_string_pretty(&config).expect("values are JSON") + "\n";
+    Ok(LaunchFile { name: CONFIG.into(), text })
+}
+
+fn config(draft: &mut Draft<'_>, reader: Reader) -> Result<Value, LaunchError> {
+    let plan = draft.job.plan();
+    let batch = plan.batch();
+    let mut config = Map::new();
+    config.insert("train_batch_size".into(), json!(batch.global));
+    config.insert("train_micro_batch_size_per_gpu".into(), json!(batch.micro));
+    config.insert("gradient_accumulation_steps".into(), json!(batch.accumulation));
+    draft.tells(&[Field::Micro, Field::Accumulation]);
+    pipeline(draft, &mut config)?;
+    precision(draft, &mut config);
+    zero(draft, &mut config)?;
+    activations(draft, &mut config, reader)?;
+    optimizer(draft, &mut config, reader);
+    scheduler(draft, &mut config);
+    if let Some(norm) = draft.told(Field::ClipNorm) {
+        config.insert("gradient_clipping".into(), number(&norm));
+    }
+    if plan.gradient_compression() == GradientCompression::Fp16 {
+        config.insert("communication_data_type".into(), json!("fp16"));
+        draft.tells(&[Field::GradientCompression]);
+    }
+    Ok(Value::Object(config))
+}
+
+/// A number that was printed.
+fn number(text: &str) -> Value {
+    text.parse().map_or_else(|_| json!(text), |number: f64| json!(number))
+}
+
+fn pipeline(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    let stages = plan.mesh().parallel().pipeline;
+    if stages == 1 {
+        return Ok(());
+    }
+    if plan.schedule() != ScheduleName::OneForwardOneBackward {
+        return Err(draft.cannot(Field::Schedule, "DeepSpeed's pipeline runs 1f1b only"));
+    }
+    if matches!(plan.state_sharding(), StateSharding::Gradients | StateSharding::Parameters) {
+        return Err(draft.cannot(Field::StateSharding, "DeepSpeed's pipeline goes with ZeRO-1 at most"));
+    }
+    let interval = u32::from(plan.recompute() == Recompute::Full);
+    config.insert("pipeline".into(), json!({ "stages": stages, "activation_checkpoint_interval": interval }));
+    draft.tells(&[Field::Schedule]);
+    draft.note(Field::Pipeline, "the script builds a deepspeed.pipe.PipelineModule of as many stages");
+    draft.note(Field::Stages, "PipelineModule cuts by its partition_method");
+    Ok(())
+}
+
+fn precision(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
+    // TensorFloat-32 is a variable of the environment.
+    draft.tells(&[Field::Precision]);
+    let key = match draft.job.plan().precision() {
+        Precision::Fp32 | Precision::Tf32 => return,
+        Precision::Fp16Mixed => "fp16",
+        Precision::Bf16Mixed => "bf16",
+    };
+    config.insert(key.into(), json!({ "enabled": true }));
+}
+
+fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), LaunchError> {
+    let (plan, alone) = (draft.job.plan(), draft.job.plan().mesh().parallel().data == 1);
+    let offload = plan.offload();
+    let stage = match plan.state_sharding() {
+        StateSharding::None if offload.optimizer.is_some() && alone => 1,
+        StateSharding::None => 0,
+        StateSharding::Optimizer => 1,
+        StateSharding::Gradients => 2,
+        StateSharding::Parameters => 3,
+    };
+    let mut zero = Map::from_iter([("stage".to_owned(), json!(stage)), ("overlap_comm".to_owned(), json!(true))]);
+    for (key, store, least) in [("offload_optimizer", offload.optimizer, 1), ("offload_param", offload.parameters, 3)] {
+        let Some(store) = store else { continue };
+        let least = if store == Store::Nvme { 3 } else { least };
+        if stage < least {
+            return Err(draft.cannot(Field::Offload, format!("DeepSpeed keeps that elsewhere from ZeRO-{least} on")));
+        }
+        zero.insert(key.into(), elsewhere(store));
+    }
+    if let Some(ranks) = draft.job.sharding_ranks() {
+        if stage < 3 {
+            return Err(draft.cannot(Field::ShardingRanks, "DeepSpeed shares parameters out among some replicas only"));
+        }
+        zero.insert("mics_shard_size".into(), json!(ranks));
+        draft.note(
+            Field::ShardingRanks,
+            "set as mics_shard_size; the script builds the model in deepspeed.zero.MiCS_Init",
+        );
+    }
+    let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
+    if stage >= 2 && !each_micro_batch && plan.batch().accumulation > 1 {
+        draft.remark(
+            "plan.gradient_reduction is step, but from ZeRO-2 on DeepSpeed sums gradients after each micro-batch",
+        );
+    }
+    if stage < 2 && each_micro_batch {
+        draft.note(Field::GradientReduction, "before ZeRO-2 DeepSpeed sums gradients once a step");
+    }
+    draft.tells(&[Field::StateSharding, Field::ShardingRanks, Field::GradientReduction, Field::Offload]);
+    if stage > 0 {
+        config.insert("zero_optimization".into(), Value::Object(zero));
+    }
+    Ok(())
+}
+
+fn elsewhere(store: Store) -> Value {
+    match store {
+        Store::Host => json!({ "device": "cpu", "pin_memory": true }),
+        Store::Nvme => json!({ "device": "nvme", "nvme_path": "/local_nvme", "pin_memory": true }),
+    }
+}
+
+fn activations(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    match plan.offload().activations {
+        None => {}
+        Some(Store::Nvme) => {
+            return Err(draft.cannot(Field::Offload, "DeepSpeed keeps activations in main memory, not on disk"));
+        }
+        Some(Store::Host) if plan.recompute() != Recompute::Full || reader == Reader::Trainer => {
+            let why = "DeepSpeed keeps activations elsewhere only where a script recomputes layers by deepspeed.checkpointing";
+            return Err(draft.cannot(Field::Offload, why));
+        }
+        Some(Store::Host) => {}
+    }
+    if reader == Reader::Trainer {
+        return Ok(());
+    }
+    if plan.recompute() == Recompute::Full && plan.mesh().parallel().pipeline == 1 {
+        let elsewhere = plan.offload().activations.is_some();
+        config.insert("activation_checkpointing".into(), json!({ "cpu_checkpointing": elsewhere }));
+        draft.note(Field::Recompute, "the script wraps each layer in deepspeed.checkpointing.checkpoint");
+    }
+    if plan.recompute() == Recompute::Selective {
+        draft.note(Field::Recompute, "take an attention that keeps no scores");
+    }
+    draft.tells(&[Field::Recompute]);
+    Ok(())
+}
+
+fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
+    let (kind, training) = (draft.job.plan().optimizer(), draft.job.training());
+    let mut parameters = Map::new();
+    let name = match kind {
+        Optimizer::AdamW => "AdamW",
+        Optimizer::Adam => {
+            parameters.insert("adam_w_mode".into(), json!(false));
+            "Adam"
+        }
+        Optimizer::Lamb => "Lamb",
+        Optimizer::Sgd => "SGD",
+        Optimizer::Momentum => {
+            parameters.insert("momentum".into(), json!(training.momentum.unwrap_or(0.9)));
+            draft.tells(&[Field::Momentum]);
+            "SGD"
+        }
+        Optimizer::RmsProp => "RMSprop",
+        Optimizer::Lars => {
+            draft.note(Field::Optimizer, "DeepSpeed has no name for it; hand deepspeed.initialize one of your own");
+            return;
+        }
+    };
+    draft.tells(&[Field::Optimizer]);
+    let rate = draft.learning_rate().map(|rate| number(&rate));
+    if let Some(rate) = rate.or((reader == Reader::Trainer).then(|| json!("auto"))) {
+        parameters.insert("lr".into(), rate);
+    }
+    if let Some(decay) = training.weight_decay {
+        parameters.insert("weight_decay".into(), json!(decay));
+    }
+    draft.tells(&[Field::WeightDecay]);
+    if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
+        parameters.extend(training.betas.map(|betas| ("betas".to_owned(), json!(betas))));
+        parameters.extend(training.epsilon.map(|epsilon| ("eps".to_owned(), json!(epsilon))));
+        draft.tells(&[Field::Betas, Field::Epsilon]);
+    }
+    config.insert("optimizer".into(), json!({ "type": name, "params": parameters }));
+    let tested = matches!(kind, Optimizer::AdamW | Optimizer::Adam);
+    if !tested && config.contains_key("zero_optimization") {
+        config.insert("zero_allow_untested_optimizer".into(), json!(true));
+    }
+}
+
+fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
+    let job = draft.job;
+    let (rate, warm_up, steps) = (draft.learning_rate(), job.warm_up(), job.steps());
+    let Some(rate) = rate.map(|rate| number(&rate)) else {
+        draft.note(Field::WarmUp, "DeepSpeed's scheduler wants a learning rate; `--learning-rate` says it");
+        draft.note(Field::Decay, "likewise");
+        return;
+    };
+    // What the schedules share.
+    let warm = json!({
+        "warmup_min_lr": 0, "warmup_max_lr": rate, "warmup_num_steps": warm_up, "warmup_type": "linear",
+    });
+    let (name, parameters) = match job.decay() {
+        Decay::Constant => ("WarmupLR", warm),
+        Decay::Linear if job.final_learning_rate() <= 0.0 => ("WarmupDecayLR", with_total(warm, steps)),
+        Decay::Cosine if rate.as_f64().is_some_and(|rate| rate > 0.0) => {
+            let least = job.final_learning_rate() / rate.as_f64().unwrap_or(1.0);
+            let parameters = json!({
+                "total_num_steps": steps, "warmup_num_steps": warm_up, "warmup_type": "linear", "cos_min_ratio": least,
+            });
+            ("WarmupCosineLR", parameters)
+        }
+        Decay::Linear | Decay::Cosine | Decay::Polynomial => {
+            draft.note(Field::Decay, "DeepSpeed has no scheduler for it; hand deepspeed.initialize one of your own");
+            draft.note(Field::WarmUp, "likewise");
+            return;
+        }
+    };
+    draft.tells(&[Field::WarmUp, Field::Decay]);
+    config.insert("scheduler".into(), json!({ "type": name, "params": parameters }));
+}
+
+fn with_total(mut parameters: Value, steps: u64) -> Value {
+    parameters["total_num_steps"] = json!(steps);
+    parameters
+}

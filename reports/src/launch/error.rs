@@ -1,0 +1,65 @@
+//! Why a plan has no launch files for a target.
+
+use trainyard_plan::PlanError;
+
+/// Why a plan has no launch files for a target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// The plan of the document is none.
+    #[error("in `plan`: {0}")]
+    Plan(#[from] PlanError),
+    /// The target cannot express a field of the plan.
+    #[error("`{field}` is {value}, but {why}")]
+    Inexpressible {
+        /// Path of the field in the document.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+        /// What the target has instead.
+        why: String,
+        /// The targets that can, once they were asked.
+        others: Vec<&'static str>,
+    },
+    /// An option that changes nothing in the target's files.
+    #[error("`{flag}` is given, but nothing in the files for {target} depends on it")]
+    Unused {
+        /// The flag of the command line.
+        flag: &'static str,
+        /// What the files are for.
+        target: &'static str,
+    },
+    /// An option that cannot stand in a launch file.
+    #[error("`{flag}` is {value:?}, but {rule}")]
+    Option {
+        /// The flag of the command line.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        rule: &'static str,
+    },
+}
+
+impl LaunchError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Plan(error) => error.hint(),
+            Self::Inexpressible { field, others, .. } if others.is_empty() => Some(format!(
+                "no target can; plan again with another value, `--fix {}=…`",
+                field.strip_prefix("plan.").unwrap_or(field)
+            )),
+            Self::Inexpressible { others, .. } => Some(format!("these can: {}", others.join(", "))),
+            Self::Unused { .. } => Some("leave it out".into()),
+            Self::Option { .. } => None,
+        }
+    }
+
+    /// The same, with the targets that can express the plan.
+    pub(super) fn with_others(self, can: impl Fn() -> Vec<&'static str>) -> Self {
+        match self {
+            Self::Inexpressible { field, value, why, .. } => Self::Inexpressible { field, value, why, others: can() },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A plan with the machines it was made for, as launchers see both.
+
+use super::error::LaunchError;
+use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Transport, catalog};
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{CampaignSpec, Decay, Plan, Pricing, StageSpec, TrainingSpec};
+use trainyard_units::{Bytes, Seconds};
+
+/// Steps of warm-up where a job says nothing, as the documentation of `training.warm_up_steps` has it.
+const WARM_UP: u64 = 10;
+/// The power of a polynomial decay where a job says nothing, likewise.
+const POWER: f64 = 2.0;
+/// The Region where neither a price nor the job names one.
+const REGION: &str = "us-east-1";
+
+/// A plan with the machines it was made for.
+#[derive(Clone, Debug)]
+pub(super) struct Job<'a> {
+    document: &'a PlanDocument,
+    plan: Plan,
+    pool: &'a Pool,
+    /// Machines on which there are ranks.
+    machines: u32,
+    /// Ranks of each.
+    processes: u32,
+}
+
+impl<'a> Job<'a> {
+    /// Of a document and the machines that its plan names.
+    pub(super) fn new(document: &'a PlanDocument, cluster: &'a Cluster) -> Result<Self, LaunchError> {
+        let plan = Plan::try_from(document.plan.clone())?;
+        let refused = |why: String| {
+            let value = format!("{} × {}", plan.cluster().instances, cluster.instance);
+            Err(LaunchError::Inexpressible { field: "plan.cluster", value, why, others: Vec::new() })
+        };
+        if cluster.is_mixed() {
+            return refused("it has machines of several kinds, and launchers start the same on all machines".into());
+        }
+        let (pool, ranks) = (cluster.first(), plan.mesh().ranks());
+        let Some((machines, processes)) = filled(ranks, pool.devices_per_instance) else {
+            let devices = pool.devices_per_instance;
+            return refused(format!(
+                "its machines have {devices} devices each, and launchers cannot start {ranks} ranks that leave the last machine half full"
+            ));
+        };
+        Ok(Self { document, plan, pool, machines, processes })
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn document(&self) -> &PlanDocument {
+        self.document
+    }
+
+    pub(super) fn training(&self) -> &TrainingSpec {
+        &self.document.job.training
+    }
+
+    pub(super) fn campaign(&self) -> Option<&CampaignSpec> {
+        self.document.job.campaign.as_ref()
+    }
+
+    /// Machines on which there are ranks.
+    pub(super) fn machines(&self) -> u32 {
+        self.machines
+    }
+
+    /// Ranks of each machine.
+    pub(super) fn processes(&self) -> u32 {
+        self.processes
+    }
+
+    /// Whether ranks compute on GPUs.
+    pub(super) fn has_gpus(&self) -> bool {
+        matches!(self.pool.device, Device::Gpu(_))
+    }
+
+    /// The type of the catalog, if the plan names one.
+    pub(super) fn instance(&self) -> Option<&'static Instance> {
+        let named = self.plan.cluster();
+        let rented = named.profile.is_none() && named.file.is_none();
+        if rented { catalog().instance(&named.instance).ok() } else { None }
+    }
+
+    /// The network cards of a machine if collectives go through the Elastic Fabric Adapter.
+    pub(super) fn efa_cards(&self) -> Option<u32> {
+        let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
+        let efa = matches!(network.transport, Transport::Efa | Transport::EfaGpudirect);
+        (efa && self.machines > 1).then_some(network.interfaces)
+    }
+
+    /// Whether the adapter reads GPU memory.
+    pub(super) fn efa_reads_gpus(&self) -> bool {
+        matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
+    }
+
+    /// Nine tenths of a machine's main memory in GiB: what is left beside the system's own.
+    pub(super) fn memory_share_gib(&self) -> u64 {
+        let memory = self.pool.host.as_ref().map_or(Bytes(0), |host| host.memory);
+        (memory.0 / 10 * 9) >> 30
+    }
+
+    /// `2 × p4d.24xlarge`.
+    pub(super) fn machines_in_words(&self) -> String {
+        format!("{} × {}", self.plan.cluster().instances, self.plan.cluster().instance)
+    }
+
+    /// Layers of each stage, or of each run where a stage has several, in the order of the model.
+    pub(super) fn stages_in_words(&self) -> String {
+        let layers: Vec<String> = self.stages().iter().map(|stage| stage.layers.to_string()).collect();
+        format!("{} layers", layers.join(", "))
+    }
+
+    pub(super) fn stages(&self) -> Vec<StageSpec> {
+        self.plan.spec().stages
+    }
+
+    /// Over how many replicas a state is shared out, if not over all that hold the same parameters.
+    pub(super) fn sharding_ranks(&self) -> Option<u32> {
+        let parallel = self.plan.mesh().parallel();
+        self.plan.spec().sharding_ranks.filter(|ranks| *ranks != parallel.data * parallel.context)
+    }
+
+    /// Whether more than one way to number ranks makes a difference.
+    pub(super) fn placement_matters(&self) -> bool {
+        let parallel = self.plan.mesh().parallel();
+        [parallel.data, parallel.tensor, parallel.pipeline].into_iter().filter(|degree| *degree > 1).count() > 1
+            || (self.plan.mesh().placement() == trainyard_plan::Placement::Spread && self.machines > 1)
+    }
+
+    /// Optimizer steps of the whole training.
+    pub(super) fn steps(&self) -> u64 {
+        self.document.prediction.steps
+    }
+
+    /// Steps over which the learning rate rises.
+    pub(super) fn warm_up(&self) -> u64 {
+        self.training().warm_up_steps.unwrap_or(WARM_UP)
+    }
+
+    /// What becomes of the learning rate after that.
+    pub(super) fn decay(&self) -> Decay {
+        self.training().decay.unwrap_or(Decay::Constant)
+    }
+
+    /// The power of a polynomial decay.
+    pub(super) fn decay_power(&self) -> f64 {
+        self.training().decay_power.unwrap_or(POWER)
+    }
+
+    /// The learning rate at the last step, where it decays.
+    pub(super) fn final_learning_rate(&self) -> f64 {
+        self.training().final_learning_rate.unwrap_or(0.0)
+    }
+
+    pub(super) fn decay_in_words(&self) -> String {
+        match self.decay() {
+            Decay::Constant => "constant".into(),
+            Decay::Polynomial => {
+                format!("polynomial of power {}, to {}", self.decay_power(), self.final_learning_rate())
+            }
+            decay => format!("{decay}, to {}", self.final_learning_rate()),
+        }
+    }
+
+    /// Steps from one checkpoint to the next, if the job says how long that is.
+    pub(super) fn checkpoint_steps(&self) -> Option<u64> {
+        let interval: Seconds = self.campaign()?.checkpoint_interval.as_ref()?.parse().ok()?;
+        Some((interval.0 / self.document.prediction.step_time_s).round().max(1.0) as u64)
+    }
+
+    /// Whether machines are spare capacity.
+    pub(super) fn is_spot(&self) -> bool {
+        self.plan.pricing() == Pricing::Spot
+    }
+
+    /// The Region of the price, else of the job.
+    pub(super) fn region(&self) -> &str {
+        let priced = self.document.prediction.price.as_ref().map(|price| price.region.as_str());
+        priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(REGION)
+    }
+
+    /// Bytes of the data set as stored, where the job says how many there are.
+    pub(super) fn data_bytes(&self) -> Option<Bytes> {
+        let data = &self.document.job.data;
+        let samples = data.samples.map(|samples| samples as f64);
+        let tokens = self.plan.model().tokens_per_sample();
+        let samples = samples.or_else(|| Some(data.tokens? / tokens? as f64))?;
+        Some(Bytes((samples * data.bytes_per_sample?).ceil() as u64))
+    }
+
+    /// Seconds that the training takes if steps take as long as the slow end of their interval.
+    pub(super) fn elapsed_at_most(&self) -> Seconds {
+        let prediction = &self.document.prediction;
+        let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
+        let steps = prediction.time_s * if slower.is_finite() { slower } else { 1.0 };
+        Seconds(steps + prediction.start_up_s.unwrap_or(0.0) + prediction.checkpoints_s.unwrap_or(0.0))
+    }
+
+    /// A name that all launchers accept: at most 40 letters, digits and hyphens.
+    pub(super) fn name(&self) -> String {
+        let model = self.plan.model().name().to_lowercase();
+        let words: Vec<&str> =
+            model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        let mut name = format!("trainyard-{}", words.join("-"));
+        name.truncate(40);
+        name.trim_end_matches('-').to_owned()
+    }
+}
+
+/// Machines of so many devices that `ranks` ranks fill, and the ranks of each; nothing if the last would be half full.
+fn filled(ranks: u32, devices: u32) -> Option<(u32, u32)> {
+    match ranks {
+        ranks if ranks <= devices => Some((1, ranks)),
+        ranks if ranks.is_multiple_of(devices) => Some((ranks / devices, devices)),
+        _ => None,
+    }
+}

@@ -1,0 +1,130 @@
+//! Kubernetes with the training operator of Kubeflow.
+//!
+//! # Source
+//!
+//! Kubeflow training operator 1.9, `kubeflow.org/v1` PyTorchJob; Kubernetes 1.31, `core/v1`; Amazon EKS User Guide,
+//! "Run machine learning training on Amazon EKS with Elastic Fabric Adapter".
+
+use super::draft::{Draft, Finished, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::program::{Places, Program, environment, program};
+use super::script::command;
+use super::torchrun::start_at;
+use super::yaml::yaml;
+use serde_json::{Value, json};
+use trainyard_plan::LaunchFile;
+
+const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
+
+/// Pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
+const HUGE_PAGES: &str = "5120Mi";
+
+/// `kubernetes.yaml` and what must be in the image.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    let program = program(&mut draft, PLACES)?;
+    let job = job(&mut draft, &program);
+    for file in &program.files {
+        draft.remark(format!("{} must lie where the script is started, in the image", file.name));
+    }
+    let head = draft.close(&format!("Runs {}: `kubectl create -f kubernetes.yaml`.", program.what))?;
+    let mut files = vec![LaunchFile { name: "kubernetes.yaml".into(), text: head.comment() + &yaml(&job) }];
+    files.extend(program.files);
+    Ok(draft.finished(files))
+}
+
+fn job(draft: &mut Draft<'_>, program: &Program) -> Value {
+    let (name, machines) = (draft.job.name(), draft.job.machines());
+    let processes = draft.job.processes().to_string();
+    let template = template(draft, program);
+    let replica =
+        |replicas: u32| json!({ "replicas": replicas, "restartPolicy": "OnFailure", "template": template.clone() });
+    let mut replicas = json!({ "Master": replica(1) });
+    if machines > 1 {
+        replicas["Worker"] = replica(machines - 1);
+    }
+    json!({
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": { "generateName": format!("{name}-") },
+        "spec": {
+            "nprocPerNode": processes,
+            "runPolicy": { "cleanPodPolicy": "None", "backoffLimit": 10 },
+            "pytorchReplicaSpecs": replicas,
+        },
+    })
+}
+
+fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
+    let image = draft.asks(Flag::Image, "IMAGE", "container image with PyTorch, the script and what it imports");
+    let data = draft.asks(Flag::Data, "DATA-CLAIM", "PersistentVolumeClaim that holds the data set");
+    let results = draft.asks(Flag::Results, "RESULTS-CLAIM", "PersistentVolumeClaim for checkpoints and results");
+    let start = start_at(draft.job, "$RANK", "$MASTER_ADDR", "$MASTER_PORT");
+    let variables: Vec<Value> =
+        environment(draft).into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    let limits = limits(draft);
+    let mut container = json!({
+        // The operator looks for a container of this name.
+        "name": "pytorch",
+        "image": image,
+        "command": ["bash", "-c", format!("set -e\n{}", command(&start, &program.words()))],
+        "resources": { "limits": limits.clone(), "requests": limits },
+        "volumeMounts": [
+            { "name": "data", "mountPath": "/data", "readOnly": true },
+            { "name": "results", "mountPath": "/results" },
+            { "name": "shared-memory", "mountPath": "/dev/shm" },
+        ],
+    });
+    if !variables.is_empty() {
+        container["env"] = Value::Array(variables);
+    }
+    let mut pod = json!({
+        "containers": [container],
+        "volumes": [
+            { "name": "data", "persistentVolumeClaim": { "claimName": data, "readOnly": true } },
+            { "name": "results", "persistentVolumeClaim": { "claimName": results } },
+            // Ranks of a machine and their loaders meet here.
+            { "name": "shared-memory", "emptyDir": { "medium": "Memory" } },
+        ],
+    });
+    if let Some(selector) = selector(draft) {
+        pod["nodeSelector"] = selector;
+    }
+    json!({ "spec": pod })
+}
+
+fn limits(draft: &Draft<'_>) -> Value {
+    let job = draft.job;
+    let mut limits = json!({});
+    if job.has_gpus() {
+        limits["nvidia.com/gpu"] = json!(job.processes());
+    } else {
+        limits["cpu"] = json!(job.processes());
+    }
+    if let Some(cards) = job.efa_cards() {
+        limits["vpc.amazonaws.com/efa"] = json!(cards);
+        limits["hugepages-2Mi"] = json!(HUGE_PAGES);
+        // Huge pages are granted beside memory only.
+        limits["memory"] = json!(format!("{}Gi", job.memory_share_gib()));
+    }
+    limits
+}
+
+/// Which machines pods may stand on, where the plan names a type that is rented out.
+fn selector(draft: &mut Draft<'_>) -> Option<Value> {
+    let job = draft.job;
+    let instance = job.instance()?;
+    let mut selector = json!({ "node.kubernetes.io/instance-type": instance.name });
+    if job.is_spot() {
+        selector["eks.amazonaws.com/capacityType"] = json!("SPOT");
+        draft.note(
+            Field::Pricing,
+            "asked for by the label of EKS's managed node groups; Karpenter's is karpenter.sh/capacity-type",
+        );
+    }
+    draft.tells(&[Field::Instance]);
+    if job.plan().spec().service.as_deref() == Some("ec2") {
+        draft.tells(&[Field::Service]);
+    }
+    Some(selector)
+}

@@ -1,0 +1,331 @@
+//! Megatron-LM's training scripts.
+//!
+//! # Source
+//!
+//! NVIDIA Megatron-LM, core 0.16, `megatron/training/arguments.py`; for cuts into stages,
+//! `megatron/core/transformer/pipeline_parallel_layer_layout.py`.
+
+use super::Target;
+use super::draft::{Draft, Finished, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::megatron_model;
+use super::program::{Places, Program, environment, is_model_parallel};
+use super::script::{command, exports, script};
+use super::torchrun;
+use trainyard_plan::{
+    Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
+    StateSharding, Store,
+};
+
+/// `megatron.sh`.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    let program = program(&mut draft, Places::default())?;
+    let body = exports(&environment(&mut draft)) + &command(&torchrun::start(draft.job), &program.words());
+    torchrun::on_each_machine(&mut draft);
+    let head = draft.close(&format!("Starts {} under torchrun, in a copy of Megatron-LM.", program.what))?;
+    let file = LaunchFile { name: "megatron.sh".into(), text: script(&head, &body) };
+    Ok(draft.finished(vec![file]))
+}
+
+/// Whether kernels and transfers must be launched in one order for tensor parallelism to overlap them.
+pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
+    let parallel = draft.job.plan().mesh().parallel();
+    let started = draft.target == Target::Megatron || is_model_parallel(draft);
+    let sharded = draft.job.plan().state_sharding() >= StateSharding::Gradients;
+    started && !sharded && (parallel.tensor > 1 || parallel.context > 1) && draft.target != Target::Slurm
+}
+
+/// The script for the model's family with all its arguments.
+pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
+    if !draft.job.has_gpus() {
+        return Err(draft.cannot(Field::Instance, "Megatron-LM trains on GPUs only"));
+    }
+    let mut words = Words::default();
+    let (usual, what) = megatron_model::arguments(draft, &mut words)?;
+    parallel(draft, &mut words)?;
+    stages(draft, &mut words)?;
+    sharding(draft, &mut words)?;
+    batch_and_memory(draft, &mut words)?;
+    optimizer(draft, &mut words);
+    schedule(draft, &mut words);
+    data(draft, &mut words, places);
+    let script = draft.asks_or(Flag::Script, usual);
+    Ok(Program { script, arguments: words.0, files: Vec::new(), what })
+}
+
+/// Arguments, in groups that stand on one line.
+#[derive(Default)]
+pub(super) struct Words(Vec<Vec<String>>);
+
+impl Words {
+    /// Begins a line.
+    pub(super) fn line(&mut self) -> &mut Self {
+        self.0.push(Vec::new());
+        self
+    }
+
+    /// A flag.
+    pub(super) fn flag(&mut self, name: &str) -> &mut Self {
+        if self.0.is_empty() {
+            self.line();
+        }
+        if let Some(line) = self.0.last_mut() {
+            line.push(format!("--{name}"));
+        }
+        self
+    }
+
+    /// A flag with a value.
+    pub(super) fn set(&mut self, name: &str, value: impl ToString) -> &mut Self {
+        self.flag(name);
+        if let Some(line) = self.0.last_mut() {
+            line.push(value.to_string());
+        }
+        self
+    }
+}
+
+fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    let parallel = plan.mesh().parallel();
+    words.line().set("tensor-model-parallel-size", parallel.tensor);
+    words.set("pipeline-model-parallel-size", parallel.pipeline);
+    if parallel.context > 1 {
+        words.set("context-parallel-size", parallel.context);
+    }
+    if parallel.expert > 1 {
+        words.set("expert-model-parallel-size", parallel.expert);
+    }
+    if parallel.sequence {
+        words.flag("sequence-parallel");
+    }
+    match plan.mesh().placement() {
+        Placement::Order([Axis::Tensor, Axis::Pipeline, Axis::Data]) => {
+            words.flag("use-tp-pp-dp-mapping");
+            draft.tells(&[Field::Placement]);
+        }
+        Placement::Cluster | Placement::Order([Axis::Tensor, Axis::Data, Axis::Pipeline]) => {
+            draft.tells(&[Field::Placement]);
+        }
+        Placement::Spread | Placement::Order(_) => {
+            draft.note(Field::Placement, "Megatron-LM numbers ranks as TDP or TPD; steps may take longer");
+        }
+    }
+    draft.tells(&[Field::Tensor, Field::Pipeline, Field::Context, Field::Expert, Field::Sequence]);
+    match plan.schedule() {
+        ScheduleName::None | ScheduleName::OneForwardOneBackward | ScheduleName::Interleaved => {}
+        ScheduleName::GPipe
+        | ScheduleName::TwoBufferedWeights
+        | ScheduleName::ZeroBubbleH1
+        | ScheduleName::ZeroBubbleV => {
+            return Err(draft.cannot(Field::Schedule, "Megatron-LM runs 1f1b and interleaved-1f1b"));
+        }
+    }
+    draft.tells(&[Field::Schedule]);
+    Ok(())
+}
+
+/// Where layers are cut: by a number where stages are alike, else by a layout.
+fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+    let (job, plan) = (draft.job, draft.job.plan());
+    draft.tells(&[Field::Stages]);
+    let (runs, layers) = (job.stages(), plan.graph().len());
+    if runs.len() < 2 {
+        return Ok(());
+    }
+    // The first layer is the embedding and the last is the head; Megatron-LM counts what is between them.
+    let blocks = |first: usize, count: usize| {
+        let ends = [first == 0, first + count == layers];
+        count - ends.iter().filter(|end| **end).count()
+    };
+    let counts: Vec<usize> = runs.iter().map(|run| blocks(run.first, run.layers)).collect();
+    let parallel = plan.mesh().parallel();
+    let virtual_stages = runs.len() / parallel.pipeline as usize;
+    if counts.iter().all(|count| *count == counts[0]) {
+        if virtual_stages > 1 {
+            words.set("num-virtual-stages-per-pipeline-rank", virtual_stages);
+        }
+        return Ok(());
+    }
+    if plan.state_sharding() >= StateSharding::Gradients {
+        let why = "Megatron-LM shares gradients and parameters out between stages of as many layers each only";
+        return Err(draft.cannot(Field::Stages, why));
+    }
+    let last = runs.len() - 1;
+    let stage = |(index, count): (usize, &usize)| {
+        let body = if *count > 0 { format!("t*{count}") } else { String::new() };
+        format!("{}{body}{}", if index == 0 { "E" } else { "" }, if index == last { "L" } else { "" })
+    };
+    let layout: Vec<String> = counts.iter().enumerate().map(stage).collect();
+    words.set("pipeline-model-parallel-layout", layout.join("|"));
+    Ok(())
+}
+
+fn sharding(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    let fully = |strategy: &str, words: &mut Words| {
+        words.line().flag("use-megatron-fsdp").set("data-parallel-sharding-strategy", strategy);
+        words
+            .flag("use-distributed-optimizer")
+            .flag("no-gradient-accumulation-fusion")
+            .set("ckpt-format", "fsdp_dtensor");
+    };
+    match plan.state_sharding() {
+        StateSharding::None => {}
+        StateSharding::Optimizer => {
+            words.line().flag("use-distributed-optimizer");
+        }
+        StateSharding::Gradients => fully("optim_grads", words),
+        StateSharding::Parameters => fully("optim_grads_params", words),
+    }
+    if let Some(ranks) = draft.job.sharding_ranks() {
+        let parallel = plan.mesh().parallel();
+        words.set("num-distributed-optimizer-instances", parallel.data * parallel.context / ranks);
+    }
+    draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
+    let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
+    if plan.state_sharding() >= StateSharding::Gradients {
+        if !each_micro_batch && plan.batch().accumulation > 1 {
+            draft.remark("plan.gradient_reduction is step, but Megatron-FSDP sums gradients after each micro-batch");
+        }
+        draft.tells(&[Field::GradientReduction]);
+    }
+    let offload = plan.offload();
+    if offload == (Offload { optimizer: Some(Store::Host), ..Offload::NONE }) {
+        if plan.state_sharding() != StateSharding::Optimizer && plan.mesh().parallel().data > 1 {
+            let why = "Megatron-LM keeps the optimizer's state in main memory only where replicas share it out";
+            return Err(draft.cannot(Field::Offload, why));
+        }
+        if plan.state_sharding() == StateSharding::None {
+            words.line().flag("use-distributed-optimizer");
+        }
+        words.flag("optimizer-cpu-offload").flag("use-precision-aware-optimizer");
+    } else if offload != Offload::NONE {
+        return Err(draft.cannot(Field::Offload, "Megatron-LM keeps nothing but the optimizer's state elsewhere"));
+    }
+    draft.tells(&[Field::Offload]);
+    Ok(())
+}
+
+fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    words.line().set("micro-batch-size", plan.batch().micro).set("global-batch-size", plan.batch().global);
+    draft.tells(&[Field::Micro, Field::Accumulation]);
+    match plan.precision() {
+        // TensorFloat-32 is a variable of the environment.
+        Precision::Fp32 | Precision::Tf32 => {}
+        Precision::Fp16Mixed => {
+            words.flag("fp16");
+        }
+        Precision::Bf16Mixed => {
+            words.flag("bf16");
+        }
+    }
+    draft.tells(&[Field::Precision]);
+    match plan.recompute() {
+        Recompute::None => {}
+        Recompute::Selective => {
+            words.set("recompute-granularity", "selective");
+        }
+        Recompute::Full => {
+            words
+                .set("recompute-granularity", "full")
+                .set("recompute-method", "uniform")
+                .set("recompute-num-layers", 1);
+        }
+    }
+    draft.tells(&[Field::Recompute]);
+    Ok(())
+}
+
+fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
+    let (kind, training) = (draft.job.plan().optimizer(), draft.job.training());
+    let decays = training.weight_decay.is_some_and(|decay| decay != 0.0);
+    words.line();
+    match kind {
+        Optimizer::AdamW => {
+            words.set("optimizer", "adam");
+        }
+        // Without weight decay the two are one.
+        Optimizer::Adam if !decays => {
+            words.set("optimizer", "adam").set("weight-decay", 0.0);
+        }
+        Optimizer::Sgd => {
+            words.set("optimizer", "sgd").set("sgd-momentum", 0.0);
+        }
+        Optimizer::Momentum => {
+            words.set("optimizer", "sgd").set("sgd-momentum", training.momentum.unwrap_or(0.9));
+            draft.tells(&[Field::Momentum]);
+        }
+        Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
+            draft.note(Field::Optimizer, "Megatron-LM has adam with decoupled weight decay, and sgd");
+        }
+    }
+    draft.tells(&[Field::Optimizer]);
+    if let Some(decay) = training.weight_decay.filter(|_| decays || kind != Optimizer::Adam) {
+        words.set("weight-decay", decay);
+    }
+    if matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
+        if let Some([first, second]) = training.betas {
+            words.set("adam-beta1", first).set("adam-beta2", second);
+        }
+        if let Some(epsilon) = training.epsilon {
+            words.set("adam-eps", epsilon);
+        }
+        draft.tells(&[Field::Betas, Field::Epsilon]);
+    }
+    // Megatron-LM clips unless it is told not to.
+    words.set("clip-grad", draft.told(Field::ClipNorm).unwrap_or_else(|| "0.0".into()));
+    draft.tells(&[Field::WeightDecay]);
+}
+
+fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
+    let job = draft.job;
+    let rate = draft.learning_rate();
+    let rate = rate.unwrap_or_else(|| draft.asks(Flag::LearningRate, "LEARNING_RATE", "peak learning rate"));
+    words.line().set("train-iters", job.steps()).set("lr", rate).set("lr-warmup-iters", job.warm_up());
+    draft.tells(&[Field::Steps, Field::WarmUp]);
+    let style = match job.decay() {
+        Decay::Constant => "constant",
+        Decay::Linear => "linear",
+        Decay::Cosine => "cosine",
+        Decay::Polynomial => {
+            draft.note(Field::Decay, "Megatron-LM has no such decay");
+            "constant"
+        }
+    };
+    words.set("lr-decay-style", style);
+    if style != "constant" {
+        words.set("lr-decay-iters", job.steps()).set("min-lr", job.final_learning_rate());
+    }
+    draft.tells(&[Field::Decay]);
+}
+
+fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
+    let job = draft.job;
+    let data = places.data.map(ToOwned::to_owned);
+    let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
+    words.line().set("data-path", data).set("tokenizer-type", "NullTokenizer");
+    draft.remark(
+        "the data holds numbers of tokens (NullTokenizer); name the tokenizer that made them if you evaluate text",
+    );
+    if let Some(input) = job.plan().input() {
+        words.set("num-workers", input.workers);
+        draft.tells(&[Field::Workers]);
+    }
+    let results = places.results(draft);
+    words.line().set("save", &results).set("load", &results);
+    words.set("save-interval", job.checkpoint_steps().unwrap_or_else(|| job.steps()));
+    draft.tells(&[Field::CheckpointInterval]);
+    let evaluation = job.campaign().and_then(|campaign| campaign.evaluation.as_ref());
+    match evaluation.and_then(|evaluation| Some((evaluation.every_steps?, evaluation.samples))) {
+        Some((steps, samples)) => {
+            words.set("eval-interval", steps).set("eval-iters", samples.div_ceil(job.plan().batch().global));
+            draft.tells(&[Field::Evaluation]);
+        }
+        None => {
+            words.set("eval-iters", 0);
+        }
+    }
+}

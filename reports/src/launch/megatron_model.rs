@@ -1,0 +1,113 @@
+//! Models as arguments of Megatron-LM's training scripts.
+
+use super::draft::Draft;
+use super::error::LaunchError;
+use super::field::Field;
+use super::megatron::Words;
+use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
+
+const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
+
+/// The arguments of the model; the script that builds it, and what to call that.
+pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'static str, &'static str), LaunchError> {
+    draft.tells(&[Field::Model]);
+    let script = match draft.job.plan().model() {
+        Model::Gpt(model) => {
+            gpt(model, words);
+            experts(None, model.layers, words);
+            attention(draft, model.attention, words);
+            ("pretrain_gpt.py", "pretrain_gpt.py")
+        }
+        Model::GptMoe(model) => {
+            gpt(&model.dense, words);
+            if !model.tied_head {
+                words.flag("untie-embeddings-and-output-weights");
+            }
+            words.flag("disable-bias-linear");
+            experts(Some(model.experts), model.dense.layers, words);
+            attention(draft, model.dense.attention, words);
+            draft.remark("the experts of the plan's model have ReLU between their products, Megatron-LM's have GELU");
+            ("pretrain_gpt.py", "pretrain_gpt.py")
+        }
+        Model::Llama(model) => {
+            llama(model, words);
+            experts(model.experts, model.layers, words);
+            attention(draft, model.attention, words);
+            ("pretrain_gpt.py", "pretrain_gpt.py")
+        }
+        Model::Bert(model) => {
+            bert(draft, model, words)?;
+            attention(draft, model.attention, words);
+            ("pretrain_bert.py", "pretrain_bert.py")
+        }
+        _ => return Err(draft.cannot(Field::Model, SCRIPTS)),
+    };
+    draft.remark("Megatron-LM fills the vocabulary up to a multiple of 128 × the tensor-parallel degree");
+    Ok(script)
+}
+
+fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) {
+    if kernel == AttentionKernel::Flash {
+        words.set("attention-backend", "flash");
+    }
+    words.set("attention-dropout", "0.0").set("hidden-dropout", "0.0");
+    draft.tells(&[Field::Attention]);
+}
+
+fn sizes(words: &mut Words, layers: u32, hidden: u64, heads: u64, ffn: u64) {
+    words.line().set("num-layers", layers).set("hidden-size", hidden).set("num-attention-heads", heads);
+    words.set("ffn-hidden-size", ffn);
+}
+
+fn tokens(words: &mut Words, seq_len: u64, positions: u64, vocab: u64) {
+    words.line().set("seq-length", seq_len).set("max-position-embeddings", positions).set("vocab-size", vocab);
+}
+
+fn gpt(model: &Gpt, words: &mut Words) {
+    sizes(words, model.layers, model.hidden, model.heads, model.ffn);
+    tokens(words, model.seq_len, model.seq_len, model.vocab);
+}
+
+fn llama(model: &Llama, words: &mut Words) {
+    sizes(words, model.layers, model.hidden, model.heads, model.ffn);
+    if model.kv_heads < model.heads {
+        words.flag("group-query-attention").set("num-query-groups", model.kv_heads);
+    }
+    words.set("kv-channels", model.head_width);
+    tokens(words, model.seq_len, model.seq_len, model.vocab);
+    words.line().flag("swiglu").set("normalization", "RMSNorm").set("norm-epsilon", model.norm_epsilon);
+    words.flag("disable-bias-linear").set("position-embedding-type", "rope");
+    words.set("rotary-base", model.rotary_base.round() as u64);
+    if !model.tied_head {
+        words.flag("untie-embeddings-and-output-weights");
+    }
+    if let Some(window) = model.window.filter(|window| *window < model.seq_len) {
+        words.set("window-size", format!("{},0", window.saturating_sub(1)));
+    }
+}
+
+fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), LaunchError> {
+    sizes(words, model.layers, model.hidden, model.heads, model.ffn);
+    tokens(words, model.seq_len, model.positions, model.vocab);
+    match model.head {
+        HeadKind::Pretraining => Ok(()),
+        HeadKind::MaskedLanguageModel => {
+            words.flag("bert-no-binary-head");
+            Ok(())
+        }
+        HeadKind::Pooler | HeadKind::Classifier => Err(draft.cannot(Field::Model, SCRIPTS)),
+    }
+}
+
+fn experts(experts: Option<Experts>, layers: u32, words: &mut Words) {
+    let Some(experts) = experts else { return };
+    words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
+    words.set("moe-expert-capacity-factor", experts.capacity_factor);
+    if experts.interval > 1 {
+        // The last block of each run of blocks has experts.
+        let pattern: Vec<&str> = (1..=u64::from(layers))
+            .map(|block| if block.is_multiple_of(experts.interval) { "1" } else { "0" })
+            .collect();
+        words.set("moe-layer-freq", format!("[{}]", pattern.join(",")));
+    }
+}

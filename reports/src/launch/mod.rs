@@ -1,0 +1,169 @@
+//! Launch files: what other engines and services need to run a plan.
+//!
+//! A plan says more than any one target has keys for. What a target tells is marked field by field on a [`Draft`]; a
+//! field that is left over and that decides whether the plan fits or what it is gets the plan refused, any other becomes
+//! a note. So nothing is dropped silently, whatever a target's module forgets.
+
+mod accelerate;
+mod deepspeed;
+mod draft;
+mod error;
+mod field;
+mod job;
+mod kubernetes;
+mod megatron;
+mod megatron_model;
+mod program;
+mod python;
+mod sagemaker;
+mod script;
+mod skypilot;
+mod slurm;
+mod torchrun;
+mod training_arguments;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+pub use draft::Flag;
+pub use error::LaunchError;
+
+use crate::format::{Width, bullets, lines};
+use draft::Draft;
+use job::Job;
+use trainyard_hardware_profiles::Cluster;
+use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+
+/// What launch files can be made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// Amazon SageMaker training jobs: a request, and an estimator of its Python SDK.
+    Sagemaker,
+    /// PyTorch's launcher.
+    Torchrun,
+    /// DeepSpeed: its configuration and its launcher.
+    Deepspeed,
+    /// Megatron-LM's training scripts.
+    Megatron,
+    /// Hugging Face Accelerate: its configuration and its launcher.
+    Accelerate,
+    /// Slurm and mpirun, for this program's own executor.
+    Slurm,
+    /// SkyPilot.
+    Skypilot,
+    /// Kubernetes with the training operator of Kubeflow.
+    Kubernetes,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Sagemaker,
+        Self::Torchrun,
+        Self::Deepspeed,
+        Self::Megatron,
+        Self::Accelerate,
+        Self::Slurm,
+        Self::Skypilot,
+        Self::Kubernetes,
+    ];
+
+    /// The target as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sagemaker => "sagemaker",
+            Self::Torchrun => "torchrun",
+            Self::Deepspeed => "deepspeed",
+            Self::Megatron => "megatron",
+            Self::Accelerate => "accelerate",
+            Self::Slurm => "slurm",
+            Self::Skypilot => "skypilot",
+            Self::Kubernetes => "kubernetes",
+        }
+    }
+}
+
+/// What a plan does not know; a placeholder stands for what is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// The training script.
+    pub script: Option<String>,
+    /// The container image.
+    pub image: Option<String>,
+    /// The IAM role of a SageMaker job.
+    pub role: Option<String>,
+    /// Where the data is: a path, or an address such as `s3://bucket/prefix`.
+    pub data: Option<String>,
+    /// Where checkpoints and results go, in the same form.
+    pub results: Option<String>,
+    /// The peak learning rate, before that of the job.
+    pub learning_rate: Option<String>,
+    /// The file of the plan document, for this program's own executor.
+    pub plan: Option<String>,
+}
+
+/// The files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan names.
+///
+/// # Errors
+///
+/// When the plan is not valid, when the target cannot express it, or when an option means nothing to the target.
+pub fn launch(
+    document: &PlanDocument,
+    cluster: &Cluster,
+    target: Target,
+    options: &LaunchOptions,
+) -> Result<LaunchDocument, LaunchError> {
+    let job = Job::new(document, cluster)?;
+    let others = || -> Vec<&'static str> {
+        let can = |other: &Target| *other != target && drawn_up(&job, *other, &LaunchOptions::default()).is_ok();
+        Target::ALL.into_iter().filter(can).map(Target::name).collect()
+    };
+    drawn_up(&job, target, options).map_err(|error| error.with_others(others))
+}
+
+fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
+    let draft = Draft::new(target, job, options)?;
+    let finished = match target {
+        Target::Sagemaker => sagemaker::files(draft)?,
+        Target::Torchrun => torchrun::files(draft)?,
+        Target::Deepspeed => deepspeed::files(draft)?,
+        Target::Megatron => megatron::files(draft)?,
+        Target::Accelerate => accelerate::files(draft)?,
+        Target::Slurm => slurm::files(draft)?,
+        Target::Skypilot => skypilot::files(draft)?,
+        Target::Kubernetes => kubernetes::files(draft)?,
+    };
+    Ok(LaunchDocument {
+        schema: LAUNCH_SCHEMA.into(),
+        target: target.name().into(),
+        files: finished.files,
+        blanks: finished.blanks,
+        notes: finished.notes,
+    })
+}
+
+/// The files one after another, each under its name if there are several.
+pub fn launch_page(document: &LaunchDocument) -> String {
+    match document.files.as_slice() {
+        [only] => only.text.clone(),
+        files => {
+            let texts: Vec<String> =
+                files.iter().map(|LaunchFile { name, text }| format!("==> {name} <==\n{text}")).collect();
+            texts.join("\n")
+        }
+    }
+}
+
+/// Which files there are, what to fill in, and what they do not say.
+pub fn launch_listing(document: &LaunchDocument, width: Width) -> String {
+    let names: Vec<String> = document.files.iter().map(|file| file.name.clone()).collect();
+    let blanks: Vec<String> =
+        document.blanks.iter().map(|blank| format!("{}: {} ({})", blank.placeholder, blank.what, blank.flag)).collect();
+    let sections =
+        [("Files", &names), ("To fill in", &blanks), ("What the plan says and the files do not", &document.notes)];
+    lines(
+        sections.into_iter().filter(|(_, items)| !items.is_empty()).map(|(title, items)| bullets(width, title, items)),
+    )
+}

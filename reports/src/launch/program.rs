@@ -1,0 +1,117 @@
+//! What launchers start on every machine: a script with the arguments that tell it the plan.
+
+use super::deepspeed;
+use super::draft::{Draft, Flag};
+use super::error::LaunchError;
+use super::field::Field;
+use super::megatron;
+use super::training_arguments::{self, Sharding};
+use trainyard_plan::{Collectives, LaunchFile, Offload, Precision, StateSharding};
+
+/// A script with the arguments that tell it the plan.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// The script.
+    pub(super) script: String,
+    /// Its arguments, in groups that stand on one line.
+    pub(super) arguments: Vec<Vec<String>>,
+    /// Files that must lie beside it.
+    pub(super) files: Vec<LaunchFile>,
+    /// What it is, for the heads of files.
+    pub(super) what: &'static str,
+}
+
+impl Program {
+    /// The script and its arguments.
+    pub(super) fn words(&self) -> Vec<Vec<String>> {
+        let mut words = vec![vec![self.script.clone()]];
+        words.extend(self.arguments.iter().cloned());
+        words
+    }
+}
+
+/// Where a launcher puts what it moves; nothing where the user says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    /// Where the program finds its data.
+    pub(super) data: Option<&'static str>,
+    /// Where it leaves checkpoints and results.
+    pub(super) results: Option<&'static str>,
+}
+
+impl Places {
+    /// Where the program leaves checkpoints and results.
+    pub(super) fn results(self, draft: &mut Draft<'_>) -> String {
+        let ask = |draft: &mut Draft<'_>| draft.asks(Flag::Results, "RESULTS", "folder for checkpoints and results");
+        self.results.map_or_else(|| ask(draft), ToOwned::to_owned)
+    }
+}
+
+/// What runs the plan under a launcher that starts processes and nothing else: Megatron-LM where ranks share layers, a
+/// script with the arguments of transformers' Trainer everywhere else.
+pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
+    if is_model_parallel(draft) {
+        return megatron::program(draft, places);
+    }
+    data_parallel(draft, places)
+}
+
+/// A script with the arguments of transformers' Trainer, which shares states out by FSDP or, where FSDP has no word for
+/// it, by DeepSpeed.
+pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
+    let (sharding, files) = if by_deepspeed(draft) {
+        (Sharding::Deepspeed, vec![deepspeed::config_file(draft, deepspeed::Reader::Trainer)?])
+    } else {
+        (Sharding::Fsdp, Vec::new())
+    };
+    let arguments = training_arguments::arguments(draft, sharding, places)?;
+    let script = draft.asks_or(Flag::Script, "train.py");
+    Ok(Program {
+        script,
+        arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
+        files,
+        what: "a script that reads transformers.TrainingArguments",
+    })
+}
+
+/// Whether ranks share layers, tokens or experts.
+pub(super) fn is_model_parallel(draft: &Draft<'_>) -> bool {
+    let parallel = draft.job.plan().mesh().parallel();
+    [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert].iter().any(|degree| *degree > 1)
+}
+
+/// Whether only DeepSpeed has words for how states are kept: FSDP shares out gradients as soon as anything, among all
+/// replicas or those of a machine, and keeps everything or nothing elsewhere.
+pub(super) fn by_deepspeed(draft: &Draft<'_>) -> bool {
+    let plan = draft.job.plan();
+    let among_others = draft.job.sharding_ranks().is_some_and(|ranks| ranks != draft.job.processes());
+    plan.state_sharding() == StateSharding::Optimizer || plan.offload() != Offload::NONE || among_others
+}
+
+/// Variables of the environment that the fabric and the number formats ask for.
+pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    let mut set = |name: &str, value: &str| variables.push((name.to_owned(), value.to_owned()));
+    if draft.job.efa_cards().is_some() {
+        set("FI_PROVIDER", "efa");
+        if draft.job.efa_reads_gpus() {
+            set("FI_EFA_USE_DEVICE_RDMA", "1");
+        }
+    }
+    let algorithm = match draft.job.plan().collectives() {
+        Collectives::Ring => Some("Ring"),
+        Collectives::Tree => Some("Tree"),
+        Collectives::Nccl | Collectives::Hierarchical | Collectives::Smddp => None,
+    };
+    if let Some(algorithm) = algorithm {
+        set("NCCL_ALGO", algorithm);
+        draft.tells(&[Field::Collectives]);
+    }
+    if draft.job.plan().precision() == Precision::Tf32 {
+        set("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1");
+    }
+    if megatron::wants_one_connection(draft) {
+        set("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    }
+    variables
+}

@@ -1,0 +1,329 @@
+//! Amazon SageMaker training jobs: a request of CreateTrainingJob, and the same as an estimator of the Python SDK.
+//!
+//! # Source
+//!
+//! Amazon SageMaker API Reference, "CreateTrainingJob"; SageMaker Python SDK 2.257, `sagemaker/estimator.py`,
+//! `sagemaker/fw_utils.py` and `sagemaker/pytorch/estimator.py`, whose hyperparameters the request repeats.
+
+mod distribution;
+mod estimator;
+
+use super::draft::{Draft, Finished, Flag};
+use super::error::LaunchError;
+use super::field::{Field, from_objects};
+use super::program::{Places, Program, by_deepspeed, data_parallel, environment};
+use super::training_arguments::{self, Sharding};
+use distribution::{Distribution, Library};
+use serde_json::{Map, Value, json};
+use trainyard_plan::{LaunchFile, StartKind, StorageMode, checkpoint_bytes};
+
+const PLACES: Places = Places { data: Some("/opt/ml/input/data/training"), results: Some("/opt/ml/checkpoints") };
+
+/// The longest that a training job may take.
+const RUNTIME_MAX_S: u64 = 28 * 86_400;
+/// The longest that a warm pool is kept.
+const KEEP_ALIVE_S: u64 = 3600;
+/// What a volume holds beside data and checkpoints: the image and the script, in GB.
+const VOLUME_GB: u64 = 30;
+/// Regions in which the training images stand under one account (AWS Deep Learning Containers, "Available images").
+const REGIONS: [&str; 16] = [
+    "ap-northeast-1",
+    "ap-northeast-2",
+    "ap-south-1",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ca-central-1",
+    "eu-central-1",
+    "eu-north-1",
+    "eu-west-1",
+    "eu-west-2",
+    "eu-west-3",
+    "sa-east-1",
+    "us-east-1",
+    "us-east-2",
+    "us-west-1",
+    "us-west-2",
+];
+
+/// A training job, however it is written down.
+struct Training {
+    name: String,
+    script: String,
+    role: String,
+    /// What the user names; the library's own otherwise.
+    image: Option<String>,
+    instance: String,
+    instances: u32,
+    volume_gb: u64,
+    max_run_s: u64,
+    spot: bool,
+    warm_pool: bool,
+    encrypted: bool,
+    hyperparameters: Vec<(String, Value)>,
+    environment: Vec<(String, String)>,
+    input: Input,
+    results: String,
+    distribution: Distribution,
+}
+
+/// Where the data comes from.
+enum Input {
+    /// Objects, and how they reach the script.
+    Objects { uri: String, mode: &'static str },
+    /// A shared file system and a folder of it.
+    FileSystem { id: String, folder: String },
+}
+
+impl Input {
+    fn mode(&self) -> &'static str {
+        match self {
+            Self::Objects { mode, .. } => mode,
+            Self::FileSystem { .. } => "File",
+        }
+    }
+}
+
+/// `create-training-job.json`, `estimator.py` and what must be packed with the script.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    let rented = draft.job.instance().filter(|instance| {
+        instance.prices.iter().any(|price| price.service == trainyard_hardware_profiles::Service::Sagemaker)
+    });
+    let Some(instance) = rented else {
+        return Err(draft.cannot(Field::Instance, "SageMaker does not rent that type out, as far as the catalog knows"));
+    };
+    let distribution = distribution::of(&mut draft, instance)?;
+    let program = program(&mut draft, &distribution)?;
+    let training = training(&mut draft, distribution, &program);
+    let request = request(&mut draft, &training);
+    let what = match training.distribution.library {
+        Library::ModelParallel1 => "a script adapted to SageMaker's library for model parallelism, version 1",
+        Library::ModelParallel2 => "a script adapted to SageMaker's library for model parallelism, version 2",
+        Library::DataParallel | Library::Torchrun => program.what,
+    };
+    let head = draft.close(&format!(
+        "Trains with {what} on SageMaker. create-training-job.json is the same for\n`aws sagemaker create-training-job --cli-input-json`."
+    ))?;
+    let json = serde_json::to_string_pretty(&request).expect("values are JSON") + "\n";
+    let mut files = vec![
+        LaunchFile { name: "create-training-job.json".into(), text: json },
+        LaunchFile { name: "estimator.py".into(), text: estimator::text(&head, &training) },
+    ];
+    files.extend(program.files);
+    Ok(draft.finished(files))
+}
+
+/// The script, with the arguments of transformers' Trainer as its hyperparameters.
+fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program, LaunchError> {
+    if !distribution.is_model_parallel() {
+        return data_parallel(draft, PLACES);
+    }
+    debug_assert!(!by_deepspeed(draft) || distribution.is_model_parallel(), "the library shares states out itself");
+    let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, PLACES)?;
+    if distribution.library == Library::ModelParallel1 {
+        // The library cuts a batch into micro-batches itself.
+        let batch = draft.job.plan().batch();
+        for (name, value) in &mut arguments {
+            match name.as_str() {
+                "per_device_train_batch_size" => *value = (batch.micro * batch.accumulation).to_string(),
+                "gradient_accumulation_steps" => *value = "1".into(),
+                _ => {}
+            }
+        }
+    }
+    let script = draft.asks_or(Flag::Script, "train.py");
+    let arguments = arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect();
+    Ok(Program { script, arguments, files: Vec::new(), what: "" })
+}
+
+fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Training {
+    let job = draft.job;
+    let instance = format!("ml.{}", job.plan().cluster().instance);
+    let role = draft.asks(Flag::Role, "arn:aws:iam::ACCOUNT:role/ROLE", "IAM role that SageMaker takes on");
+    let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
+    let image = draft.given(Flag::Image).then(|| draft.asks_or(Flag::Image, ""));
+    // What has a usual value is asked for nonetheless, so that the flag is one of this target's.
+    draft.asks_or(Flag::Image, "");
+    let input = input(draft);
+    draft.tells(&[Field::Instance, Field::Pricing, Field::Start, Field::Encrypted]);
+    if job.plan().pricing() != trainyard_plan::Pricing::OnDemand && !job.is_spot() {
+        draft.note(Field::Pricing, "savings plans and reservations are bought for the account, not for a job");
+    }
+    match job.plan().spec().service.as_deref() {
+        Some("ec2") => draft.note(Field::Service, "SageMaker's prices are higher than those that the plan counts with"),
+        _ => draft.tells(&[Field::Service]),
+    }
+    draft.tells(&[Field::CheckpointStorage]);
+    let hyperparameters = program.arguments.iter().filter_map(|words| match words.as_slice() {
+        [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
+        _ => None,
+    });
+    Training {
+        name: job.name(),
+        script: program.script.clone(),
+        role,
+        image,
+        instance,
+        instances: job.machines(),
+        volume_gb: volume(draft, &input),
+        max_run_s: longest(draft),
+        spot: job.is_spot(),
+        warm_pool: job.campaign().is_some_and(|campaign| campaign.start == Some(StartKind::WarmPool)),
+        encrypted: job.plan().cluster().encrypted,
+        hyperparameters: hyperparameters.collect(),
+        environment: environment(draft),
+        input,
+        results,
+        distribution,
+    }
+}
+
+/// A value as the container hands it to the script.
+fn typed(text: &str) -> Value {
+    match text {
+        "true" => json!(true),
+        "false" => json!(false),
+        text => match (text.parse::<u64>(), text.parse::<f64>()) {
+            (Ok(number), _) => json!(number),
+            (_, Ok(number)) if number.is_finite() => json!(number),
+            _ => json!(text),
+        },
+    }
+}
+
+fn input(draft: &mut Draft<'_>) -> Input {
+    let storage = draft.job.plan().input().map(|input| input.storage);
+    if storage == Some(StorageMode::FsxLustre) {
+        let place =
+            draft.asks(Flag::Data, "FILE-SYSTEM-ID/FOLDER", "file system (FSx for Lustre) and folder of the data set");
+        let (id, folder) = place.split_once('/').unwrap_or((&place, ""));
+        draft.remark("the file system is reached from its own network: write its SUBNET and SECURITY-GROUP");
+        draft.tells(&[Field::Storage]);
+        return Input::FileSystem { id: id.to_owned(), folder: format!("/{folder}") };
+    }
+    let mode = match storage {
+        Some(StorageMode::S3FastFile) => "FastFile",
+        Some(StorageMode::S3Pipe) => "Pipe",
+        _ => "File",
+    };
+    if storage.is_some_and(from_objects) {
+        draft.tells(&[Field::Storage]);
+    } else {
+        draft.note(Field::Storage, "machines of SageMaker are new; the data is downloaded from S3 before the start");
+    }
+    let uri = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
+    Input::Objects { uri, mode }
+}
+
+/// GB of the volume of a machine: what is downloaded, two checkpoints, and the rest. Machines with disks of their own
+/// are asked for no more than they have.
+fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
+    let job = draft.job;
+    let gigabytes = |bytes: u64| bytes.div_ceil(1_000_000_000);
+    let data = if input.mode() == "File" { job.data_bytes().map_or(0, |bytes| gigabytes(bytes.0)) } else { 0 };
+    let wanted = VOLUME_GB + data + 2 * gigabytes(checkpoint_bytes(job.plan()).0);
+    let wanted = job.document().job.data.volume.map_or(wanted, |volume| wanted.max(gigabytes(volume.0)));
+    let disk = job.instance().map_or(0, |instance| instance.disk.value.0 / 1_000_000_000);
+    if disk > 0 { wanted.min(disk) } else { wanted }
+}
+
+/// Seconds after which SageMaker ends the job: half as long again as predicted at most, in whole hours.
+fn longest(draft: &mut Draft<'_>) -> u64 {
+    let predicted = draft.job.elapsed_at_most().0;
+    let wanted = ((predicted * 1.5 / 3600.0).ceil() as u64).max(1) * 3600;
+    if wanted > RUNTIME_MAX_S {
+        draft.remark("SageMaker ends a job after 28 days; start it again, it goes on from its checkpoint");
+    }
+    wanted.min(RUNTIME_MAX_S)
+}
+
+fn request(draft: &mut Draft<'_>, training: &Training) -> Value {
+    let image = training.image.clone().unwrap_or_else(|| {
+        let region = draft.job.region().to_owned();
+        if REGIONS.contains(&region.as_str()) {
+            training.distribution.image(&region)
+        } else {
+            draft.remark("write the training image of this Region for IMAGE in create-training-job.json");
+            "IMAGE".into()
+        }
+    });
+    let source = format!("{}/source/sourcedir.tar.gz", training.results.trim_end_matches('/'));
+    draft.remark(format!(
+        "for create-training-job.json, pack the script: tar czf sourcedir.tar.gz {} && aws s3 cp sourcedir.tar.gz {source}",
+        training.script
+    ));
+    let mut request = json!({
+        "TrainingJobName": training.name,
+        "AlgorithmSpecification": { "TrainingImage": image, "TrainingInputMode": training.input.mode() },
+        "RoleArn": training.role,
+        "InputDataConfig": [channel(&training.input)],
+        "OutputDataConfig": { "S3OutputPath": training.results },
+        "ResourceConfig": {
+            "InstanceType": training.instance,
+            "InstanceCount": training.instances,
+            "VolumeSizeInGB": training.volume_gb,
+        },
+        "StoppingCondition": { "MaxRuntimeInSeconds": training.max_run_s },
+        "HyperParameters": hyperparameters(draft, training, &source),
+        "CheckpointConfig": {
+            "S3Uri": training.checkpoints(),
+            "LocalPath": PLACES.results,
+        },
+        "EnableManagedSpotTraining": training.spot,
+        "EnableInterContainerTrafficEncryption": training.encrypted,
+    });
+    if training.spot {
+        request["StoppingCondition"]["MaxWaitTimeInSeconds"] = json!(training.max_wait_s());
+    }
+    if training.warm_pool {
+        request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = json!(KEEP_ALIVE_S);
+    }
+    if !training.environment.is_empty() {
+        let variables: Map<String, Value> =
+            training.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        request["Environment"] = Value::Object(variables);
+    }
+    if matches!(training.input, Input::FileSystem { .. }) {
+        request["VpcConfig"] = json!({ "SecurityGroupIds": ["SECURITY-GROUP"], "Subnets": ["SUBNET"] });
+    }
+    request
+}
+
+fn channel(input: &Input) -> Value {
+    let source = match input {
+        Input::Objects { uri, .. } => json!({
+            "S3DataSource": { "S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated" },
+        }),
+        Input::FileSystem { id, folder } => json!({
+            "FileSystemDataSource": {
+                "FileSystemId": id,
+                "FileSystemAccessMode": "ro",
+                "FileSystemType": "FSxLustre",
+                "DirectoryPath": folder,
+            },
+        }),
+    };
+    json!({ "ChannelName": "training", "DataSource": source, "InputMode": input.mode() })
+}
+
+/// Hyperparameters as the container reads them: each value is JSON in a string.
+fn hyperparameters(draft: &Draft<'_>, training: &Training, source: &str) -> Value {
+    let own = [
+        ("sagemaker_program".to_owned(), json!(training.script)),
+        ("sagemaker_submit_directory".to_owned(), json!(source)),
+        ("sagemaker_region".to_owned(), json!(draft.job.region())),
+    ];
+    let all =
+        training.hyperparameters.iter().cloned().chain(training.distribution.hyperparameters(training)).chain(own);
+    Value::Object(all.map(|(name, value)| (name, json!(value.to_string()))).collect())
+}
+
+impl Training {
+    fn checkpoints(&self) -> String {
+        format!("{}/checkpoints", self.results.trim_end_matches('/'))
+    }
+
+    /// Seconds for which a spot job may wait and run together.
+    fn max_wait_s(&self) -> u64 {
+        (2 * self.max_run_s).min(RUNTIME_MAX_S)
+    }
+}

@@ -1,0 +1,49 @@
+//! Shell scripts.
+
+use super::draft::Head;
+
+/// A word that a POSIX shell takes as it is.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A command of several lines: the first as it is written for a shell, then words that are quoted, a line for each group.
+pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {
+    let line = |words: &Vec<String>| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = std::iter::once(start.to_owned()).chain(groups.iter().map(line)).collect();
+    format!("{}\n", lines.join(" \\\n  "))
+}
+
+/// A bash script that stops at the first failure.
+pub(super) fn script(head: &Head, body: &str) -> String {
+    format!("#!/usr/bin/env bash\n{}set -euo pipefail\n\n{body}", head.comment())
+}
+
+/// Lines that set variables of the environment.
+pub(super) fn exports(variables: &[(String, String)]) -> String {
+    variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        assert_eq!(quoted("s3://bucket/a=b"), "s3://bucket/a=b");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("Et*3|tL"), "'Et*3|tL'");
+    }
+
+    #[test]
+    fn a_command_has_a_line_for_each_group() {
+        let groups = [vec!["--a".to_owned(), "x y".to_owned()], vec!["--b".to_owned()]];
+        assert_eq!(command("run", &groups), "run \\\n  --a 'x y' \\\n  --b\n");
+    }
+}

@@ -1,0 +1,101 @@
+//! SkyPilot.
+//!
+//! # Source
+//!
+//! SkyPilot 0.14, "Task YAML"; `sky/utils/schemas.py`.
+
+use super::draft::{Draft, Finished, Flag, Head};
+use super::error::LaunchError;
+use super::field::{Field, from_objects};
+use super::program::{Places, Program, environment, program};
+use super::script::command;
+use super::torchrun::{PORT, start_at};
+use super::yaml::yaml;
+use serde_json::{Map, Value, json};
+use trainyard_plan::{LaunchFile, Pricing, StorageMode};
+
+const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
+
+/// `skypilot.yaml` and what must lie beside it.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    if draft.job.instance().is_none() {
+        return Err(draft.cannot(Field::Instance, "SkyPilot rents machines, and nobody rents this one out"));
+    }
+    let program = program(&mut draft, PLACES)?;
+    let task = task(&mut draft, &program);
+    let head: Head = draft.close(&format!(
+        "Runs {} on rented machines: `sky jobs launch skypilot.yaml` goes on after interruptions, `sky launch` does not.",
+        program.what
+    ))?;
+    let mut files = vec![LaunchFile { name: "skypilot.yaml".into(), text: head.comment() + &yaml(&task) }];
+    files.extend(program.files);
+    Ok(draft.finished(files))
+}
+
+fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
+    let job = draft.job;
+    let mut fields = Map::new();
+    fields.insert("name".into(), json!(job.name()));
+    fields.insert("num_nodes".into(), json!(job.machines()));
+    fields.insert("resources".into(), resources(draft));
+    fields.insert("workdir".into(), json!("."));
+    fields.insert("file_mounts".into(), mounts(draft));
+    let environment = environment(draft);
+    if !environment.is_empty() {
+        let variables: Map<String, Value> = environment.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        fields.insert("envs".into(), Value::Object(variables));
+    }
+    let address = "$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)";
+    let start = start_at(job, "$SKYPILOT_NODE_RANK", address, &PORT.to_string());
+    fields.insert("run".into(), json!(format!("set -e\n{}", command(&start, &program.words()))));
+    draft
+        .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
+    Value::Object(fields)
+}
+
+fn resources(draft: &mut Draft<'_>) -> Value {
+    let job = draft.job;
+    let mut resources = json!({
+        "infra": format!("aws/{}", job.region()),
+        "instance_type": job.plan().cluster().instance,
+    });
+    if draft.given(Flag::Image) {
+        resources["image_id"] = json!(format!("docker:{}", draft.asks_or(Flag::Image, "")));
+    }
+    if job.is_spot() {
+        resources["use_spot"] = json!(true);
+    }
+    if job.efa_cards().is_some() {
+        resources["network_tier"] = json!("best");
+    }
+    if job.plan().pricing() == Pricing::Spot {
+        draft.tells(&[Field::Pricing]);
+    }
+    draft.tells(&[Field::Instance]);
+    if job.plan().spec().service.as_deref() != Some("sagemaker") {
+        draft.tells(&[Field::Service]);
+    }
+    resources
+}
+
+/// How data and results get there: streamed, or copied before the start.
+fn mounts(draft: &mut Draft<'_>) -> Value {
+    let storage = draft.job.plan().input().map(|input| input.storage);
+    let data = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
+    let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
+    let copied = !matches!(storage, Some(StorageMode::S3FastFile | StorageMode::S3Pipe));
+    if storage.is_some_and(from_objects) {
+        draft.tells(&[Field::Storage]);
+    } else {
+        draft.note(Field::Storage, "SkyPilot copies the data to each machine before the start");
+    }
+    draft.tells(&[Field::CheckpointStorage]);
+    let mount = |source: &str, copied: bool| {
+        if source.contains("://") {
+            json!({ "source": source, "mode": if copied { "COPY" } else { "MOUNT" } })
+        } else {
+            json!(source)
+        }
+    };
+    json!({ "/data": mount(&data, copied), "/results": mount(&results, false) })
+}

@@ -1,0 +1,263 @@
+//! Nothing that a plan says is lost, and everything that is plain exports everywhere.
+
+use super::{LaunchError, LaunchOptions, Target, launch};
+use serde_json::{Value, json};
+use trainyard_hardware_profiles::catalog;
+use trainyard_plan::LaunchDocument;
+use trainyard_plan::document::PlanDocument;
+
+/// GPT-2 on two p4d.24xlarge, data parallel.
+fn document() -> Value {
+    let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+    json!({
+        "schema": "trainyard.plan/1",
+        "job": {
+            "data": { "tokens": 1e9 },
+            "training": { "global_batch": 128, "learning_rate": 0.0006 },
+        },
+        "plan": {
+            "model": model.spec(),
+            "cluster": { "instance": "p4d.24xlarge", "instances": 2 },
+            "parallel": { "data": 16, "tensor": 1, "pipeline": 1 },
+            "batch": { "global": 128, "micro": 4, "accumulation": 2 },
+            "schedule": "none",
+            "stages": [{ "first": 0, "layers": model.graph().len() }],
+            "precision": "bf16-mixed",
+            "recompute": "none",
+            "collectives": "nccl",
+            "optimizer": "adamw",
+            "pricing": "on-demand",
+        },
+        "prediction": {
+            "step_time_s": 0.5, "interval_s": [0.4, 0.6], "samples_per_s": 256.0, "bubble": 0.0,
+            "exposed_communication_s": 0.0,
+            "phases": { "forward_s": 0.1, "backward_s": 0.3, "communication_s": 0.1, "optimizer_s": 0.0 },
+            "utilisation": [0.9],
+            "memory_bytes": { "limit": 0, "stages": [] },
+            "steps": 7629, "time_s": 3814.5,
+        },
+        "search": { "candidates": 1, "simulated": 1, "gap": 0.0 },
+    })
+}
+
+/// The document with the value at a path set.
+fn with(changes: &[(&str, Value)]) -> Value {
+    let mut document = document();
+    for (path, value) in changes {
+        let mut at = &mut document;
+        for key in path.split('.') {
+            at = &mut at[key];
+        }
+        *at = value.clone();
+    }
+    document
+}
+
+fn export(document: &Value, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
+    let document: PlanDocument = serde_json::from_value(document.clone()).expect("a plan document");
+    let named = &document.plan.cluster;
+    let cluster = catalog().cluster(&named.instance, named.instances).expect("in the catalog");
+    launch(&document, &cluster, target, options)
+}
+
+fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError> {
+    export(document, target, &LaunchOptions::default())
+}
+
+/// Plans that differ from another in one field: what is set first, and what is changed then.
+fn variations() -> Vec<(Vec<(&'static str, Value)>, (&'static str, Value))> {
+    let one = |path, value| (Vec::new(), (path, value));
+    let pipeline = || {
+        let stages = json!([{ "first": 0, "layers": 7 }, { "first": 7, "layers": 7 }]);
+        vec![
+            ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 2 })),
+            ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+            ("plan.schedule", json!("1f1b")),
+            ("plan.stages", stages),
+        ]
+    };
+    let tensor = || {
+        vec![
+            ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1, "sequence": false })),
+            ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
+        ]
+    };
+    let sharded = || vec![("plan.state_sharding", json!("parameters"))];
+    let input = json!({ "storage": "s3-fastfile", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none" });
+    let fed = || vec![("plan.input", input.clone())];
+    let around = || vec![("job.campaign", json!({}))];
+    vec![
+        one("plan.cluster", json!({ "instance": "p4de.24xlarge", "instances": 2 })),
+        one("plan.cluster.encrypted", json!(true)),
+        (tensor(), ("plan.parallel.sequence", json!(true))),
+        one("plan.batch", json!({ "global": 128, "micro": 8, "accumulation": 1 })),
+        (pipeline(), ("plan.schedule", json!("gpipe"))),
+        (pipeline(), ("plan.schedule", json!("zb-h1"))),
+        (pipeline(), ("plan.stages", json!([{ "first": 0, "layers": 8 }, { "first": 8, "layers": 6 }]))),
+        (pipeline(), ("plan.placement", json!("PDT"))),
+        one("plan.precision", json!("fp16-mixed")),
+        one("plan.precision", json!("fp32")),
+        (vec![("plan.precision", json!("fp32"))], ("plan.precision", json!("tf32"))),
+        one("plan.recompute", json!("selective")),
+        one("plan.recompute", json!("full")),
+        one("plan.state_sharding", json!("optimizer")),
+        one("plan.state_sharding", json!("gradients")),
+        one("plan.state_sharding", json!("parameters")),
+        (sharded(), ("plan.sharding_ranks", json!(8))),
+        (sharded(), ("plan.sharding_ranks", json!(4))),
+        (sharded(), ("plan.gradient_reduction", json!("micro-batch"))),
+        one("plan.gradient_reduction", json!("micro-batch")),
+        one("plan.gradient_compression", json!("fp16")),
+        one("plan.gradient_compression", json!("int8")),
+        one("plan.gradient_compression", json!("dgc")),
+        (vec![("plan.state_sharding", json!("optimizer"))], ("plan.offload", json!("optimizer"))),
+        (sharded(), ("plan.offload", json!("optimizer@nvme+parameters"))),
+        one("plan.offload", json!("activations")),
+        one("plan.collectives", json!("ring")),
+        one("plan.collectives", json!("hierarchical")),
+        one("plan.collectives", json!("smddp")),
+        one("plan.optimizer", json!("sgd")),
+        one("plan.optimizer", json!("sgd-momentum")),
+        one("plan.optimizer", json!("lars")),
+        one("plan.optimizer", json!("lamb")),
+        one("plan.optimizer", json!("rmsprop")),
+        one("plan.input", input.clone()),
+        (fed(), ("plan.input.storage", json!("s3-pipe"))),
+        (fed(), ("plan.input.storage", json!("fsx-lustre"))),
+        (fed(), ("plan.input.storage", json!("nvme"))),
+        (fed(), ("plan.input.workers", json!(6))),
+        (fed(), ("plan.input.prefetch", json!(4))),
+        (fed(), ("plan.input.cache", json!("memory"))),
+        (fed(), ("plan.input.decode", json!("gpu"))),
+        one("plan.pricing", json!("spot")),
+        one("plan.pricing", json!("reserved")),
+        one("plan.service", json!("ec2")),
+        one("prediction.steps", json!(100)),
+        one("job.training.learning_rate", json!(0.001)),
+        one("job.training.warm_up_steps", json!(2000)),
+        one("job.training.decay", json!("cosine")),
+        one("job.training.decay", json!("polynomial")),
+        (vec![("job.training.decay", json!("linear"))], ("job.training.final_learning_rate", json!(1e-5))),
+        one("job.training.clip_norm", json!(1.0)),
+        one("job.training.weight_decay", json!(0.1)),
+        one("job.training.betas", json!([0.9, 0.95])),
+        one("job.training.epsilon", json!(1e-6)),
+        (vec![("plan.optimizer", json!("sgd-momentum"))], ("job.training.momentum", json!(0.8))),
+        (around(), ("job.campaign.start", json!("warm-pool"))),
+        (around(), ("job.campaign.checkpoint_interval", json!("10 min"))),
+        (around(), ("job.campaign.checkpoint_storage", json!("ebs"))),
+        (around(), ("job.campaign.evaluation", json!({ "every_steps": 500, "samples": 1000 }))),
+        (around(), ("job.campaign.evaluation", json!({ "every_epochs": 0.5, "samples": 1000 }))),
+    ]
+}
+
+/// Whether what this program's own executor is to do stands in the plan document that it reads.
+fn reads_the_document(target: Target, path: &str) -> bool {
+    let around = [
+        "plan.cluster",
+        "plan.input",
+        "plan.pricing",
+        "plan.service",
+        "plan.collectives",
+        "job.campaign",
+        "plan.placement",
+    ];
+    target == Target::Slurm && !around.iter().any(|other| path.starts_with(other))
+}
+
+#[test]
+fn whatever_a_plan_says_is_told_noted_or_refused() {
+    let mut lost = Vec::new();
+    for target in Target::ALL {
+        for (first, (path, value)) in variations() {
+            let before = with(&first);
+            let mut all = first.clone();
+            all.push((path, value.clone()));
+            let (before, after) = (plain(&before, target), plain(&with(&all), target));
+            let refused = matches!(&after, Err(LaunchError::Inexpressible { .. }));
+            assert!(after.is_ok() || refused, "{path} {value}: {after:?}");
+            if before.is_ok() && before == after && !reads_the_document(target, path) {
+                lost.push(format!("{} loses {path} = {value}", target.name()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn plain_and_fully_sharded_plans_export_everywhere() {
+    for document in [document(), with(&[("plan.state_sharding", json!("parameters"))])] {
+        for target in Target::ALL {
+            let files = plain(&document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name())).files;
+            assert!(!files.is_empty() && files.iter().all(|file| file.text.ends_with('\n')), "{}", target.name());
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_the_field_and_who_can() {
+    let stages = json!([{ "first": 0, "layers": 7 }, { "first": 7, "layers": 7 }]);
+    let zero_bubble = with(&[
+        ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 2 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+        ("plan.schedule", json!("gpipe")),
+        ("plan.stages", stages.clone()),
+    ]);
+    let error = plain(&zero_bubble, Target::Megatron).expect_err("Megatron-LM has no such schedule");
+    assert!(error.to_string().starts_with("`plan.schedule` is gpipe, but Megatron-LM"), "{error}");
+    assert_eq!(error.hint().as_deref(), Some("these can: sagemaker, slurm"));
+    let mut nobody = zero_bubble;
+    nobody["plan"]["schedule"] = json!("zb-h1");
+    let error = plain(&nobody, Target::Torchrun).expect_err("nobody has it");
+    assert_eq!(error.hint().as_deref(), Some("no target can; plan again with another value, `--fix schedule=…`"));
+}
+
+#[test]
+fn options_that_change_nothing_are_refused() {
+    let options = LaunchOptions { role: Some("arn".into()), ..LaunchOptions::default() };
+    let unused = LaunchError::Unused { flag: "--role", target: "torchrun" };
+    assert_eq!(export(&document(), Target::Torchrun, &options), Err(unused));
+    for wrong in ["0", "-1", "nan", "fast", "inf"] {
+        let options = LaunchOptions { learning_rate: Some(wrong.into()), ..LaunchOptions::default() };
+        assert!(matches!(export(&document(), Target::Torchrun, &options), Err(LaunchError::Option { .. })), "{wrong}");
+    }
+    let options = LaunchOptions { script: Some("a\nb".into()), ..LaunchOptions::default() };
+    assert!(matches!(export(&document(), Target::Torchrun, &options), Err(LaunchError::Option { .. })));
+}
+
+#[test]
+fn what_is_given_fills_its_blank() {
+    let bare = plain(&document(), Target::Sagemaker).expect("data parallel");
+    let blanks: Vec<&str> = bare.blanks.iter().map(|blank| blank.flag.as_str()).collect();
+    assert_eq!(blanks, ["--role", "--data", "--results"]);
+    let options = LaunchOptions {
+        role: Some("arn:aws:iam::1:role/r".into()),
+        data: Some("s3://d/".into()),
+        results: Some("s3://r/".into()),
+        ..LaunchOptions::default()
+    };
+    let filled = export(&document(), Target::Sagemaker, &options).expect("data parallel");
+    assert!(filled.blanks.is_empty() && filled.files.iter().all(|file| file.text.contains("arn:aws:iam::1:role/r")));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let hostile = with(&[("plan.model.name", json!("x'; rm -rf ~\n#$(reboot)\u{202e}"))]);
+    for target in Target::ALL {
+        let launch = plain(&hostile, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+        for file in &launch.files {
+            let bare = file.text.lines().filter(|line| !line.starts_with('#')).any(|line| line.contains("rm -rf"));
+            assert!(!bare, "{}: {}", target.name(), file.text);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_leave_a_machine_half_full_are_refused() {
+    let uneven = with(&[
+        ("plan.parallel.data", json!(12)),
+        ("plan.batch", json!({ "global": 96, "micro": 4, "accumulation": 2 })),
+    ]);
+    let error = plain(&uneven, Target::Torchrun).expect_err("12 ranks on machines of 8");
+    assert!(error.to_string().starts_with("`plan.cluster` is 2 × p4d.24xlarge, but"), "{error}");
+}

@@ -1,0 +1,52 @@
+//! PyTorch's launcher.
+//!
+//! # Source
+//!
+//! PyTorch 2, `torch/distributed/run.py`.
+
+use super::draft::{Draft, Finished};
+use super::error::LaunchError;
+use super::job::Job;
+use super::program::{Places, environment, program};
+use super::script::{command, exports, script};
+use trainyard_plan::LaunchFile;
+
+/// The port of the first machine where nobody names one: that of torchrun.
+pub(super) const PORT: u16 = 29_500;
+
+/// `torchrun.sh` and what must lie beside it.
+pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    let program = program(&mut draft, Places::default())?;
+    let body = exports(&environment(&mut draft)) + &command(&start(draft.job), &program.words());
+    on_each_machine(&mut draft);
+    let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
+    let mut files = vec![LaunchFile { name: "torchrun.sh".into(), text: script(&head, &body) }];
+    files.extend(program.files);
+    Ok(draft.finished(files))
+}
+
+/// Says how a script is started on several machines.
+pub(super) fn on_each_machine(draft: &mut Draft<'_>) {
+    if draft.job.machines() > 1 {
+        draft.remark(format!(
+            "start this on each of {} machines, with NODE_RANK from 0 and MASTER_ADDR the name of the first",
+            draft.job.machines()
+        ));
+    }
+}
+
+/// The launcher with what says where it runs, for a script that runs on each machine.
+pub(super) fn start(job: &Job<'_>) -> String {
+    start_at(job, "$NODE_RANK", "$MASTER_ADDR", &format!("${{MASTER_PORT:-{PORT}}}"))
+}
+
+/// The same with the shell's words for the number of a machine and for the first one's name and port.
+pub(super) fn start_at(job: &Job<'_>, node_rank: &str, address: &str, port: &str) -> String {
+    let (machines, processes) = (job.machines(), job.processes());
+    if machines == 1 {
+        return format!("torchrun --standalone --nproc-per-node={processes}");
+    }
+    format!(
+        "torchrun --nnodes={machines} --nproc-per-node={processes} \\\n  --node-rank=\"{node_rank}\" --master-addr=\"{address}\" --master-port=\"{port}\""
+    )
+}

@@ -1,0 +1,226 @@
+// The page: one scenario or two, files, links, and when proofs are asked for.
+
+import { ask } from "./api.js";
+import { node, table } from "./charts.js";
+import { Scenario, describe, figures } from "./scenario.js";
+import { fromFragment, fromPlan, isShareable, toFragment, toQuestion } from "./state.js";
+import { bytes, duration, percent, usd } from "./text.js";
+
+/** A proof is asked for when nothing has changed for so long, in milliseconds. */
+const QUIET = 700;
+/** Files larger than this are none that the page reads. */
+const FILE_MAX = 4 * 1024 * 1024;
+
+const scenarios = [];
+const byId = (id) => document.getElementById(id);
+let catalogs;
+let proof;
+let quiet;
+let forFile;
+
+function notice(text) {
+  byId("notice").textContent = text;
+}
+
+function changed() {
+  proof?.abort();
+  clearTimeout(quiet);
+  for (const scenario of scenarios) scenario.busy(true);
+  clearTimeout(changed.timer);
+  changed.timer = setTimeout(writeLink, 250);
+}
+
+function answered() {
+  compareTable();
+  if (!scenarios.every((scenario) => scenario.drafts.resting)) return;
+  for (const scenario of scenarios) scenario.busy(false);
+  clearTimeout(quiet);
+  quiet = setTimeout(prove, QUIET);
+}
+
+/** Asks for the proved plan of each scenario, one after another, until something changes. */
+async function prove() {
+  proof = new AbortController();
+  const { signal } = proof;
+  for (const scenario of scenarios) {
+    if (scenario.refusal || scenario.opened || scenario.proved) continue;
+    scenario.busy(true);
+    try {
+      const answer = await ask("plan", toQuestion(scenario.state, scenario.readsTokens, "proof"), signal);
+      if (signal.aborted) return;
+      scenario.took({ answer, proof: true });
+    } catch (refusal) {
+      if (signal.aborted || refusal.name === "AbortError") return;
+      // The draft stays: a proof may take longer than the server allows.
+      notice(`No proof for ${scenario.name}: ${refusal.message}.`);
+    }
+    scenario.busy(false);
+  }
+  compareTable();
+}
+
+function writeLink() {
+  const fragment = toFragment(scenarios.map((scenario) => scenario.state));
+  history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname);
+}
+
+function add(state) {
+  const name = scenarios.length ? "Scenario B" : "Scenario A";
+  const scenario = new Scenario({ root: byId("scenarios"), name, state, catalogs, changed, answered, openFile: chooseFile });
+  scenarios.push(scenario);
+  arrange();
+  return scenario;
+}
+
+function arrange() {
+  byId("scenarios").className = scenarios.length > 1 ? "two" : "one";
+  byId("compare").setAttribute("aria-pressed", String(scenarios.length > 1));
+  byId("compare").textContent = scenarios.length > 1 ? "Close the second scenario" : "Compare with a second scenario";
+  byId("comparison").hidden = scenarios.length < 2;
+}
+
+function toggleComparison() {
+  if (scenarios.length > 1) {
+    scenarios.pop().remove();
+    arrange();
+  } else {
+    const [first] = scenarios;
+    const second = add(first.state);
+    Object.assign(second, { ownModel: first.ownModel });
+    second.showFields();
+    second.set({});
+  }
+  writeLink();
+}
+
+function ratio(a, b) {
+  const change = b / a - 1;
+  return Math.abs(change) < 5e-4 ? "the same" : `${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`;
+}
+
+/** Both plans in one table, with what B changes. */
+function compareTable() {
+  if (scenarios.length < 2) return;
+  const [a, b] = scenarios.map((scenario) => (scenario.refusal ? undefined : scenario.answer?.plan));
+  if (!a || !b) {
+    byId("comparison-table").replaceChildren(node("caption", {}, "Both scenarios need a plan."));
+    return;
+  }
+  const value = (plan, name) => plan.prediction[name];
+  const peak = (plan) => Math.max(...plan.prediction.memory_bytes.stages.map((stage) => stage.total));
+  const elapsed = (plan) => plan.prediction.time_s + (plan.prediction.start_up_s ?? 0) + (plan.prediction.checkpoints_s ?? 0);
+  const row = (name, of, print) => [name, print(of(a)), print(of(b)), ratio(of(a), of(b))];
+  const rows = [
+    ["Plan", describe(a.plan), describe(b.plan), ""],
+    row("Time", elapsed, duration),
+    ...(value(a, "cost_usd") && value(b, "cost_usd") ? [row("Cost", (plan) => value(plan, "cost_usd"), usd)] : []),
+    row("Step", (plan) => value(plan, "step_time_s"), duration),
+    row("Samples/s", (plan) => value(plan, "samples_per_s"), (samples) => samples.toPrecision(4)),
+    ...(value(a, "mfu") && value(b, "mfu") ? [row("MFU", (plan) => value(plan, "mfu"), percent)] : []),
+    row("Memory", peak, bytes),
+  ];
+  byId("comparison-table").replaceChildren(...table(["", "Scenario A", "Scenario B", "B against A"], rows).children);
+}
+
+function chooseFile(scenario) {
+  forFile = scenario;
+  byId("file").click();
+}
+
+/** A saved plan, or a configuration, by what is in it. */
+async function openFile(file, scenario) {
+  if (file.size > FILE_MAX) {
+    notice(`${file.name} is ${bytes(file.size)}: a plan or a config.json has at most ${bytes(FILE_MAX)}.`);
+    return;
+  }
+  let content;
+  try {
+    content = JSON.parse(await file.text());
+  } catch {
+    notice(`${file.name} is not JSON.`);
+    return;
+  }
+  try {
+    notice(`Opened ${file.name}.`);
+    if (typeof content?.schema === "string") await openPlan(content, file.name, scenario);
+    else await scenario.useConfig(content, nameOf(file, content));
+  } catch (refusal) {
+    notice([`${file.name}: ${refusal.message}`, refusal.hint].filter(Boolean).join(". "));
+  }
+}
+
+function nameOf(file, config) {
+  const path = typeof config?._name_or_path === "string" ? config._name_or_path.split("/").pop() : "";
+  return path || file.name.replace(/\.json$/i, "") || "own-model";
+}
+
+async function openPlan(document, name, scenario) {
+  changed();
+  const answer = await ask("simulate", document);
+  scenario.show(fromPlan(answer.plan));
+  scenario.opened = name;
+  scenario.took({ answer });
+  answered();
+  writeLink();
+  if (answer.plan.job.model.config) notice("The plan's model came from a configuration: drop it here as well to change the scenario.");
+}
+
+function copyLink() {
+  writeLink();
+  if (!isShareable(scenarios.map((scenario) => scenario.state))) {
+    notice("The configuration is too large for a link; save the plan instead.");
+    return;
+  }
+  const done = () => notice("Copied. The link holds the scenario; it opens wherever this server is reached.");
+  navigator.clipboard?.writeText(location.href).then(done, () => notice(`The link: ${location.href}`))
+    ?? notice(`The link: ${location.href}`);
+}
+
+function listen() {
+  byId("compare").addEventListener("click", toggleComparison);
+  byId("open").addEventListener("click", () => chooseFile(scenarios[0]));
+  byId("share").addEventListener("click", copyLink);
+  byId("file").addEventListener("change", () => {
+    const [file] = byId("file").files;
+    byId("file").value = "";
+    if (file) openFile(file, forFile ?? scenarios[0]);
+  });
+  window.addEventListener("hashchange", load);
+  const over = (is) => document.body.classList.toggle("dragging", is);
+  window.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    over(true);
+  });
+  window.addEventListener("dragleave", () => over(false));
+  window.addEventListener("drop", (event) => {
+    event.preventDefault();
+    over(false);
+    const target = scenarios.find((scenario) => scenario.element.contains(event.target)) ?? scenarios[0];
+    const [file] = event.dataTransfer.files;
+    if (file) openFile(file, target);
+  });
+}
+
+/** Shows what the link says. */
+function load() {
+  while (scenarios.length) scenarios.pop().remove();
+  for (const state of fromFragment(location.hash)) {
+    const scenario = add(state);
+    scenario.learnModel().catch((refusal) => notice(refusal.message)).finally(() => scenario.set({}));
+  }
+}
+
+async function start() {
+  notice("Loading the catalogs.");
+  try {
+    catalogs = await ask("catalogs");
+  } catch (refusal) {
+    notice(`${refusal.message}. ${refusal.hint ?? ""}`);
+    return;
+  }
+  notice("");
+  listen();
+  load();
+}
+
+start();

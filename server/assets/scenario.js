@@ -1,0 +1,314 @@
+// One scenario: its fields, its plan, and the pictures of it.
+
+import { ask } from "./api.js";
+import { Drafts } from "./asking.js";
+import { front, memory, node, step } from "./charts.js";
+import { slider } from "./slider.js";
+import { family, toQuestion } from "./state.js";
+import { bytes, count, digits, duration, percent, readCount, readDuration, usd } from "./text.js";
+
+/** A value that is as long as it needs to be: two digits that count. */
+function roundly(value) {
+  const power = 10 ** (Math.floor(Math.log10(value)) - 1);
+  return Number((Math.round(value / power) * power).toPrecision(12));
+}
+
+function roundHours(seconds) {
+  if (seconds >= 2 * 86400) return Math.round(seconds / 86400) * 86400;
+  return Math.max(1, Math.round(seconds / 3600)) * 3600;
+}
+
+const whole = (text) => {
+  const value = readCount(text);
+  return value === undefined || value < 1 ? undefined : Math.round(value);
+};
+
+/** A draft tries every number of instances up to this, and some beyond. */
+const DRAFT_ALL = 16;
+
+/** The sliders of a scenario by the field of its state. */
+function sliders() {
+  const plain = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
+  return {
+    amount: { label: "Data", from: 1e5, to: 1e13, steps: 160, round: roundly, print: count, read: readCount },
+    epochs: { label: "Passes over the data", from: 1, to: 100, steps: 60, round: (value) => Math.round(value), print: plain, read: readCount },
+    batch: { label: "Global batch, samples a step", from: 1, to: 65536, steps: 16, round: (value) => Math.round(value), print: plain, read: whole },
+    deadline: { label: "Deadline", from: 3600, to: 365 * 86400, steps: 90, round: roundHours, print: duration, read: readDuration, open: true },
+    budget: { label: "Budget, USD", from: 10, to: 1e8, steps: 140, round: roundly, print: count, read: readCount, open: true },
+    instances: { label: "Instances at most", from: 1, to: 128, steps: 127, linear: true, round: (value) => Math.round(value), print: plain, read: whole },
+  };
+}
+
+export class Scenario {
+  /** `changed` is told of every change, `answered` of every answer, `openFile` that a file shall be chosen. */
+  constructor({ root, name, state, catalogs, changed, answered, openFile }) {
+    Object.assign(this, { root, name, catalogs, changed, answered, state: { ...state } });
+    root.append(document.getElementById("scenario").content.cloneNode(true));
+    this.element = root.lastElementChild;
+    this.element.setAttribute("aria-label", name);
+    this.find(".name").textContent = name;
+    this.makeFields(openFile);
+    this.show(state);
+    this.drafts = new Drafts({
+      question: (effort) => toQuestion(this.state, this.readsTokens, effort),
+      show: (found) => this.took(found),
+      idle: () => this.answered(this),
+    });
+    this.resized = new ResizeObserver(() => this.draw());
+    this.resized.observe(this.find(".results"));
+  }
+
+  find(selector) {
+    return this.element.querySelector(selector);
+  }
+
+  get model() {
+    return this.state.config ? this.ownModel : this.catalogs.models.find((model) => model.name === this.state.model);
+  }
+
+  get readsTokens() {
+    return this.model ? this.model.tokens_per_sample !== undefined : true;
+  }
+
+  makeFields(openFile) {
+    const form = this.find("form");
+    form.addEventListener("submit", (event) => event.preventDefault());
+    for (const button of this.element.querySelectorAll('[data-action="open"]')) {
+      button.addEventListener("click", () => openFile(this));
+    }
+    this.find('[data-action="save"]').addEventListener("click", () => this.save());
+    this.find('[data-action="export"]').addEventListener("click", () => this.export());
+    this.fillSelects();
+    this.makeFamilies();
+    for (const field of form.querySelectorAll("[data-field]")) {
+      if (field.type === "radio") field.name = `${field.dataset.field}-${this.name}`;
+      field.addEventListener("change", () => this.chose(field));
+    }
+    const all = sliders();
+    this.sliders = Object.fromEntries(Object.entries(all).map(([key, range]) => {
+      const change = (value) => this.set({ [key]: value });
+      return [key, slider(this.find(`[data-slider="${key}"]`), { ...range, change })];
+    }));
+  }
+
+  fillSelects() {
+    const families = new Map();
+    for (const model of this.catalogs.models) {
+      if (!families.has(model.family)) families.set(model.family, node("optgroup", { label: model.family }));
+      families.get(model.family).append(node("option", { value: model.name }, `${model.name} (${count(model.parameters)})`));
+    }
+    this.find('[data-field="model"]').append(...families.values());
+    const options = (field, names) => this.find(`[data-field="${field}"]`).append(...names.map((name) => node("option", { value: name }, name)));
+    options("pricing", this.catalogs.pricing);
+    options("region", this.catalogs.regions);
+    const { exports } = this.catalogs;
+    this.find(".exports").hidden = exports.length === 0;
+    this.find('[data-part="target"]').append(...exports.map(({ name, title }) => node("option", { value: name }, title)));
+  }
+
+  makeFamilies() {
+    const seen = new Map();
+    for (const instance of this.catalogs.instances) {
+      const entry = seen.get(family(instance.name)) ?? { gpus: new Set(), names: [] };
+      entry.gpus.add(instance.gpu);
+      entry.names.push(instance.name);
+      seen.set(family(instance.name), entry);
+    }
+    this.families = [...seen.keys()];
+    const boxes = [...seen].map(([name, entry]) => {
+      const box = node("input", { type: "checkbox", value: name });
+      box.addEventListener("change", () => this.choseFamilies());
+      return node("label", { title: `${[...entry.gpus].join(", ")}: ${entry.names.join(", ")}` }, box, ` ${name}`);
+    });
+    this.find('[data-part="families"]').append(...boxes);
+  }
+
+  choseFamilies() {
+    const chosen = [...this.element.querySelectorAll('[data-part="families"] input:checked')].map((box) => box.value);
+    this.set({ families: chosen });
+  }
+
+  chose(field) {
+    if (field.type === "radio" && !field.checked) return;
+    const change = { [field.dataset.field]: field.value };
+    if (field.dataset.field === "model" && field.value !== this.state.model) change.config = null;
+    const tokens = this.readsTokens;
+    this.set(change);
+    if (this.readsTokens !== tokens) this.set({ amount: this.readsTokens ? 10e9 : 1.28e6 });
+    this.showFields();
+  }
+
+  set(change) {
+    Object.assign(this.state, change);
+    this.opened = undefined;
+    this.element.classList.add("stale");
+    this.changed(this);
+    this.drafts.wanted();
+  }
+
+  /** Another scenario altogether. */
+  show(state) {
+    this.state = { ...state };
+    this.showFields();
+  }
+
+  showFields() {
+    const { state } = this;
+    for (const field of ["model", "pricing", "region", "service"]) this.choose(this.find(`[data-field="${field}"]`), state[field]);
+    for (const radio of this.element.querySelectorAll('[data-field="objective"]')) radio.checked = radio.value === state.objective;
+    for (const box of this.element.querySelectorAll('[data-part="families"] input')) box.checked = state.families.includes(box.value);
+    for (const [key, { show }] of Object.entries(this.sliders)) show(state[key]);
+    this.sliders.amount.rename(this.readsTokens ? "Data, tokens" : "Data, samples");
+    const about = this.model;
+    this.find('[data-part="model-about"]').textContent = about ? this.about(about) : "";
+  }
+
+  about(model) {
+    const tokens = model.tokens_per_sample ? `, ${model.tokens_per_sample.toLocaleString("en-US")} tokens a sample` : "";
+    return `${model.family}, ${count(model.parameters)} parameters${tokens}${model.source ? `. ${model.source}` : ""}`;
+  }
+
+  /** Chooses a value, which a link may have brought and no list may have. */
+  choose(select, value) {
+    select.querySelector("[data-own]")?.remove();
+    if (![...select.options].some((option) => option.value === value)) {
+      select.prepend(node("option", { value, "data-own": "" }, value));
+    }
+    select.value = value;
+  }
+
+  /** A configuration becomes the model. */
+  async useConfig(config, name) {
+    const { entry } = await ask("model", { config, name });
+    this.ownModel = entry;
+    this.show({ ...this.state, model: name, config });
+    this.set({});
+  }
+
+  /** Finds out what the model of a link is. */
+  async learnModel() {
+    if (!this.state.config) return;
+    this.ownModel = (await ask("model", { config: this.state.config, name: this.state.model })).entry;
+    this.showFields();
+  }
+
+  took({ answer, refusal, since, proof }) {
+    if (this.drafts.dropped) return;
+    this.element.classList.remove("stale");
+    this.refusal = refusal;
+    if (answer) this.answer = answer;
+    this.proved = Boolean(proof);
+    this.render();
+    if (since === undefined) return;
+    // What the person waited for is on the screen with the next frame.
+    requestAnimationFrame(() => performance.measure("interaction", { start: since, end: performance.now() }));
+  }
+
+  busy(is) {
+    this.find(".results").setAttribute("aria-busy", String(is));
+  }
+
+  render() {
+    const { answer, refusal } = this;
+    const problem = this.find(".problem");
+    problem.hidden = !refusal;
+    problem.textContent = refusal ? [refusal.message, refusal.hint].filter(Boolean).join(". ") : "";
+    this.find(".answer").hidden = Boolean(refusal) || !answer;
+    if (refusal) {
+      this.find(".status").textContent = "No plan.";
+      return;
+    }
+    this.find(".status").textContent = this.status();
+    this.find(".plan").textContent = describe(answer.plan.plan);
+    const missed = this.find(".missed");
+    missed.hidden = !answer.missed;
+    missed.textContent = answer.missed ?? "";
+    this.find(".figures").replaceChildren(...figures(answer.plan).map(([term, value, small]) =>
+      node("div", {}, node("dt", {}, term), node("dd", {}, value, ...(small ? [node("small", {}, small)] : [])))));
+    this.list("warnings", answer.plan.warnings);
+    this.list("reasons", answer.plan.reasons);
+    this.draw();
+  }
+
+  status() {
+    const { search } = this.answer.plan;
+    const { plan } = this.answer.plan;
+    const goal = this.answer.missed ? "outside the goal" : "within the goal";
+    if (this.opened) return `Opened ${this.opened}: ${describe(plan)}, simulated anew.`;
+    const tried = `${search.simulated.toLocaleString("en-US")} of ${search.candidates.toLocaleString("en-US")} plans simulated`;
+    if (this.proved && search.gap === 0) return `Proved best, ${goal}; ${tried}.`;
+    const better = search.gap > 0 ? `a plan at most ${percent(search.gap)} better may exist` : "no better plan exists";
+    const some = this.state.instances > DRAFT_ALL ? ", of the numbers of instances that were tried" : "";
+    return `Draft, ${goal}; ${tried}, ${better}${some}.`;
+  }
+
+  list(name, texts) {
+    const part = this.find(`[data-list="${name}"]`);
+    part.hidden = texts.length === 0;
+    part.querySelector("ul").replaceChildren(...texts.map((text) => node("li", {}, text)));
+  }
+
+  draw() {
+    if (!this.answer || this.refusal) return;
+    const { plan, step: picture } = this.answer;
+    front(this.find('[data-chart="front"]'), plan);
+    memory(this.find('[data-chart="memory"]'), plan);
+    step(this.find('[data-chart="step"]'), picture);
+  }
+
+  save() {
+    const name = `${this.answer.plan.plan.model.name}-plan.json`;
+    download(name, `${JSON.stringify(this.answer.plan, null, 2)}\n`);
+  }
+
+  async export() {
+    const target = this.find('[data-part="target"]').value;
+    try {
+      const { files } = await ask(`export/${encodeURIComponent(target)}`, this.answer.plan);
+      for (const { name, content } of files) download(name, content);
+    } catch (refusal) {
+      const problem = this.find(".problem");
+      problem.hidden = false;
+      problem.textContent = [refusal.message, refusal.hint].filter(Boolean).join(". ");
+    }
+  }
+
+  remove() {
+    this.drafts.drop();
+    this.resized.disconnect();
+    this.element.remove();
+  }
+}
+
+/** Hands a text to the person as a file. */
+function download(name, content) {
+  const link = node("a", { href: URL.createObjectURL(new Blob([content], { type: "application/json" })), download: name.replace(/[^\w.-]+/g, "-") });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** A plan in a few words. */
+export function describe({ cluster, parallel, precision, schedule, state_sharding: sharding }) {
+  const degrees = ["data", "tensor", "pipeline", "context", "expert"].filter((name) => parallel[name] > 1);
+  const split = degrees.map((name) => `${name} ${parallel[name]}`).join(" · ") || "one GPU";
+  const more = [precision, schedule === "none" ? "" : schedule, !sharding || sharding === "none" ? "" : `${sharding} sharded`];
+  return `${cluster.instances} × ${cluster.instance}: ${[split, ...more].filter(Boolean).join(", ")}`;
+}
+
+/** Figures of a plan: term, value, and what is said smaller. */
+export function figures({ plan, prediction }) {
+  const elapsed = prediction.time_s + (prediction.start_up_s ?? 0) + (prediction.checkpoints_s ?? 0);
+  const [low, high] = prediction.interval_s;
+  const peak = Math.max(...prediction.memory_bytes.stages.map((stage) => stage.total));
+  const costs = prediction.cost_interval_usd;
+  const rate = prediction.tokens_per_s;
+  return [
+    ["Time", duration(elapsed), `${prediction.steps.toLocaleString("en-US")} steps`],
+    ...(prediction.cost_usd === undefined ? [] : [["Cost", usd(prediction.cost_usd), costs ? `${usd(costs[0])} to ${usd(costs[1])}` : ""]]),
+    ["Step", duration(prediction.step_time_s), `${duration(low)} to ${duration(high)}`],
+    ["Throughput", rate ? `${count(rate)} tokens/s` : `${count(prediction.samples_per_s)} samples/s`, `batch ${plan.batch.global} in ${plan.batch.accumulation} × ${plan.batch.micro}`],
+    ...(prediction.mfu === undefined ? [] : [["MFU", percent(prediction.mfu), `bubble ${percent(prediction.bubble)}`]]),
+    ["Memory", bytes(peak), `of ${bytes(prediction.memory_bytes.limit)}`],
+    ...(prediction.price ? [["Price", `${digits(prediction.price.usd_per_hour)} USD/h`, `each, ${prediction.price.date}`]] : []),
+  ];
+}

@@ -1,0 +1,91 @@
+//! What is answered.
+
+use crate::bounds::Bounds;
+use crate::catalogs::ModelEntry;
+use crate::question::{ModelQuestion, PlanQuestion, refuse_files_of_plan};
+use crate::refusal::Refusal;
+use crate::step::StepPicture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trainyard_models::{Model, ModelSpec};
+use trainyard_plan::Plan;
+use trainyard_plan::document::PlanDocument;
+use trainyard_planner::{
+    Cancellation, Draft, MachineFiles, draft, missed_by_choice, missed_goal, recommend, resimulate,
+};
+use trainyard_sim::{Options, memory_needed};
+
+/// How much is done for an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effort {
+    /// A few plans are simulated, and nothing is said of why: quick enough to follow a slider. `search.gap` says how much
+    /// better a plan could still be, on the numbers of instances that were tried: all up to 16, and some of those beyond.
+    #[default]
+    Draft,
+    /// The best plan is proved to be the best, with reasons, as `trainyard plan` gives it.
+    Proof,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlanAnswer {
+    /// The plan document, which `trainyard` reads as a file.
+    pub plan: PlanDocument,
+    /// Why it is not within deadline or budget; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+    /// One simulated step.
+    pub step: StepPicture,
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ModelAnswer {
+    /// What it is called, and how large it is.
+    pub entry: ModelEntry,
+    /// The model with every dimension.
+    pub model: ModelSpec,
+}
+
+/// The best plan for a job.
+pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Result<PlanAnswer, Refusal> {
+    let limits = question.limits()?;
+    let problem = question.problem()?.until(cancellation);
+    match question.effort {
+        Effort::Draft => {
+            let Draft { document, timeline } = draft(&problem, &limits, &question.job)?;
+            let missed = missed_goal(&document);
+            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&timeline) })
+        }
+        Effort::Proof => {
+            let document = recommend(&problem, &limits, &question.job)?;
+            let (_, outcome) = resimulate(&document, MachineFiles::default(), Options::default())?;
+            let missed = missed_goal(&document);
+            Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline) })
+        }
+    }
+}
+
+/// A plan that somebody kept, simulated anew.
+pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanAnswer, Refusal> {
+    refuse_files_of_plan(document)?;
+    let plan = Plan::try_from(document.plan.clone())
+        .map_err(|error| Refusal::input(format!("in `plan`: {error}")).hint(error.hint()))?;
+    let needed = memory_needed(&plan, Options::default()).0;
+    if needed > bounds.simulation {
+        let detail = format!("simulating this plan would take {needed} bytes, but {} are allowed", bounds.simulation);
+        return Err(Refusal::input(detail).hint("`trainyard simulate` takes what the machine has".to_owned()));
+    }
+    let (document, outcome) = resimulate(document, MachineFiles::default(), Options::default())?;
+    let missed = missed_by_choice(&document);
+    Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline) })
+}
+
+/// The model that a configuration describes.
+pub(crate) fn model(question: &ModelQuestion) -> Result<ModelAnswer, Refusal> {
+    let written = question.model()?;
+    let model =
+        Model::try_from(written).map_err(|error| Refusal::input(format!("in `config`: {error}")).hint(error.hint()))?;
+    Ok(ModelAnswer { entry: ModelEntry::of(&model, None), model: model.spec() })
+}

@@ -1,0 +1,39 @@
+//! Bodies of requests and answers as JSON.
+
+use crate::refusal::Refusal;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, Request, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What a request's body says, if it is JSON of at most `limit` bytes. JSON that is nested deeper than 128 levels is none.
+pub(crate) async fn read<T: DeserializeOwned>(request: Request<Body>, limit: usize) -> Result<T, Refusal> {
+    if !is_json(request.headers().get(CONTENT_TYPE)) {
+        return Err(Refusal::media_type());
+    }
+    let stated = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    // What is known to be too large is refused before it is sent.
+    if stated.is_some_and(|bytes| bytes > limit as u64) {
+        return Err(Refusal::too_large(limit));
+    }
+    let bytes = to_bytes(request.into_body(), limit).await.map_err(|_| Refusal::too_large(limit))?;
+    serde_json::from_slice(&bytes).map_err(|error| Refusal::json(&error))
+}
+
+fn is_json(value: Option<&HeaderValue>) -> bool {
+    let kind = value.and_then(|value| value.to_str().ok()).and_then(|text| text.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// An answer as text.
+pub(crate) fn text<T: Serialize>(answer: &T) -> Bytes {
+    serde_json::to_vec(answer).expect("answers hold only what JSON can hold").into()
+}
+
+/// An answer that is JSON already.
+pub(crate) fn json(text: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,64 @@
+//! Launch files: what other programs need to start a plan.
+
+use crate::refusal::Refusal;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trainyard_plan::document::PlanDocument;
+
+/// A program that launches training, and how its files are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called in paths and on the command line: `torchrun`.
+    pub name: &'static str,
+    /// What it is called in sentences.
+    pub title: &'static str,
+    /// The files that launch a plan there; a refusal where it cannot express the plan.
+    pub export: fn(&PlanDocument) -> Result<Vec<ExportedFile>, Refusal>,
+}
+
+/// The programs that launch files can be written for.
+///
+/// Launch files are made elsewhere: each target that is listed here appears in the page and in the API.
+pub fn targets() -> &'static [Target] {
+    &[]
+}
+
+/// A target as the catalogs list it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ExportEntry {
+    /// Its name in paths.
+    pub name: String,
+    /// Its name in sentences.
+    pub title: String,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ExportedFile {
+    /// Its name, without a folder.
+    pub name: String,
+    /// Its text.
+    pub content: String,
+}
+
+/// The files that launch a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ExportAnswer {
+    /// What they are for.
+    pub target: String,
+    /// The files.
+    pub files: Vec<ExportedFile>,
+}
+
+/// The files of a plan for the target of this name.
+pub(crate) fn export(targets: &[Target], name: &str, plan: &PlanDocument) -> Result<ExportAnswer, Refusal> {
+    let target = targets.iter().find(|target| target.name == name).ok_or_else(|| {
+        let known: Vec<&str> = targets.iter().map(|target| target.name).collect();
+        let hint = match known.as_slice() {
+            [] => "this build writes no launch files".to_owned(),
+            known => format!("targets are {}", known.join(", ")),
+        };
+        Refusal::not_found("such target").hint(hint)
+    })?;
+    Ok(ExportAnswer { target: target.name.into(), files: (target.export)(plan)? })
+}

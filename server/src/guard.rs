@@ -1,0 +1,183 @@
+//! Who may ask, and what every answer says to the browser.
+
+use crate::refusal::Refusal;
+use crate::routes::Server;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, Request, Response};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use std::net::IpAddr;
+use subtle::ConstantTimeEq;
+
+/// What clients must show to be answered. It is never printed.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// Why a token is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// It could be guessed.
+    Short {
+        /// Characters that it has.
+        length: usize,
+        /// Characters that it must have.
+        least: usize,
+    },
+    /// It cannot stand in a header.
+    Characters,
+}
+
+impl std::fmt::Display for TokenError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Short { length, least } => {
+                write!(formatter, "the token has {length} characters, but it must have at least {least}")
+            }
+            Self::Characters => formatter.write_str("the token must be letters, digits and punctuation without spaces"),
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// Sixteen random letters and digits cannot be tried out.
+    const LEAST: usize = 16;
+
+    /// A token of this text.
+    ///
+    /// # Errors
+    ///
+    /// When it is short enough to be guessed, or cannot stand in a header.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        if !text.chars().all(|letter| letter.is_ascii_graphic()) {
+            return Err(TokenError::Characters);
+        }
+        if text.len() < Self::LEAST {
+            return Err(TokenError::Short { length: text.len(), least: Self::LEAST });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Whether the headers of a request show it. How long that takes says nothing of where a wrong one differs.
+    fn is_shown_by(&self, headers: &HeaderMap) -> bool {
+        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        shown.is_some_and(|shown| bool::from(shown.as_bytes().ct_eq(self.0.as_bytes())))
+    }
+}
+
+/// What pages may do: run and load what comes from here, and nothing else.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                              connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers of every answer.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+];
+
+/// Where requests of other sites' pages are told from those of this page: browsers send it, and pages cannot change it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Answers a request if it may be answered, in time, with the headers of every answer.
+pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, next: Next) -> Response<Body> {
+    let mut response = match admitted(&server, &request) {
+        Err(refusal) => refusal.into_response(),
+        Ok(()) => {
+            let limit = server.settings.bounds.request;
+            match tokio::time::timeout(limit, next.run(request)).await {
+                Ok(response) => response,
+                Err(_) => Refusal::timeout(limit.as_secs_f64()).into_response(),
+            }
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn admitted(server: &Server, request: &Request<Body>) -> Result<(), Refusal> {
+    let (headers, settings) = (request.headers(), &server.settings);
+    if settings.loopback {
+        of_this_machine(headers)?;
+    }
+    if !request.uri().path().starts_with("/api/") {
+        return Ok(());
+    }
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return Err(Refusal::forbidden("another site's page may not ask"));
+    }
+    match &settings.token {
+        Some(token) if !token.is_shown_by(headers) => Err(Refusal::unauthorized()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a request was meant for this machine. A foreign page whose name is made to point here (DNS rebinding) still
+/// sends its own name.
+fn of_this_machine(headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if loopback || name.eq_ignore_ascii_case("localhost") { Ok(()) } else { Err(Refusal::misdirected(host)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).expect("a value"))])
+    }
+
+    #[test]
+    fn a_token_is_long_and_can_stand_in_a_header() {
+        assert_eq!(Token::new("short").err(), Some(TokenError::Short { length: 5, least: 16 }));
+        assert_eq!(Token::new("with spaces and more").err(), Some(TokenError::Characters));
+        let token = Token::new("0123456789abcdef").expect("a token");
+        assert_eq!(format!("{token:?}"), "Token(…)");
+        assert!(token.is_shown_by(&headers(AUTHORIZATION, "Bearer 0123456789abcdef")));
+        for wrong in ["Bearer 0123456789abcdeF", "Bearer 0123456789abcde", "Basic 0123456789abcdef", "0123456789abcdef"]
+        {
+            assert!(!token.is_shown_by(&headers(AUTHORIZATION, wrong)), "{wrong}");
+        }
+        assert!(!token.is_shown_by(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn names_of_this_machine_are_told_from_others() {
+        for own in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.1.2.3", "[::1]:80", "[::1]"] {
+            assert!(of_this_machine(&headers(HOST, own)).is_ok(), "{own}");
+        }
+        for other in
+            ["example.com", "localhost.example.com:8080", "127.0.0.1.example.com", "192.168.1.2:80", "", "::1:80"]
+        {
+            assert!(of_this_machine(&headers(HOST, other)).is_err(), "{other}");
+        }
+        assert!(of_this_machine(&HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! The description of the API for programs: an OpenAPI document whose schemas are those of the types.
+
+use crate::answer::{ModelAnswer, PlanAnswer};
+use crate::catalogs::Catalogs;
+use crate::export::ExportAnswer;
+use crate::question::{ModelQuestion, PlanQuestion};
+use crate::refusal::Refusal;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+use trainyard_plan::document::PlanDocument;
+
+/// One way to ask.
+struct Operation {
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    question: Option<Schema>,
+    answer: Schema,
+    about_answer: &'static str,
+}
+
+/// The OpenAPI document of version 1 of the API.
+///
+/// # Source
+///
+/// OpenAPI Specification 3.1.0, OpenAPI Initiative, 2021.
+pub fn openapi() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    let refusal = generator.subschema_for::<Refusal>();
+    let paths: Map<String, Value> = operations(&mut generator)
+        .into_iter()
+        .map(|operation| (operation.path.into(), described(operation, &refusal)))
+        .collect();
+    let schemas = generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Trainyard",
+            "version": "1",
+            "summary": "Plans of distributed training: which machines, how many, split how, how long, and how much.",
+            "description": "Durations are seconds, sizes bytes, money USD; the suffix of a field says so. Version 1 keeps its \
+                            fields: others may be added to answers, none is removed or changes its meaning.",
+        },
+        "servers": [{ "url": "/", "description": "`trainyard serve`" }],
+        "security": [{}, { "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token that the server was started with. A server that is reached from its own \
+                                    machine only may have none.",
+                },
+            },
+        },
+    })
+}
+
+fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
+    fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+    vec![
+        Operation {
+            path: "/api/v1/catalogs",
+            id: "catalogs",
+            summary: "What a job can name: models, instances, Regions, terms.",
+            question: None,
+            answer: schema::<Catalogs>(generator),
+            about_answer: "Everything that the program knows by name.",
+        },
+        Operation {
+            path: "/api/v1/model",
+            id: "model",
+            summary: "The model that a config.json of Hugging Face describes.",
+            question: Some(schema::<ModelQuestion>(generator)),
+            answer: schema::<ModelAnswer>(generator),
+            about_answer: "The model with every dimension.",
+        },
+        Operation {
+            path: "/api/v1/plan",
+            id: "plan",
+            summary: "The best plan for a job: a draft that follows a slider, or one that is proved, with reasons.",
+            question: Some(schema::<PlanQuestion>(generator)),
+            answer: schema::<PlanAnswer>(generator),
+            about_answer: "The plan. One that misses deadline or budget is answered too, with what it misses.",
+        },
+        Operation {
+            path: "/api/v1/simulate",
+            id: "simulate",
+            summary: "A plan document, its prediction made anew.",
+            question: Some(schema::<PlanDocument>(generator)),
+            answer: schema::<PlanAnswer>(generator),
+            about_answer: "The plan with today's prediction.",
+        },
+        Operation {
+            path: "/api/v1/export/{target}",
+            id: "export",
+            summary: "The files with which another program launches a plan.",
+            question: Some(schema::<PlanDocument>(generator)),
+            answer: schema::<ExportAnswer>(generator),
+            about_answer: "The files. What a target cannot express is refused with the reason.",
+        },
+        Operation {
+            path: "/api/v1/openapi.json",
+            id: "openapi",
+            summary: "This document.",
+            question: None,
+            answer: schemars::json_schema!({ "type": "object" }),
+            about_answer: "An OpenAPI document.",
+        },
+    ]
+}
+
+/// An operation as the document has it.
+fn described(operation: Operation, refusal: &Schema) -> Value {
+    let refused = |about: &str| {
+        let content = json!({ "application/problem+json": { "schema": refusal } });
+        json!({ "description": about, "content": content })
+    };
+    let content = json!({ "application/json": { "schema": operation.answer } });
+    let mut responses = json!({ "200": { "description": operation.about_answer, "content": content } });
+    let mut refusals = vec![
+        ("401", "The token is missing or wrong."),
+        ("403", "Another site's page asks."),
+        ("421", "The request was meant for another host."),
+    ];
+    if operation.question.is_some() {
+        refusals.extend([
+            ("400", "The body is not the JSON that is expected."),
+            ("413", "The body is too large."),
+            ("415", "The body is not JSON."),
+            ("422", "What is asked makes no sense, or there is no plan."),
+            ("503", "Too many requests wait."),
+            ("504", "It took too long."),
+        ]);
+    }
+    if operation.path.contains('{') {
+        refusals.push(("404", "There is no such target."));
+    }
+    refusals.sort_unstable();
+    for (status, about) in refusals {
+        responses[status] = refused(about);
+    }
+    let mut value = json!({ "operationId": operation.id, "summary": operation.summary, "responses": responses });
+    if operation.path.contains('{') {
+        value["parameters"] = json!([{
+            "name": "target", "in": "path", "required": true, "schema": { "type": "string" },
+            "description": "One of `exports` of the catalogs.",
+        }]);
+    }
+    match operation.question {
+        None => json!({ "get": value }),
+        Some(question) => {
+            let content = json!({ "application/json": { "schema": question } });
+            value["requestBody"] = json!({ "required": true, "content": content });
+            json!({ "post": value })
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Searches in threads of their own: a bounded number at a time, cancelled when nobody waits, and their answers kept.
+
+use crate::bounds::Bounds;
+use crate::refusal::Refusal;
+use axum::body::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OnceCell, Semaphore};
+use trainyard_planner::Cancellation;
+
+/// Which searches share a limit: quick ones never wait for thorough ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Drafts and simulations.
+    Quick,
+    /// Proofs.
+    Thorough,
+}
+
+/// Where searches are done.
+pub(crate) struct Planning {
+    quick: Arc<Semaphore>,
+    thorough: Arc<Semaphore>,
+    /// Places for requests, those that are being searched included.
+    places: Semaphore,
+    kept: Mutex<Kept>,
+}
+
+/// Cancels a search when whoever waits for it goes away.
+struct Waiting(Cancellation);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Planning {
+    pub(crate) fn new(bounds: &Bounds) -> Self {
+        Self {
+            quick: Arc::new(Semaphore::new(bounds.searches)),
+            thorough: Arc::new(Semaphore::new(1)),
+            places: Semaphore::new(bounds.waiting),
+            kept: Mutex::new(Kept { limit: bounds.kept, ..Kept::default() }),
+        }
+    }
+
+    /// The answer to a question: one that is kept, one that is being found, or one that `work` finds.
+    pub(crate) async fn answer(
+        &self,
+        lane: Lane,
+        question: String,
+        work: impl FnOnce(Cancellation) -> Result<Bytes, Refusal> + Send + 'static,
+    ) -> Result<Bytes, Refusal> {
+        let entry = self.kept().entry(&question);
+        // If the one who is finding it goes away, the next of those who wait for it begins anew.
+        let answer = entry.get_or_try_init(|| self.find(lane, work)).await?.clone();
+        self.kept().keep(&question, answer.len());
+        Ok(answer)
+    }
+
+    /// The answer that `work` finds, which is not kept.
+    pub(crate) async fn find(
+        &self,
+        lane: Lane,
+        work: impl FnOnce(Cancellation) -> Result<Bytes, Refusal> + Send + 'static,
+    ) -> Result<Bytes, Refusal> {
+        let _place = self.places.try_acquire().map_err(|_| Refusal::busy())?;
+        let threads = match lane {
+            Lane::Quick => &self.quick,
+            Lane::Thorough => &self.thorough,
+        };
+        let thread = Arc::clone(threads).acquire_owned().await.map_err(|_| Refusal::failed())?;
+        let cancellation = Cancellation::default();
+        let _waiting = Waiting(cancellation.clone());
+        let search = tokio::task::spawn_blocking(move || {
+            let _thread = thread;
+            work(cancellation)
+        });
+        search.await.map_err(|_| Refusal::failed())?
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        // Nothing panics between two changes of it.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Entry = Arc<OnceCell<Bytes>>;
+
+/// Answers by question. When they are too many, those that were found first go first.
+#[derive(Default)]
+struct Kept {
+    entries: BTreeMap<String, Entry>,
+    /// Questions whose answers are known, with the bytes of both, in the order in which they were found.
+    order: VecDeque<(String, usize)>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Kept {
+    fn entry(&mut self, question: &str) -> Entry {
+        // Questions that nobody waits for, and that have no answer, are forgotten.
+        self.entries.retain(|_, entry| entry.initialized() || Arc::strong_count(entry) > 1);
+        Arc::clone(self.entries.entry(question.into()).or_default())
+    }
+
+    fn keep(&mut self, question: &str, answer: usize) {
+        if self.order.iter().any(|(known, _)| known == question) {
+            return;
+        }
+        let bytes = 2 * question.len() + answer;
+        self.order.push_back((question.into(), bytes));
+        self.bytes += bytes;
+        while self.bytes > self.limit {
+            let Some((oldest, bytes)) = self.order.pop_front() else { break };
+            self.entries.remove(&oldest);
+            self.bytes -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("threads").block_on(future)
+    }
+
+    #[test]
+    fn equal_questions_are_answered_once() {
+        static FOUND: AtomicUsize = AtomicUsize::new(0);
+        let planning = Planning::new(&Bounds::STANDARD);
+        let ask = || {
+            planning.answer(Lane::Quick, "same".into(), |_| {
+                FOUND.fetch_add(1, Ordering::Relaxed);
+                Ok(Bytes::from_static(b"answer"))
+            })
+        };
+        block_on(async {
+            let (one, two) = tokio::join!(ask(), ask());
+            assert_eq!((one, two), (Ok(Bytes::from_static(b"answer")), Ok(Bytes::from_static(b"answer"))));
+            assert_eq!(ask().await, Ok(Bytes::from_static(b"answer")));
+        });
+        assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_search_is_cancelled_when_nobody_waits_for_it() {
+        let planning = Planning::new(&Bounds::STANDARD);
+        let (begun, has_begun) = channel();
+        let (ended, has_ended) = channel();
+        block_on(async {
+            let mut answer = Box::pin(planning.answer(Lane::Quick, "slow".into(), move |cancellation| {
+                begun.send(()).expect("somebody listens");
+                while !cancellation.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                ended.send(()).expect("somebody listens");
+                Err(Refusal::failed())
+            }));
+            tokio::select! {
+                _ = &mut answer => panic!("it cannot end by itself"),
+                () = async { while has_begun.try_recv().is_err() { tokio::task::yield_now().await; } } => drop(answer),
+            }
+            while has_ended.try_recv().is_err() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn more_requests_than_there_are_places_are_refused() {
+        let planning = Planning::new(&Bounds { waiting: 0, ..Bounds::STANDARD });
+        let answer = block_on(planning.answer(Lane::Thorough, "any".into(), |_| Ok(Bytes::new())));
+        assert_eq!(answer, Err(Refusal::busy()));
+    }
+
+    #[test]
+    fn a_search_that_panics_is_a_failure_of_one_request() {
+        let planning = Planning::new(&Bounds::STANDARD);
+        block_on(async {
+            let failed = planning.answer(Lane::Quick, "bug".into(), |_| panic!("meant by a test")).await;
+            assert_eq!(failed, Err(Refusal::failed()));
+            assert!(planning.answer(Lane::Quick, "bug".into(), |_| Ok(Bytes::new())).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn answers_are_kept_up_to_a_limit() {
+        let mut kept = Kept { limit: 100, ..Kept::default() };
+        for question in ["a", "b", "c"] {
+            kept.entry(question).set(Bytes::from_static(b"x")).expect("new");
+            kept.keep(question, 40);
+        }
+        assert!(kept.bytes <= 100, "{}", kept.bytes);
+        assert_eq!(kept.entries.keys().collect::<Vec<_>>(), ["b", "c"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be asked, and what it means.
+
+use crate::answer::Effort;
+use crate::refusal::Refusal;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trainyard_models::{ModelSpec, from_hugging_face};
+use trainyard_plan::JobSpec;
+use trainyard_plan::document::PlanDocument;
+use trainyard_planner::{Fixed, Limits, Problem, Resources, UNNAMED_MODEL, problem};
+
+/// Which plan is best for a job?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanQuestion {
+    /// The job, as in a job file. Fields that name files of machines or prices are refused.
+    pub job: JobSpec,
+    /// The content of the `config.json` of Hugging Face that `job.model.config` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// Fields of the plan that are held, `parallel.tensor=8`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fix: Vec<String>,
+    /// How much is done for the answer; a draft if left out.
+    #[serde(default)]
+    pub effort: Effort,
+}
+
+/// Which model does a configuration describe?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelQuestion {
+    /// The content of a `config.json` of Hugging Face.
+    pub config: Value,
+    /// What the model is to be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl ModelQuestion {
+    /// The model as it is written.
+    pub(crate) fn model(&self) -> Result<ModelSpec, Refusal> {
+        let name = self.name.as_deref().unwrap_or(UNNAMED_MODEL);
+        Ok(from_hugging_face(&self.config.to_string(), name)?)
+    }
+}
+
+/// How many clusters a document ranks.
+const TOP: usize = 5;
+
+impl PlanQuestion {
+    /// The question in solvable form.
+    pub(crate) fn problem(&self) -> Result<Problem, Refusal> {
+        refuse_files(&self.job)?;
+        let model_file = match (&self.config, &self.job.model.config) {
+            (Some(config), Some(_)) => {
+                let name = self.job.model.name.clone();
+                Some(ModelQuestion { config: config.clone(), name }.model()?)
+            }
+            (Some(_), None) => {
+                return Err(Refusal::input("`config` is there, but `job.model.config` does not name it")
+                    .hint("write `\"config\": \"config.json\"` in `job.model`".to_owned()));
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::input("`job.model.config` names a file, but `config` does not hold its content")
+                    .hint("send what is in the file as `config`".to_owned()));
+            }
+            (None, None) => None,
+        };
+        Ok(problem(&self.job, Resources { model_file, ..Resources::default() })?)
+    }
+
+    /// How the search is limited.
+    pub(crate) fn limits(&self) -> Result<Limits, Refusal> {
+        Ok(Limits { top: TOP, max_simulations: None, fixed: Fixed::parse(&self.fix)? })
+    }
+}
+
+/// Files of the machine that the server runs on are nobody's business: none is opened, and jobs that name some are told.
+fn refuse_files(job: &JobSpec) -> Result<(), Refusal> {
+    let named = [
+        ("job.model.file", &job.model.file),
+        ("job.cluster.profile", &job.cluster.profile),
+        ("job.cluster.file", &job.cluster.file),
+        ("job.cluster.constants", &job.cluster.constants),
+        ("job.cluster.prices", &job.cluster.prices),
+    ];
+    refuse(&named)
+}
+
+/// The same of a plan.
+pub(crate) fn refuse_files_of_plan(document: &PlanDocument) -> Result<(), Refusal> {
+    let cluster = &document.plan.cluster;
+    let named = [
+        ("plan.cluster.profile", &cluster.profile),
+        ("plan.cluster.file", &cluster.file),
+        ("plan.cluster.constants", &cluster.constants),
+    ];
+    refuse(&named)
+}
+
+fn refuse(named: &[(&str, &Option<String>)]) -> Result<(), Refusal> {
+    match named.iter().find(|(_, file)| file.is_some()) {
+        None => Ok(()),
+        Some((field, _)) => Err(Refusal::input(format!("`{field}` names a file, and the server opens none"))
+            .hint("`trainyard plan` and `trainyard simulate` read files".to_owned())),
+    }
+}

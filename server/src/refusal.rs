@@ -1,0 +1,145 @@
+//! Why a request is not answered: problem details (RFC 9457).
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trainyard_models::ConfigError;
+use trainyard_planner::{DocumentError, FixError, JobError, NoPlan};
+
+/// Why a request is not answered.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Refusal {
+    /// The HTTP status code.
+    pub status: u16,
+    /// What kind of refusal it is, one of a closed list: `bad-json`, `bad-input`, `no-plan`, `too-large`, `busy`,
+    /// `timeout`, `unauthorized`, `forbidden`, `not-found`, `method`, `media-type`, `failed`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is wrong: field, value, and what is allowed.
+    pub detail: String,
+    /// What may be done about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+        Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
+        self.hint = hint.into().or(self.hint);
+        self
+    }
+
+    /// The text is not the JSON that is expected.
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {error}"))
+            .hint("GET /api/v1/openapi.json describes every field".to_owned())
+    }
+
+    /// What is asked makes no sense.
+    pub(crate) fn input(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-input", detail)
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let detail = format!("the body is larger than {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+            .hint("a configuration or a plan is a small file; weights and data are not needed".to_owned())
+    }
+
+    pub(crate) fn busy() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests wait for a search")
+            .hint("ask again in a second".to_owned())
+    }
+
+    pub(crate) fn timeout(seconds: f64) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", format!("the request took longer than {seconds} s"))
+            .hint("allow fewer instances, or ask for a draft".to_owned())
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "the token is missing or wrong")
+            .hint("send `Authorization: Bearer TOKEN` with the token that the server was started with".to_owned())
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    pub(crate) fn misdirected(host: &str) -> Self {
+        let detail = format!("this server is not `{host}`");
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "forbidden", detail)
+            .hint("on this machine it is reached as localhost or 127.0.0.1".to_owned())
+    }
+
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", format!("there is no {what}"))
+    }
+
+    pub(crate) fn method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not take this method")
+    }
+
+    pub(crate) fn media_type() -> Self {
+        let detail = "the body must be JSON";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail)
+            .hint("send `Content-Type: application/json`".to_owned())
+    }
+
+    /// A bug, of which the server's own output says more.
+    pub(crate) fn failed() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the server failed to answer")
+    }
+}
+
+impl From<JobError> for Refusal {
+    fn from(error: JobError) -> Self {
+        Self::input(error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<FixError> for Refusal {
+    fn from(error: FixError) -> Self {
+        Self::input(format!("in `fix`: {error}")).hint(error.hint())
+    }
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Self {
+        Self::input(format!("in `config`: {error}")).hint(error.hint())
+    }
+}
+
+impl From<DocumentError> for Refusal {
+    fn from(error: DocumentError) -> Self {
+        Self::input(error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<NoPlan> for Refusal {
+    fn from(error: NoPlan) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no-plan", error.to_string()).hint(error.hint())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response<Body> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let text = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            StatusCode::UNAUTHORIZED => headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            _ => None,
+        };
+        response
+    }
+}

@@ -1,0 +1,114 @@
+//! Paths, and what they are answered with.
+
+use crate::answer::{self, Effort};
+use crate::assets;
+use crate::body::{self, json, read};
+use crate::bounds::Bounds;
+use crate::catalogs::Catalogs;
+use crate::export::{Target, export};
+use crate::guard::{Token, guard};
+use crate::openapi::openapi;
+use crate::planning::{Lane, Planning};
+use crate::question::{ModelQuestion, PlanQuestion};
+use crate::refusal::Refusal;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{Request, Response};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use serde::Serialize;
+use std::sync::Arc;
+use trainyard_plan::document::PlanDocument;
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What may be asked for.
+    pub bounds: Bounds,
+    /// Whether it is reached from this machine only; requests for other names are then refused.
+    pub loopback: bool,
+    /// What clients of the API must show.
+    pub token: Option<Token>,
+    /// Programs that launch files can be written for.
+    pub exports: &'static [Target],
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    planning: Planning,
+    catalogs: Bytes,
+    openapi: Bytes,
+}
+
+pub(crate) type Server = Arc<Shared>;
+
+type Answer = Result<Response<Body>, Refusal>;
+
+/// The page and the API, without a socket.
+pub fn router(settings: Settings) -> Router {
+    let server = Arc::new(Shared {
+        planning: Planning::new(&settings.bounds),
+        catalogs: body::text(&Catalogs::new(settings.exports)),
+        openapi: body::text(&openapi()),
+        settings,
+    });
+    Router::new()
+        .route("/", get(assets::page))
+        .route("/assets/{name}", get(assets::asset))
+        .route("/api/v1/openapi.json", get(description))
+        .route("/api/v1/catalogs", get(catalogs))
+        .route("/api/v1/model", post(model))
+        .route("/api/v1/plan", post(plan))
+        .route("/api/v1/simulate", post(simulate))
+        .route("/api/v1/export/{target}", post(launch_files))
+        .fallback(|| async { Refusal::not_found("such path") })
+        .method_not_allowed_fallback(|| async { Refusal::method() })
+        .layer(from_fn_with_state(Arc::clone(&server), guard))
+        .with_state(server)
+}
+
+async fn description(State(server): State<Server>) -> Response<Body> {
+    json(server.openapi.clone())
+}
+
+async fn catalogs(State(server): State<Server>) -> Response<Body> {
+    json(server.catalogs.clone())
+}
+
+/// A question as text: equal questions have the same, however they were written.
+fn key<T: Serialize>(path: &str, question: &T) -> String {
+    format!("{path} {}", serde_json::to_string(question).expect("questions hold only what JSON can hold"))
+}
+
+async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: ModelQuestion = read(request, server.settings.bounds.body).await?;
+    let work = move |_| answer::model(&question).map(|answer| body::text(&answer));
+    server.planning.find(Lane::Quick, work).await.map(json)
+}
+
+async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let question: PlanQuestion = read(request, server.settings.bounds.body).await?;
+    let lane = match question.effort {
+        Effort::Draft => Lane::Quick,
+        Effort::Proof => Lane::Thorough,
+    };
+    let key = key("plan", &question);
+    let work = move |cancellation| answer::plan(&question, cancellation).map(|answer| body::text(&answer));
+    server.planning.answer(lane, key, work).await.map(json)
+}
+
+async fn simulate(State(server): State<Server>, request: Request<Body>) -> Answer {
+    let document: PlanDocument = read(request, server.settings.bounds.body).await?;
+    let bounds = server.settings.bounds;
+    let work = move |_| answer::simulate(&document, &bounds).map(|answer| body::text(&answer));
+    server.planning.find(Lane::Quick, work).await.map(json)
+}
+
+async fn launch_files(State(server): State<Server>, Path(target): Path<String>, request: Request<Body>) -> Answer {
+    let document: PlanDocument = read(request, server.settings.bounds.body).await?;
+    let targets = server.settings.exports;
+    let work = move |_| export(targets, &target, &document).map(|answer| body::text(&answer));
+    server.planning.find(Lane::Quick, work).await.map(json)
+}

@@ -1,0 +1,403 @@
+//! Every route, asked without a socket.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tower::ServiceExt;
+use trainyard_plan::document::PlanDocument;
+use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Target, Token, openapi, router, targets};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn settings() -> Settings {
+    Settings { bounds: Bounds::STANDARD, loopback: true, token: None, exports: targets() }
+}
+
+struct Answered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answered {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The kind of a refusal, and its sentence.
+    fn refusal(&self) -> (u16, String, String) {
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{}", self.text());
+        let value = self.json();
+        assert_eq!(value["status"], self.status.as_u16());
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        (self.status.as_u16(), text("type"), text("detail") + " | " + &text("hint"))
+    }
+}
+
+fn answered(router: Router, request: Request<Body>) -> Answered {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("threads");
+    runtime.block_on(async {
+        let response = router.oneshot(request).await.expect("routers do not fail");
+        let (parts, body) = response.into_parts();
+        let body = to_bytes(body, usize::MAX).await.expect("a whole body").to_vec();
+        Answered { status: parts.status, headers: parts.headers, body }
+    })
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).header("host", "localhost:8080").body(Body::empty()).expect("a request")
+}
+
+fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    let request = Request::post(path).header("host", "localhost:8080").header("content-type", "application/json");
+    request.body(body.into()).expect("a request")
+}
+
+fn ask(path: &str, question: &Value) -> Answered {
+    answered(router(settings()), post(path, question.to_string()))
+}
+
+fn job() -> Value {
+    json!({
+        "model": { "name": "gpt2" },
+        "data": { "tokens": 1e9 },
+        "training": { "global_batch": 64 },
+        "cluster": { "instances": ["p3.*"], "max_instances": 2 },
+        "goal": { "objective": "cost" },
+    })
+}
+
+fn plan() -> Value {
+    let answer = ask("/api/v1/plan", &json!({ "job": job() }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    answer.json()
+}
+
+fn config() -> Value {
+    json!({ "model_type": "gpt2", "n_layer": 4, "n_embd": 256, "n_head": 4, "n_positions": 128, "vocab_size": 1000 })
+}
+
+#[test]
+fn the_page_and_its_files_are_there() {
+    for (path, kind) in [("/", "text/html"), ("/assets/app.js", "text/javascript"), ("/assets/style.css", "text/css")] {
+        let answer = answered(router(settings()), get(path));
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        assert!(answer.headers["content-type"].to_str().expect("text").starts_with(kind), "{path}");
+    }
+}
+
+#[test]
+fn every_answer_carries_the_security_headers() {
+    let asked = [get("/"), get("/api/v1/catalogs"), get("/nothing"), post("/", ""), post("/api/v1/plan", "{")];
+    for request in asked {
+        let path = request.uri().clone();
+        let headers = answered(router(settings()), request).headers;
+        let policy = headers["content-security-policy"].to_str().expect("text");
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}");
+        assert!(!policy.contains("unsafe"), "{path}");
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+        assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
+        assert_eq!(headers["x-frame-options"], "DENY", "{path}");
+        assert!(headers.contains_key("cache-control"), "{path}");
+        assert!(!headers.contains_key("access-control-allow-origin"), "{path}");
+    }
+}
+
+#[test]
+fn files_outside_the_page_are_not_there() {
+    for path in
+        ["/assets/../Cargo.toml", "/assets/..%2fCargo.toml", "/assets/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/etc/passwd"]
+    {
+        let (status, kind, _) = answered(router(settings()), get(path)).refusal();
+        assert_eq!((status, kind.as_str()), (404, "not-found"), "{path}");
+    }
+}
+
+#[test]
+fn catalogs_name_what_jobs_can_name() {
+    let catalogs = answered(router(settings()), get("/api/v1/catalogs")).json();
+    let has = |list: &str, name: &str| {
+        catalogs[list].as_array().expect("a list").iter().any(|entry| entry["name"] == name || *entry == name)
+    };
+    assert!(has("models", "gpt3-175b") && has("instances", "p4d.24xlarge") && has("regions", "us-east-1"));
+    assert!(has("pricing", "spot") && has("precisions", "bf16-mixed") && has("optimizers", "adamw"));
+    let models = catalogs["models"].as_array().expect("a list");
+    let large = models.iter().find(|model| model["name"] == "gpt3-175b").expect("listed");
+    assert!((1.7e11..1.8e11).contains(&large["parameters"].as_f64().expect("a number")), "{large}");
+}
+
+#[test]
+fn a_job_gets_a_plan_with_a_picture_of_its_step() {
+    let answer = plan();
+    assert_eq!(answer["plan"]["schema"], "trainyard.plan/1");
+    assert!(answer["plan"]["prediction"]["cost_usd"].as_f64().expect("rented") > 0.0);
+    assert!(!answer["plan"]["pareto"].as_array().expect("a list").is_empty());
+    assert!(answer["missed"].is_null());
+    let stages = answer["plan"]["plan"]["parallel"]["pipeline"].as_u64().expect("a degree");
+    assert_eq!(answer["step"]["rows"].as_array().expect("rows").len() as u64, stages);
+    assert!(answer["step"]["length_s"].as_f64().expect("seconds") > 0.0);
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let question = json!({ "job": job() });
+    assert_eq!(ask("/api/v1/plan", &question).body, ask("/api/v1/plan", &question).body);
+    let router = router(settings());
+    let first = answered(router.clone(), post("/api/v1/plan", question.to_string()));
+    assert_eq!(first.body, answered(router, post("/api/v1/plan", question.to_string())).body);
+}
+
+#[test]
+fn a_proof_says_why_and_a_draft_is_as_good_where_it_has_no_gap() {
+    let draft = plan();
+    let proof = ask("/api/v1/plan", &json!({ "job": job(), "effort": "proof" })).json();
+    assert!(draft["plan"]["reasons"].as_array().expect("a list").is_empty());
+    assert!(!proof["plan"]["reasons"].as_array().expect("a list").is_empty());
+    assert_eq!(proof["plan"]["search"]["gap"], 0.0);
+    let cost = |answer: &Value| answer["plan"]["prediction"]["cost_usd"].as_f64().expect("rented");
+    let gap = draft["plan"]["search"]["gap"].as_f64().expect("a gap");
+    assert!(cost(&proof) <= cost(&draft) && cost(&draft) * (1.0 - gap) <= cost(&proof) * (1.0 + 1e-9));
+}
+
+#[test]
+fn what_is_out_of_reach_is_answered_with_what_it_misses() {
+    let mut job = job();
+    job["goal"]["deadline"] = json!("1 min");
+    let answer = ask("/api/v1/plan", &json!({ "job": job }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    assert!(answer.json()["missed"].as_str().expect("a sentence").contains("no plan ends within"));
+}
+
+#[test]
+fn held_fields_are_held() {
+    let answer = ask("/api/v1/plan", &json!({ "job": job(), "fix": ["instances=2", "parallel.tensor=2"] })).json();
+    assert_eq!(answer["plan"]["plan"]["cluster"]["instances"], 2);
+    assert_eq!(answer["plan"]["plan"]["parallel"]["tensor"], 2);
+    let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job(), "fix": ["parallel.tensr=2"] })).refusal();
+    assert!(status == 422 && kind == "bad-input" && text.contains("parallel.tensor"), "{text}");
+}
+
+#[test]
+fn a_configuration_is_a_model() {
+    let answer = ask("/api/v1/model", &json!({ "config": config(), "name": "mine" })).json();
+    assert_eq!((&answer["entry"]["name"], &answer["entry"]["tokens_per_sample"]), (&json!("mine"), &json!(128)));
+    let mut job = job();
+    job["model"] = json!({ "name": "mine", "config": "config.json" });
+    let answer = ask("/api/v1/plan", &json!({ "job": job, "config": config() }));
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    assert_eq!(answer.json()["plan"]["plan"]["model"]["hidden"], 256);
+    let (status, _, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
+    assert!(status == 422 && text.contains("`config` does not hold its content"), "{text}");
+    let (status, _, text) = ask("/api/v1/model", &json!({ "config": { "model_type": "gpt3" } })).refusal();
+    assert!(status == 422 && text.contains("gpt3") && text.contains("did you mean"), "{text}");
+}
+
+#[test]
+fn a_saved_plan_is_simulated_anew() {
+    let document = plan()["plan"].clone();
+    let answer = ask("/api/v1/simulate", &document).json();
+    assert_eq!(answer["plan"]["prediction"], document["prediction"]);
+    let mut broken = document;
+    broken["plan"]["parallel"]["tensor"] = json!(7);
+    let (status, kind, _) = ask("/api/v1/simulate", &broken).refusal();
+    assert_eq!((status, kind.as_str()), (422, "bad-input"));
+}
+
+#[test]
+fn a_plan_too_large_to_simulate_is_refused_before_it_starts() {
+    let document = plan()["plan"].clone();
+    let bounds = Bounds { simulation: 1000, ..Bounds::STANDARD };
+    let answer = answered(router(Settings { bounds, ..settings() }), post("/api/v1/simulate", document.to_string()));
+    let (status, _, text) = answer.refusal();
+    assert!(status == 422 && text.contains("simulating this plan would take"), "{text}");
+}
+
+#[test]
+fn launch_files_come_from_the_targets_that_there_are() {
+    fn script(document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
+        Ok(vec![ExportedFile { name: "launch.sh".into(), content: document.plan.cluster.instance.clone() }])
+    }
+    static TARGETS: [Target; 1] = [Target { name: "script", title: "a script", export: script }];
+    let router = router(Settings { exports: &TARGETS, ..settings() });
+    let document = plan()["plan"].to_string();
+    let answer = answered(router.clone(), post("/api/v1/export/script", document.clone())).json();
+    assert!(answer["files"][0]["content"].as_str().expect("text").starts_with("p3."));
+    let catalogs = answered(router.clone(), get("/api/v1/catalogs")).json();
+    assert_eq!(catalogs["exports"], json!([{ "name": "script", "title": "a script" }]));
+    let (status, _, text) = answered(router, post("/api/v1/export/..%2f..%2fetc", document)).refusal();
+    assert!(status == 404 && text.contains("targets are script"), "{text}");
+}
+
+#[test]
+fn jobs_that_make_no_sense_are_told_field_value_and_hint() {
+    for (change, words) in [
+        (json!({ "model": { "name": "gpt2-xk" } }), "did you mean"),
+        (json!({ "training": { "global_batch": 0 } }), "`training.global_batch`"),
+        (json!({ "goal": { "deadline": "soon" } }), "`goal.deadline`"),
+        (json!({ "goal": { "budget": -1 } }), "`goal.budget`"),
+        (json!({ "cluster": { "instances": ["p9.*"] } }), "p9.*"),
+        (json!({ "cluster": { "max_instances": 4_000_000_000u32 } }), "`cluster.max_instances`"),
+        (json!({ "cluster": { "profile": "/etc/passwd" } }), "names a file"),
+        (json!({ "cluster": { "file": "../../secret.toml" } }), "names a file"),
+        (json!({ "model": { "file": "../x.toml" } }), "names a file"),
+    ] {
+        let mut job = job();
+        for (key, value) in change.as_object().expect("a table") {
+            job[key] = value.clone();
+        }
+        let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
+        assert!(status == 422 && kind == "bad-input" && text.contains(words), "{change}: {text}");
+    }
+}
+
+#[test]
+fn a_job_without_any_plan_says_which_limit_to_relax() {
+    let mut job = job();
+    job["model"]["name"] = json!("gpt3-175b");
+    job["cluster"] = json!({ "instances": ["g4dn.xlarge"], "max_instances": 1 });
+    let (status, kind, text) = ask("/api/v1/plan", &json!({ "job": job })).refusal();
+    assert!(status == 422 && kind == "no-plan" && text.contains("allow more than 1 instances"), "{text}");
+}
+
+#[test]
+fn hostile_json_is_refused() {
+    let deep = format!("{{\"job\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let nested = format!("{{\"config\":{}{}}}", "{\"a\":".repeat(5000), "1".to_owned() + &"}".repeat(5000));
+    for (path, body) in [
+        ("/api/v1/plan", deep.as_str()),
+        ("/api/v1/model", nested.as_str()),
+        ("/api/v1/plan", "{\"job\":{\"data\":{\"tokens\":1e999}}}"),
+        ("/api/v1/plan", "{\"job\":{\"training\":{\"steps\":99999999999999999999999}}}"),
+        ("/api/v1/plan", "{\"job\":{},\"job\":{}}"),
+        ("/api/v1/plan", "{\"job\":{},\"surprise\":1}"),
+        ("/api/v1/plan", ""),
+        ("/api/v1/plan", "\u{0}"),
+        ("/api/v1/simulate", "[]"),
+        ("/api/v1/simulate", "{\"schema\":\"trainyard.plan/9\"}"),
+    ] {
+        let answer = answered(router(settings()), post(path, body.to_owned()));
+        let (status, kind, _) = answer.refusal();
+        assert_eq!((status, kind.as_str()), (400, "bad-json"), "{path} {}", &body[..body.len().min(60)]);
+        assert!(answer.body.len() < 2000, "what was sent is not sent back");
+    }
+}
+
+#[test]
+fn names_are_data_and_never_markup() {
+    let name = "<img src=x onerror=alert(1)>";
+    let answer = ask("/api/v1/model", &json!({ "config": config(), "name": name }));
+    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!(answer.json()["entry"]["name"], name);
+    let mut job = job();
+    job["model"]["name"] = json!(name);
+    let answer = ask("/api/v1/plan", &json!({ "job": job }));
+    let (status, _, text) = answer.refusal();
+    assert!(status == 422 && text.contains(name), "{text}");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() {
+    let large = Bounds::STANDARD.body + 1;
+    let stated = Request::post("/api/v1/model").header("host", "localhost").header("content-type", "application/json");
+    let stated = stated.header("content-length", 50 << 20).body(Body::empty()).expect("a request");
+    let (status, kind, _) = answered(router(settings()), stated).refusal();
+    assert_eq!((status, kind.as_str()), (413, "too-large"));
+    let (status, kind, _) = answered(router(settings()), post("/api/v1/model", vec![b' '; large])).refusal();
+    assert_eq!((status, kind.as_str()), (413, "too-large"));
+}
+
+#[test]
+fn only_json_is_read() {
+    let plain = Request::post("/api/v1/plan").header("host", "localhost").header("content-type", "text/plain");
+    let (status, kind, _) = answered(router(settings()), plain.body(Body::from("{}")).expect("a request")).refusal();
+    assert_eq!((status, kind.as_str()), (415, "media-type"));
+}
+
+#[test]
+fn other_methods_are_refused() {
+    for request in [get("/api/v1/plan"), post("/api/v1/catalogs", "{}"), post("/", "")] {
+        let (status, kind, _) = answered(router(settings()), request).refusal();
+        assert_eq!((status, kind.as_str()), (405, "method"));
+    }
+}
+
+#[test]
+fn a_foreign_name_for_this_machine_is_refused() {
+    let rebound =
+        |host: &str, path: &str| Request::get(path).header("host", host).body(Body::empty()).expect("a request");
+    for path in ["/", "/api/v1/catalogs"] {
+        let (status, kind, _) = answered(router(settings()), rebound("attacker.example:8080", path)).refusal();
+        assert_eq!((status, kind.as_str()), (421, "forbidden"), "{path}");
+    }
+    let open = Settings { loopback: false, token: Token::new(TOKEN).ok(), ..settings() };
+    assert_eq!(answered(router(open), rebound("train.example:8080", "/")).status, StatusCode::OK);
+}
+
+#[test]
+fn pages_of_other_sites_are_refused() {
+    for (site, status) in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)] {
+        let request = Request::get("/api/v1/catalogs").header("host", "localhost").header("sec-fetch-site", site);
+        let answer = answered(router(settings()), request.body(Body::empty()).expect("a request"));
+        assert_eq!(answer.status.as_u16(), status, "{site}");
+    }
+}
+
+#[test]
+fn the_api_wants_the_token_where_there_is_one() {
+    let guarded = || router(Settings { token: Token::new(TOKEN).ok(), ..settings() });
+    let with = |value: &str| {
+        let request = Request::get("/api/v1/catalogs").header("host", "localhost").header("authorization", value);
+        request.body(Body::empty()).expect("a request")
+    };
+    let answer = answered(guarded(), get("/api/v1/catalogs"));
+    assert_eq!(answer.headers["www-authenticate"], "Bearer");
+    assert_eq!(answer.refusal().0, 401);
+    assert_eq!(answered(guarded(), with("Bearer wrong")).status, StatusCode::UNAUTHORIZED);
+    assert_eq!(answered(guarded(), post("/api/v1/plan", "{}")).status, StatusCode::UNAUTHORIZED);
+    assert_eq!(answered(guarded(), with(&format!("Bearer {TOKEN}"))).status, StatusCode::OK);
+    // The page is no secret; it asks for the token.
+    assert_eq!(answered(guarded(), get("/")).status, StatusCode::OK);
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_given_up() {
+    let bounds = Bounds { request: Duration::ZERO, ..Bounds::STANDARD };
+    let question = json!({ "job": job() }).to_string();
+    let answer = answered(router(Settings { bounds, ..settings() }), post("/api/v1/plan", question));
+    let (status, kind, _) = answer.refusal();
+    assert_eq!((status, kind.as_str()), (504, "timeout"));
+}
+
+#[test]
+fn too_many_requests_are_refused() {
+    let bounds = Bounds { waiting: 0, ..Bounds::STANDARD };
+    let question = json!({ "job": job() }).to_string();
+    let answer = answered(router(Settings { bounds, ..settings() }), post("/api/v1/plan", question));
+    assert_eq!(answer.headers["retry-after"], "1");
+    let (status, kind, _) = answer.refusal();
+    assert_eq!((status, kind.as_str()), (503, "busy"));
+}
+
+#[test]
+fn the_description_has_every_path_and_every_schema() {
+    let document = answered(router(settings()), get("/api/v1/openapi.json")).json();
+    assert_eq!(document, openapi());
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for method in operations.as_object().expect("operations").keys() {
+            let request = if method == "get" { get(path) } else { post(path, "{}") };
+            let answer = answered(router(settings()), request);
+            assert!(![404, 405].contains(&answer.status.as_u16()) || path.contains('{'), "{method} {path}");
+        }
+    }
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let name = reference.strip_prefix("#/components/schemas/").expect("a schema of the document");
+        assert!(document["components"]["schemas"][name].is_object(), "{reference}");
+    }
+}

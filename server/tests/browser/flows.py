@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+"""Flows of the what-if page in a real browser, and how long its interactions take.
+
+    python3 server/tests/browser/flows.py target/release/trainyard [--screenshots DIR] [--latency]
+
+Needs Chromium and the package `playwright`; axe-core's rules are checked too where `axe-playwright-python` is there.
+A server is started on a free port of this machine and stopped at the end. With --latency the sliders of models up to 175
+billion parameters are moved and the times from a change to the pictures are printed.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from playwright.sync_api import expect, sync_playwright
+
+CONFIG = {
+    "model_type": "llama", "_name_or_path": "someone/tiny-llama", "num_hidden_layers": 16, "hidden_size": 2048,
+    "intermediate_size": 5632, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+}
+TOKEN = "0123456789abcdef0123456789abcdef"
+MARKUP = "<img src=x onerror=\"document.title='owned'\">"
+# Of a change to the pictures, in milliseconds, at the 95th percentile.
+LATENCY_MAX = 300
+
+
+class Server:
+    """A server on a free port, and where it is."""
+
+    def __init__(self, program, *arguments):
+        command = [program, "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.url = self.process.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(timeout=10) == 0, "Ctrl-C ends the server with exit code 0"
+
+
+class Tab:
+    """A page that notes what it must not do: fail, ask other hosts, break its own policy."""
+
+    def __init__(self, browser, url, fragment="", **options):
+        self.context = browser.new_context(accept_downloads=True, **options)
+        self.page = self.context.new_page()
+        self.wrong = []
+        self.url = url
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("console", self.heard)
+        self.page.on("request", self.asked)
+        self.page.goto(url + fragment)
+
+    def heard(self, message):
+        # Refusals are answers; the browser calls them errors.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.wrong.append(f"console: {message.text}")
+
+    def asked(self, request):
+        if not request.url.startswith((self.url, "blob:")):
+            self.wrong.append(f"asked {request.url}")
+
+    def settled(self, scenario="Scenario A"):
+        """Waits until the newest draft of a scenario is shown."""
+        part = self.scenario(scenario)
+        expect(part.locator(".status")).to_contain_text("Draft", timeout=20000)
+        self.page.wait_for_function("name => !document.querySelector(`[aria-label='${name}']`).classList.contains('stale')", arg=scenario, timeout=20000)
+
+    def proved(self, scenario="Scenario A"):
+        expect(self.scenario(scenario).locator(".status")).to_contain_text("Proved best", timeout=60000)
+
+    def scenario(self, name="Scenario A"):
+        return self.page.locator(f"section[aria-label='{name}']")
+
+    def field(self, label, scenario="Scenario A"):
+        return self.scenario(scenario).get_by_label(f"{label}, exactly")
+
+    def plan(self, scenario="Scenario A"):
+        return self.scenario(scenario).locator(".plan").inner_text()
+
+    def figure(self, term, scenario="Scenario A"):
+        return self.scenario(scenario).locator(".figures div", has=self.page.locator(f"dt:text-is('{term}')")).locator("dd").inner_text()
+
+    def pictures(self, scenario="Scenario A"):
+        return [self.scenario(scenario).locator(f"[data-chart='{name}'] svg").inner_html() for name in ("front", "memory", "step")]
+
+    def close(self):
+        assert not self.wrong, self.wrong
+        self.context.close()
+
+
+def change(tab, act, scenario="Scenario A"):
+    """Does something that leads to a new plan, and waits for it."""
+    done = tab.page.evaluate("performance.getEntriesByName('interaction').length")
+    act()
+    tab.page.wait_for_function("done => performance.getEntriesByName('interaction').length > done", arg=done, timeout=20000)
+    tab.settled(scenario)
+
+
+def picks_a_model_and_moves_sliders(browser, url, shots):
+    tab = Tab(browser, url, viewport={"width": 1400, "height": 1000})
+    tab.settled()
+    tab.proved()
+    shots(tab, "first")
+    seen = [(tab.plan(), tab.figure("Time"), tab.figure("Cost"), tab.pictures())]
+    part = tab.scenario()
+    steps = [
+        lambda: part.get_by_label("Model", exact=True).select_option("bert-large"),
+        lambda: tab.field("Data, tokens").fill("20 B") if tab.field("Data, tokens").count() else tab.field("Data").fill("20 B"),
+        lambda: part.get_by_role("radio", name="fastest").check(),
+        lambda: tab.field("Budget, USD").fill("300"),
+        lambda: tab.field("Budget, USD").fill("none"),
+        lambda: tab.field("Instances at most").fill("3"),
+        lambda: part.get_by_role("checkbox", name="p4d", exact=True).uncheck(),
+        lambda: part.get_by_label("Terms").select_option("spot"),
+    ]
+    for act in steps:
+        change(tab, act)
+        seen.append((tab.plan(), tab.figure("Time"), tab.figure("Cost"), tab.pictures()))
+    for before, after in zip(seen, seen[1:]):
+        assert before != after, "a change is seen"
+    change(tab, lambda: tab.field("Deadline").fill("2 h"))
+    expect(part.locator(".missed")).to_contain_text("no plan ends within 2 h")
+    shots(tab, "missed")
+    tab.close()
+
+
+def is_used_with_the_keyboard_alone(browser, url, shots):
+    tab = Tab(browser, url)
+    tab.settled()
+    page = tab.page
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('aria-valuetext')"):
+            break
+    slider = page.evaluate("document.activeElement.labels[0].textContent")
+    assert slider.startswith("Data"), slider
+    before = page.evaluate("document.activeElement.getAttribute('aria-valuetext')")
+    change(tab, lambda: page.keyboard.press("ArrowRight"))
+    assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')") != before
+    shots(tab, "keyboard")
+    unnamed = page.evaluate("""() => [...document.querySelectorAll('button, input:not([hidden]), select, svg')]
+        .filter((one) => one.checkVisibility() && !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
+        .map((one) => one.outerHTML)""")
+    assert not unnamed, unnamed
+    tab.close()
+
+
+def reads_a_configuration(browser, url, shots):
+    tab = Tab(browser, url)
+    tab.settled()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(json.dumps(CONFIG))
+        change(tab, lambda: drop(tab.page, path.name, path.read_text()))
+        assert "1 x" not in tab.plan()
+        expect(tab.scenario().locator("[data-part='model-about']")).to_contain_text("llama")
+        expect(tab.page.locator("#notice")).to_have_text("Opened config.json.")
+        shots(tab, "config")
+        unknown = pathlib.Path(folder, "unknown.json")
+        unknown.write_text(json.dumps({"model_type": MARKUP}))
+        tab.page.locator("#file").set_input_files(unknown)
+        expect(tab.page.locator("#notice")).to_contain_text(f"the model type `{MARKUP.lower()}` is not known")
+        large = pathlib.Path(folder, "large.json")
+        large.write_text(" " * (50 << 20))
+        tab.page.locator("#file").set_input_files(large)
+        expect(tab.page.locator("#notice")).to_contain_text("large.json is 50 MiB")
+    link = tab.page.evaluate("location.href")
+    tab.close()
+    # A link holds the configuration too.
+    other = Tab(browser, url, link.removeprefix(url))
+    other.settled()
+    expect(other.scenario().locator("[data-part='model-about']")).to_contain_text("llama")
+    other.close()
+
+
+def drop(page, name, text):
+    transfer = page.evaluate_handle(
+        "([name, text]) => { const transfer = new DataTransfer(); transfer.items.add(new File([text], name)); return transfer; }", [name, text])
+    page.dispatch_event(".inputs", "drop", {"dataTransfer": transfer})
+
+
+def compares_two_scenarios(browser, url, shots):
+    tab = Tab(browser, url, viewport={"width": 1500, "height": 1100})
+    tab.settled()
+    change(tab, lambda: tab.page.get_by_role("button", name="Compare").click(), "Scenario B")
+    second = tab.scenario("Scenario B")
+    change(tab, lambda: second.get_by_label("Terms").select_option("spot"), "Scenario B")
+    table = tab.page.locator("#comparison-table")
+    expect(table.locator("tr", has_text="Cost").locator("td").nth(2)).to_contain_text("−")
+    tab.proved("Scenario A")
+    tab.proved("Scenario B")
+    shots(tab, "compare")
+    link = tab.page.evaluate("location.href")
+    other = Tab(browser, url, link.removeprefix(url), viewport={"width": 420, "height": 900})
+    other.settled("Scenario B")
+    assert other.plan("Scenario B") and other.scenario("Scenario B").get_by_label("Terms").input_value() == "spot"
+    wide = other.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"the page is {wide} pixels too wide for a phone"
+    shots(other, "phone")
+    other.close()
+    tab.page.get_by_role("button", name="Close the second").click()
+    expect(tab.page.locator("section.scenario")).to_have_count(1)
+    tab.close()
+
+
+def saves_and_opens_a_plan(browser, url, shots, program):
+    tab = Tab(browser, url)
+    tab.settled()
+    change(tab, lambda: tab.field("Deadline").fill("5 d"))
+    tab.proved()
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Save plan").click()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "plan.json")
+        download.value.save_as(path)
+        simulated = subprocess.run([program, "simulate", path], capture_output=True, text=True)
+        assert simulated.returncode == 0, simulated.stderr
+        other = Tab(browser, url)
+        other.settled()
+        other.page.locator("#file").set_input_files(path)
+        expect(other.scenario().locator(".status")).to_contain_text("Opened plan.json")
+        assert other.plan() == tab.plan()
+        assert other.field("Deadline").input_value() == "5 d"
+        shots(other, "opened")
+        path.write_text(path.read_text().replace('"trainyard.plan/1"', '"trainyard.plan/9"'))
+        other.page.locator("#file").set_input_files(path)
+        expect(other.page.locator("#notice")).to_contain_text("trainyard.plan/9")
+        other.close()
+    tab.close()
+
+
+def shares_a_scenario_as_a_link(browser, url, shots):
+    fragment = "#model=llama-2-7b&deadline=604800&families=p4d,p5&instances=8&objective=time"
+    tab = Tab(browser, url, fragment, color_scheme="dark")
+    tab.settled()
+    part = tab.scenario()
+    assert part.get_by_label("Model", exact=True).input_value() == "llama-2-7b"
+    assert tab.field("Deadline").input_value() == "7 d"
+    assert part.get_by_role("radio", name="fastest").is_checked()
+    tab.proved()
+    shots(tab, "dark")
+    tab.close()
+    hostile = Tab(browser, url, "#model=" + MARKUP.replace("=", "%3D") + "&instances=1e99&batch=-1&families=%3Cb%3E&config=%7B%22a")
+    expect(hostile.scenario().locator(".problem")).to_be_visible()
+    assert hostile.page.title() == "Trainyard: what if" and hostile.page.locator("img").count() == 0
+    shots(hostile, "hostile")
+    hostile.close()
+
+
+def downloads_launch_files(browser, url, shots):
+    """Against a server whose catalogs are made to have a target, so that the flow is tested whatever targets there are."""
+    tab = Tab(browser, "about:blank")
+    tab.url = url
+
+    def catalogs(route):
+        answer = route.fetch().json()
+        answer["exports"] = [{"name": "script", "title": "a <script>"}]
+        route.fulfill(json=answer)
+
+    tab.page.route("**/api/v1/catalogs", catalogs)
+    tab.page.route("**/api/v1/export/script", lambda route: route.fulfill(json={"target": "script", "files": [{"name": "launch.sh", "content": "run\n"}]}))
+    tab.page.goto(url)
+    tab.settled()
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "launch.sh"
+    tab.close()
+
+
+def asks_for_the_token(browser, program, shots):
+    with Server(program, "--token", TOKEN) as server:
+        tab = Tab(browser, server.url)
+        field = tab.page.get_by_label("Token")
+        field.fill("wrong")
+        shots(tab, "token")
+        field.press("Enter")
+        tab.page.wait_for_timeout(200)
+        field.fill(TOKEN)
+        field.press("Enter")
+        tab.settled()
+        tab.close()
+
+
+def keeps_the_rules_of_accessibility(browser, url):
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        print("axe-playwright-python is not there: its rules were not checked")
+        return
+    for scheme in ("light", "dark"):
+        tab = Tab(browser, url, "#compare=1", bypass_csp=True, color_scheme=scheme)
+        tab.settled("Scenario B")
+        found = Axe().run(tab.page).response["violations"]
+        assert not found, json.dumps([(one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found], indent=1)
+        tab.close()
+
+
+MODELS = ["gpt2", "gpt2-xl", "bert-large", "resnet50", "llama-2-7b", "gpt3-13b", "llama-2-70b", "gpt3-175b"]
+CHANGES = [
+    ("amount", "Data", ["2e9", "5e9", "2e10", "1e11", "3e11"]),
+    ("batch", "Global batch, samples a step", ["64", "128", "256", "1024", "1536"]),
+    ("deadline", "Deadline", ["3 d", "10 d", "30 d", "100 d", "none"]),
+    ("budget", "Budget, USD", ["1e4", "1e5", "1e6", "1e7", "none"]),
+    ("instances", "Instances at most", ["4", "8", "12", "16", "32", "64", "128"]),
+]
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def measures_interactions(browser, url):
+    """Every value once, so that no answer is one that was kept."""
+    everything = []
+    for model in MODELS:
+        tab = Tab(browser, url, f"#model={model}")
+        expect(tab.scenario().locator(".status")).not_to_be_empty(timeout=30000)
+        tab.page.wait_for_timeout(300)
+        own = []
+        for _, label, values in CHANGES:
+            label = "Data, tokens" if label == "Data" and model != "resnet50" else "Data, samples" if label == "Data" else label
+            for value in values:
+                done = tab.page.evaluate("performance.getEntriesByName('interaction').length")
+                tab.page.evaluate(
+                    """([label, value]) => {
+                        const field = document.querySelector(`[aria-label="${label}, exactly"]`);
+                        field.value = value;
+                        field.dispatchEvent(new Event("input"));
+                    }""", [label, value])
+                tab.page.wait_for_function("done => performance.getEntriesByName('interaction').length > done", arg=done, timeout=60000)
+                took = tab.page.evaluate("performance.getEntriesByName('interaction').at(-1).duration")
+                own.append((took, f"{label} {value}"))
+        times = [took for took, _ in own]
+        slowest = max(own)
+        print(f"{model:<12} {len(own):>3} changes  median {quantile(times, 0.5):6.0f} ms  p95 {quantile(times, 0.95):6.0f} ms  slowest {slowest[0]:6.0f} ms ({slowest[1]})")
+        everything += times
+        tab.close()
+    p95 = quantile(everything, 0.95)
+    print(f"{'all':<12} {len(everything):>3} changes  median {quantile(everything, 0.5):6.0f} ms  p95 {p95:6.0f} ms  slowest {max(everything):6.0f} ms")
+    return p95
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--screenshots", type=pathlib.Path)
+    parser.add_argument("--latency", action="store_true")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+
+    def shots(tab, name):
+        if arguments.screenshots:
+            arguments.screenshots.mkdir(parents=True, exist_ok=True)
+            tab.page.screenshot(path=arguments.screenshots / f"{name}.png", full_page=True)
+
+    with sync_playwright() as playwright, Server(arguments.program) as server:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        if arguments.latency:
+            p95 = measures_interactions(browser, server.url)
+            browser.close()
+            sys.exit(0 if p95 <= LATENCY_MAX else f"p95 is {p95:.0f} ms, but at most {LATENCY_MAX} ms are wanted")
+        flows = {
+            "picks a model and moves sliders": lambda: picks_a_model_and_moves_sliders(browser, server.url, shots),
+            "is used with the keyboard alone": lambda: is_used_with_the_keyboard_alone(browser, server.url, shots),
+            "reads a configuration": lambda: reads_a_configuration(browser, server.url, shots),
+            "compares two scenarios": lambda: compares_two_scenarios(browser, server.url, shots),
+            "saves and opens a plan": lambda: saves_and_opens_a_plan(browser, server.url, shots, arguments.program),
+            "shares a scenario as a link": lambda: shares_a_scenario_as_a_link(browser, server.url, shots),
+            "downloads launch files": lambda: downloads_launch_files(browser, server.url, shots),
+            "asks for the token": lambda: asks_for_the_token(browser, arguments.program, shots),
+            "keeps the rules of accessibility": lambda: keeps_the_rules_of_accessibility(browser, server.url),
+        }
+        for name, flow in flows.items():
+            if arguments.only in name:
+                flow()
+                print(f"ok  {name}")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
