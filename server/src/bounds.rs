@@ -30,7 +30,7 @@ impl Bounds {
     /// takes up to half a minute on two processors.
     pub const STANDARD: Self = Self {
         body: 4 << 20,
-        request: Duration::from_secs(60),
+        request: Duration::from_mins(1),
         headers: Duration::from_secs(10),
         connections: 512,
         searches: 2,

@@ -12,15 +12,8 @@ pub struct Target {
     pub name: &'static str,
     /// What it is called in sentences.
     pub title: &'static str,
-    /// The files that launch a plan there; a refusal where it cannot express the plan.
-    pub export: fn(&PlanDocument) -> Result<Vec<ExportedFile>, Refusal>,
-}
-
-/// The programs that launch files can be written for.
-///
-/// Launch files are made elsewhere: each target that is listed here appears in the page and in the API.
-pub fn targets() -> &'static [Target] {
-    &[]
+    /// The files that launch a plan at the target of this name; a refusal where it cannot express the plan.
+    pub export: fn(&str, &PlanDocument) -> Result<Vec<ExportedFile>, Refusal>,
 }
 
 /// A target as the catalogs list it.
@@ -60,5 +53,5 @@ pub(crate) fn export(targets: &[Target], name: &str, plan: &PlanDocument) -> Res
         };
         Refusal::not_found("such target").hint(hint)
     })?;
-    Ok(ExportAnswer { target: target.name.into(), files: (target.export)(plan)? })
+    Ok(ExportAnswer { target: target.name.into(), files: (target.export)(target.name, plan)? })
 }

@@ -11,7 +11,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Request, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use subtle::ConstantTimeEq;
 
 /// What clients must show to be answered. It is never printed.
@@ -97,15 +97,12 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Answers a request if it may be answered, in time, with the headers of every answer.
 pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, next: Next) -> Response<Body> {
-    let mut response = match admitted(&server, &request) {
-        Err(refusal) => refusal.into_response(),
-        Ok(()) => {
-            let limit = server.settings.bounds.request;
-            match tokio::time::timeout(limit, next.run(request)).await {
-                Ok(response) => response,
-                Err(_) => Refusal::timeout(limit.as_secs_f64()).into_response(),
-            }
-        }
+    let mut response = if let Err(refusal) = admitted(&server, &request) {
+        refusal.into_response()
+    } else {
+        let limit = server.settings.bounds.request;
+        let answered = tokio::time::timeout(limit, next.run(request)).await;
+        answered.unwrap_or_else(|_| Refusal::timeout(limit.as_secs_f64()).into_response())
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -141,8 +138,11 @@ fn of_this_machine(headers: &HeaderMap) -> Result<(), Refusal> {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
     };
-    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    // Addresses of version 6 stand in brackets, so that their colons are not taken for that of a port.
+    let loopback = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(name) => name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()),
+        None => name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback()),
+    };
     if loopback || name.eq_ignore_ascii_case("localhost") { Ok(()) } else { Err(Refusal::misdirected(host)) }
 }
 

@@ -31,7 +31,7 @@ mod step;
 pub use answer::{Effort, ModelAnswer, PlanAnswer};
 pub use bounds::Bounds;
 pub use catalogs::{Catalogs, InstanceEntry, ModelEntry, PriceEntry};
-pub use export::{ExportAnswer, ExportEntry, ExportedFile, Target, targets};
+pub use export::{ExportAnswer, ExportEntry, ExportedFile, Target};
 pub use guard::{Token, TokenError};
 pub use listen::{Stop, serve};
 pub use openapi::openapi;

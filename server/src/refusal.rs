@@ -30,7 +30,9 @@ impl Refusal {
         Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
+    /// With what may be done about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
         self.hint = hint.into().or(self.hint);
         self
     }
@@ -42,7 +44,7 @@ impl Refusal {
     }
 
     /// What is asked makes no sense.
-    pub(crate) fn input(detail: impl Into<String>) -> Self {
+    pub fn input(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-input", detail)
     }
 

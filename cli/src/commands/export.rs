@@ -10,6 +10,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, Plan};
 use trainyard_planner::machine;
 use trainyard_reports::{self as reports, LaunchOptions, Target};
+use trainyard_sim::Machine;
 
 /// Prints or writes the launch files of a plan.
 pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exit, Failure> {
@@ -43,10 +44,20 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
         learning_rate: arguments.learning_rate.clone(),
         plan: Some(file.to_string()),
     };
-    let launch = reports::launch(document, &machine.cluster, target, &options)
-        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
+    launch_files(document, &machine, target, &options).map_err(|(cause, hint)| cannot().because(cause).maybe_hint(hint))
+}
+
+/// The launch files of a plan for a machine; else why there are none, and a hint.
+pub(super) fn launch_files(
+    document: &PlanDocument,
+    machine: &Machine,
+    target: Target,
+    options: &LaunchOptions,
+) -> Result<LaunchDocument, (String, Option<String>)> {
+    let launch = reports::launch(document, &machine.cluster, target, options)
+        .map_err(|error| (error.to_string(), error.hint()))?;
     if target == Target::Slurm {
-        executable(document).map_err(|(cause, hint)| cannot().because(cause).hint(hint))?;
+        executable(document).map_err(|(cause, hint)| (cause, Some(hint.into())))?;
     }
     Ok(launch)
 }

@@ -8,6 +8,8 @@ use crate::files;
 use crate::output::Output;
 use trainyard_executor::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_plan::Timeline;
+use trainyard_plan::document::PlanDocument;
 use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
@@ -28,31 +30,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
     device::check(kind)?;
     let plan = runnable(&document, &arguments.plan, kind, threads, heard)?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
-    let simulated = match files::machine_files_of(&document, &arguments.plan, None) {
-        Ok(_) if measured_on.is_some_and(|measured_on| measured_on != kind) => {
-            output.warn(format!(
-                "the plan is for a profile of {}; nothing is predicted of {}",
-                measured_on.unwrap_or_default().name(),
-                kind.name()
-            ));
-            None
-        }
-        // The prediction stays the one in the document: it was written down before this run.
-        Ok(files) if document.plan.cluster.profile.is_some() => {
-            resimulate(&document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
-        }
-        Ok(_) => {
-            output.warn(format!(
-                "the plan is for {}; nothing is predicted of this machine",
-                document.plan.cluster.instance
-            ));
-            None
-        }
-        Err(_) => {
-            output.warn("the profile that the plan names is not there; nothing is compared with its prediction");
-            None
-        }
-    };
+    let simulated = predicted(&document, arguments, (kind, measured_on), output);
     let world = processes.world(plan.mesh().ranks() as usize).map_err(|error| processes::failure(&error))?;
     let folder = match &arguments.out {
         // Only the first process writes.
@@ -85,4 +63,39 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         world.abort(failure.code() as i32);
     }
     ended
+}
+
+/// The step as it was predicted for devices of the kind that computes; nothing, with a warning, where it was not.
+/// `measured_on` is what the plan's profile was measured on.
+fn predicted(
+    document: &PlanDocument,
+    arguments: &RunArguments,
+    (kind, measured_on): (DeviceKind, Option<DeviceKind>),
+    output: &Output,
+) -> Option<Timeline> {
+    match files::machine_files_of(document, &arguments.plan, None) {
+        Ok(_) if measured_on.is_some_and(|measured_on| measured_on != kind) => {
+            output.warn(format!(
+                "the plan is for a profile of {}; nothing is predicted of {}",
+                measured_on.unwrap_or_default().name(),
+                kind.name()
+            ));
+            None
+        }
+        // The prediction stays the one in the document: it was written down before this run.
+        Ok(files) if document.plan.cluster.profile.is_some() => {
+            resimulate(document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
+        }
+        Ok(_) => {
+            output.warn(format!(
+                "the plan is for {}; nothing is predicted of this machine",
+                document.plan.cluster.instance
+            ));
+            None
+        }
+        Err(_) => {
+            output.warn("the profile that the plan names is not there; nothing is compared with its prediction");
+            None
+        }
+    }
 }

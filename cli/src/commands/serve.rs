@@ -1,13 +1,34 @@
 //! `trainyard serve`: the what-if page and its JSON API, until somebody stops it.
 
+use super::export::launch_files;
 use crate::arguments::ServeArguments;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use serde_json::json;
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainyard_server::{Bounds, Settings, Stop, Token, TokenError, serve as run, targets};
+use trainyard_plan::document::PlanDocument;
+use trainyard_planner::{MachineFiles, machine};
+use trainyard_reports::{self as reports, LaunchOptions};
+use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Stop, Target, Token, TokenError, serve as run};
+
+/// What `trainyard export` can write launch files for, the page can.
+static EXPORTS: LazyLock<Vec<Target>> = LazyLock::new(|| {
+    let all = reports::Target::ALL.into_iter();
+    all.map(|target| Target { name: target.name(), title: target.title(), export: exported }).collect()
+});
+
+/// The launch files of a plan that rests on no file of this machine.
+fn exported(target: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
+    let known = reports::Target::ALL.into_iter().find(|known| known.name() == target);
+    let target = known.expect("the list is made of them");
+    let machine = machine(document, MachineFiles::default())?;
+    let launch = launch_files(document, &machine, target, &LaunchOptions::default())
+        .map_err(|(cause, hint)| Refusal::input(cause).hint(hint))?;
+    Ok(launch.files.into_iter().map(|file| ExportedFile { name: file.name, content: file.text }).collect())
+}
 
 /// Where the token is, unless a flag says it.
 const TOKEN: &str = "TRAINYARD_TOKEN";
@@ -33,7 +54,7 @@ pub(crate) fn serve(arguments: &ServeArguments, output: &Output) -> Result<Exit,
     output.result(&json!({ "url": url }), || format!("{url}\n"));
     output.note("the what-if page is there; Ctrl-C ends it");
     let bounds = Bounds { searches: rayon::current_num_threads(), ..Bounds::STANDARD };
-    let settings = Settings { bounds, loopback, token, exports: targets() };
+    let settings = Settings { bounds, loopback, token, exports: &EXPORTS };
     run(listener, settings, &stop)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot serve {url}")).because(error.to_string()))?;
     output.note("ended");

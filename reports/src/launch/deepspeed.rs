@@ -180,7 +180,6 @@ fn elsewhere(store: Store) -> Value {
 fn activations(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     match plan.offload().activations {
-        None => {}
         Some(Store::Nvme) => {
             return Err(draft.cannot(Field::Offload, "DeepSpeed keeps activations in main memory, not on disk"));
         }
@@ -188,7 +187,7 @@ fn activations(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: R
             let why = "DeepSpeed keeps activations elsewhere only where a script recomputes layers by deepspeed.checkpointing";
             return Err(draft.cannot(Field::Offload, why));
         }
-        Some(Store::Host) => {}
+        None | Some(Store::Host) => {}
     }
     if reader == Reader::Trainer {
         return Ok(());

@@ -1,5 +1,6 @@
 //! What a plan says, field by field.
 
+use super::draft::Draft;
 use super::job::Job;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::{
@@ -265,4 +266,15 @@ impl Field {
 /// Whether samples of this mode come from objects of S3.
 pub(super) fn from_objects(storage: StorageMode) -> bool {
     matches!(storage, StorageMode::S3FastFile | StorageMode::S3Pipe | StorageMode::S3File)
+}
+
+/// Says where checkpoints go at a target that keeps them in S3.
+pub(super) fn checkpoints_in_s3(draft: &mut Draft<'_>) {
+    let elsewhere =
+        draft.job.campaign().and_then(|campaign| campaign.checkpoint_storage) == Some(CheckpointStorage::Ebs);
+    if elsewhere {
+        draft.note(Field::CheckpointStorage, "checkpoints go to S3 here");
+    } else {
+        draft.tells(&[Field::CheckpointStorage]);
+    }
 }

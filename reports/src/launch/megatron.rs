@@ -46,7 +46,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     parallel(draft, &mut words)?;
     stages(draft, &mut words)?;
     sharding(draft, &mut words)?;
-    batch_and_memory(draft, &mut words)?;
+    batch_and_memory(draft, &mut words);
     optimizer(draft, &mut words);
     schedule(draft, &mut words);
     data(draft, &mut words, places);
@@ -208,7 +208,7 @@ fn sharding(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     Ok(())
 }
 
-fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
     let plan = draft.job.plan();
     words.line().set("micro-batch-size", plan.batch().micro).set("global-batch-size", plan.batch().global);
     draft.tells(&[Field::Micro, Field::Accumulation]);
@@ -236,7 +236,6 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), Laun
         }
     }
     draft.tells(&[Field::Recompute]);
-    Ok(())
 }
 
 fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {

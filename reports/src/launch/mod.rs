@@ -4,6 +4,9 @@
 //! field that is left over and that decides whether the plan fits or what it is gets the plan refused, any other becomes
 //! a note. So nothing is dropped silently, whatever a target's module forgets.
 
+#![allow(clippy::format_collect, clippy::format_push_string, reason = "files of some lines are put together once")]
+#![allow(clippy::needless_pass_by_value, reason = "values to be written are numbers and words, given as they are")]
+
 mod accelerate;
 mod deepspeed;
 mod draft;
@@ -81,6 +84,20 @@ impl Target {
             Self::Slurm => "slurm",
             Self::Skypilot => "skypilot",
             Self::Kubernetes => "kubernetes",
+        }
+    }
+
+    /// The target in sentences.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Sagemaker => "Amazon SageMaker",
+            Self::Torchrun => "torchrun",
+            Self::Deepspeed => "DeepSpeed",
+            Self::Megatron => "Megatron-LM",
+            Self::Accelerate => "Hugging Face Accelerate",
+            Self::Slurm => "Slurm and mpirun",
+            Self::Skypilot => "SkyPilot",
+            Self::Kubernetes => "Kubernetes",
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
-use super::field::{Field, from_objects};
+use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, environment, program};
 use super::script::command;
 use super::torchrun::{PORT, start_at};
@@ -84,12 +84,14 @@ fn mounts(draft: &mut Draft<'_>) -> Value {
     let data = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
     let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
     let copied = !matches!(storage, Some(StorageMode::S3FastFile | StorageMode::S3Pipe));
-    if storage.is_some_and(from_objects) {
+    if storage == Some(StorageMode::S3Pipe) {
+        draft.note(Field::Storage, "SkyPilot mounts the data; a pipe is SageMaker's");
+    } else if storage.is_some_and(from_objects) {
         draft.tells(&[Field::Storage]);
     } else {
         draft.note(Field::Storage, "SkyPilot copies the data to each machine before the start");
     }
-    draft.tells(&[Field::CheckpointStorage]);
+    checkpoints_in_s3(draft);
     let mount = |source: &str, copied: bool| {
         if source.contains("://") {
             json!({ "source": source, "mode": if copied { "COPY" } else { "MOUNT" } })

@@ -64,9 +64,28 @@ fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError
     export(document, target, &LaunchOptions::default())
 }
 
-/// Plans that differ from another in one field: what is set first, and what is changed then.
-fn variations() -> Vec<(Vec<(&'static str, Value)>, (&'static str, Value))> {
-    let one = |path, value| (Vec::new(), (path, value));
+/// A field of a plan document, and what it is.
+type Field = (&'static str, Value);
+
+/// A plan that differs from another in one field: what is set first, and what is changed then.
+type Variation = (Vec<Field>, Field);
+
+/// A change of the plan that all others are made from.
+fn one(path: &'static str, value: Value) -> Variation {
+    (Vec::new(), (path, value))
+}
+
+/// Plans that differ from another in one field.
+fn variations() -> Vec<Variation> {
+    [variations_of_the_cut(), variations_of_the_rest()].concat()
+}
+
+fn sharded() -> Vec<Field> {
+    vec![("plan.state_sharding", json!("parameters"))]
+}
+
+/// How work and states are cut.
+fn variations_of_the_cut() -> Vec<Variation> {
     let pipeline = || {
         let stages = json!([{ "first": 0, "layers": 7 }, { "first": 7, "layers": 7 }]);
         vec![
@@ -82,10 +101,6 @@ fn variations() -> Vec<(Vec<(&'static str, Value)>, (&'static str, Value))> {
             ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
         ]
     };
-    let sharded = || vec![("plan.state_sharding", json!("parameters"))];
-    let input = json!({ "storage": "s3-fastfile", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none" });
-    let fed = || vec![("plan.input", input.clone())];
-    let around = || vec![("job.campaign", json!({}))];
     vec![
         one("plan.cluster", json!({ "instance": "p4de.24xlarge", "instances": 2 })),
         one("plan.cluster.encrypted", json!(true)),
@@ -107,6 +122,15 @@ fn variations() -> Vec<(Vec<(&'static str, Value)>, (&'static str, Value))> {
         (sharded(), ("plan.sharding_ranks", json!(4))),
         (sharded(), ("plan.gradient_reduction", json!("micro-batch"))),
         one("plan.gradient_reduction", json!("micro-batch")),
+    ]
+}
+
+/// What travels, what is kept elsewhere, the optimizer, the data and what is around a training.
+fn variations_of_the_rest() -> Vec<Variation> {
+    let input = json!({ "storage": "s3-fastfile", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none" });
+    let fed = || vec![("plan.input", input.clone())];
+    let around = || vec![("job.campaign", json!({}))];
+    vec![
         one("plan.gradient_compression", json!("fp16")),
         one("plan.gradient_compression", json!("int8")),
         one("plan.gradient_compression", json!("dgc")),
@@ -151,7 +175,8 @@ fn variations() -> Vec<(Vec<(&'static str, Value)>, (&'static str, Value))> {
     ]
 }
 
-/// Whether what this program's own executor is to do stands in the plan document that it reads.
+/// Whether what this program's own executor is to do stands in the plan document that it reads, or goes without
+/// saying.
 fn reads_the_document(target: Target, path: &str) -> bool {
     let around = [
         "plan.cluster",
@@ -162,7 +187,9 @@ fn reads_the_document(target: Target, path: &str) -> bool {
         "job.campaign",
         "plan.placement",
     ];
-    target == Target::Slurm && !around.iter().any(|other| path.starts_with(other))
+    // Machines of Amazon are EC2's there, whether a plan says so or not.
+    let own_machines = matches!(target, Target::Skypilot | Target::Kubernetes) && path == "plan.service";
+    own_machines || target == Target::Slurm && !around.iter().any(|other| path.starts_with(other))
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod estimator;
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
-use super::field::{Field, from_objects};
+use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, by_deepspeed, data_parallel, environment};
 use super::training_arguments::{self, Sharding};
 use distribution::{Distribution, Library};
@@ -152,7 +152,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
         Some("ec2") => draft.note(Field::Service, "SageMaker's prices are higher than those that the plan counts with"),
         _ => draft.tells(&[Field::Service]),
     }
-    draft.tells(&[Field::CheckpointStorage]);
+    checkpoints_in_s3(draft);
     let hyperparameters = program.arguments.iter().filter_map(|words| match words.as_slice() {
         [name, value] => Some((name.trim_start_matches("--").to_owned(), typed(value))),
         _ => None,
