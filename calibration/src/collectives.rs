@@ -60,10 +60,11 @@ pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult
         record.count::<u32>("nodes", 1)?;
         outside(record, &operation, &system, bytes, catalog)?
     };
-    Ok(match found {
+    let row = match found {
         Ok((predicted, interval, measured)) => scored(&id, &suite, predicted, interval, measured),
         Err(reason) => unsupported(&id, &suite, measured(record, bytes)?, reason),
-    })
+    };
+    Ok(RowResult { message_bytes: bytes, devices: record.count("gpus", 1)?, ..row })
 }
 
 /// A prediction in seconds with its interval, and what was measured; or why there is none.

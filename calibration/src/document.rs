@@ -57,6 +57,12 @@ pub struct RowResult {
     /// Predicted over measured, minus one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// Bytes of the message, in a table of collectives where it is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u64>,
+    /// Devices that take part, in a table of collectives where it is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<u32>,
 }
 
 /// The rows of a suite, summed up. Fractions, not percent; absent if nothing was predicted.

@@ -241,6 +241,8 @@ pub(crate) fn scored(id: &str, suite: &str, predicted: f64, interval: [f64; 2], 
         interval_s: Some(interval),
         measured_step_time_s: Some(measured),
         error: Some(predicted / measured - 1.0),
+        message_bytes: None,
+        devices: None,
     }
 }
 
@@ -254,5 +256,7 @@ pub(crate) fn unsupported(id: &str, suite: &str, measured: Option<f64>, reason: 
         interval_s: None,
         measured_step_time_s: measured,
         error: None,
+        message_bytes: None,
+        devices: None,
     }
 }

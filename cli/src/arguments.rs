@@ -1,5 +1,6 @@
 //! What can be typed. Meaning is given elsewhere: here are only names, defaults and help.
 
+use crate::plot::is_plot;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -23,6 +24,8 @@ Examples:
       plans for jobs that share a pool, a deadline and a budget, and a schedule for all of them
   trainyard simulate plan.json --trace step.json
       one step of that plan; open the trace at ui.perfetto.dev
+  trainyard report plan.json --out report.html
+      the plan as a page to be read, printed and sent
   trainyard explain plan.json --against other.json
       where the steps of two plans go, what differs, and why one is faster
   trainyard export plan.json --to sagemaker --out launch
@@ -99,14 +102,22 @@ pub(crate) enum Command {
     /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
     #[command(mut_arg("job", |job| job.value_name("JOB|FLEET").help(
         "Job file (TOML), which may be left out if flags say it all; or a fleet: a file with [pool] and [[job]]"
-    )))]
+    )), mut_arg("plot", |plot| plot.help("Draw time against cost of a job, or the schedule of a fleet")))]
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
+    #[command(mut_arg("plot", |plot| plot.help(
+        "Draw it: a step stage by stage, the spread of a campaign, or the schedule of a queue"
+    )))]
     Simulate(SimulateArguments),
     /// Explain where the step of a plan goes, or set two plans side by side
+    #[command(mut_arg("plot", |plot| plot.help("Draw the critical path and the memory of each stage; of two plans their paths")))]
     Explain(ExplainArguments),
+    /// Write a plan as one HTML page: the recommendation in words, plots, tables, and what it rests on
+    Report(ReportArguments),
     /// Vary anything of a job or a plan and see what it changes
-    #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")))]
+    #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")), mut_arg(
+        "plot", |plot| plot.help("Draw it: scaling, throughput over batch, time and cost, or the tornado")
+    ))]
     WhatIf(WhatIfArguments),
     /// Write a plan as launch files for another engine or service
     #[command(after_long_help = EXPORT_EXAMPLES)]
@@ -114,10 +125,14 @@ pub(crate) enum Command {
     /// Run a plan on this machine
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
+    #[command(mut_arg("plot", |plot| plot.help("Draw predicted beside measured phase by phase")))]
     Compare(CompareArguments),
     /// Measure this machine and write its profile, or refit constants from measurements
     Calibrate(CalibrateArguments),
     /// Predict published measurements and show how far off that is
+    #[command(mut_arg("plot", |plot| plot.help(
+        "Draw predicted against measured; of collectives also bandwidth against message size"
+    )))]
     Validate(ValidateArguments),
     /// Serve the what-if page and its JSON API, on this machine unless told otherwise
     Serve(ServeArguments),
@@ -226,6 +241,34 @@ pub(crate) struct SearchArguments {
     pub(crate) threads: Option<u16>,
 }
 
+/// A plot as a file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlotArguments {
+    /// Draw it
+    #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
+    pub(crate) plot: Option<PathBuf>,
+    /// Ground of the plot: that which the reader's system prefers (a PNG is light), light or dark
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME")]
+    pub(crate) plot_theme: PlotTheme,
+}
+
+/// What plots stand on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlotTheme {
+    /// What the reader's system prefers; light in a PNG
+    #[default]
+    Auto,
+    /// White
+    Light,
+    /// Nearly black
+    Dark,
+}
+
+fn plot_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if is_plot(&path) { Ok(path) } else { Err("the name of a plot ends in .svg or .png".into()) }
+}
+
 /// Arguments of `trainyard plan`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PlanArguments {
@@ -244,9 +287,8 @@ pub(crate) struct PlanArguments {
     /// Write the document to this file: a plan, or the plans and the schedule of a fleet
     #[arg(long, value_name = "PLAN.json")]
     pub(crate) out: Option<PathBuf>,
-    /// Draw the schedule of a fleet as a Gantt chart
-    #[arg(long, value_name = "GANTT.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
     /// Write a plan document for each job of a fleet into this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) plans: Option<PathBuf>,
@@ -261,6 +303,43 @@ pub(crate) struct ExplainArguments {
     /// Plan document to compare it with: of the same model, on any machines
     #[arg(long, value_name = "OTHER.json")]
     pub(crate) against: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
+}
+
+/// Arguments of `trainyard report`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Plan document
+    #[arg(value_name = "PLAN.json")]
+    pub(crate) plan: PathBuf,
+    /// Write the page to this file [default: standard output]
+    #[arg(long, value_name = "REPORT.html")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write every plot of the report into this folder too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
+    /// Format of these plots
+    #[arg(long, value_enum, default_value_t = PlotFormat::Svg, value_name = "FORMAT", requires = "plots")]
+    pub(crate) plot_format: PlotFormat,
+    /// Ground of these plots: that which the reader's system prefers (a PNG is light), light or dark
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME")]
+    pub(crate) plot_theme: PlotTheme,
+    /// Possible courses of the whole training that are drawn
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) runs: u64,
+    /// How these courses go
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// Format of a plot that has no name yet, in the order of [`crate::plot::FORMATS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlotFormat {
+    /// Lines and words, for pages
+    Svg,
+    /// Pixels, for what cannot show SVG
+    Png,
 }
 
 /// Arguments of `trainyard what-if`.
@@ -281,9 +360,8 @@ pub(crate) struct WhatIfArguments {
     /// Vary each assumption behind the plan by its own uncertainty, and show which ones matter
     #[arg(long, conflicts_with_all = ["vary", "hold"], help_heading = "Variation")]
     pub(crate) tornado: bool,
-    /// Draw it: scaling, throughput over batch, time and cost, or the tornado
-    #[arg(long, value_name = "F.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
     /// Write the cases as CSV
     #[arg(long, value_name = "F.csv")]
     pub(crate) csv: Option<PathBuf>,
@@ -409,9 +487,8 @@ pub(crate) struct SimulateArguments {
     /// Write the step of a plan as a trace for ui.perfetto.dev
     #[arg(long, value_name = "T.json")]
     pub(crate) trace: Option<PathBuf>,
-    /// Draw the schedule of a queue as a Gantt chart
-    #[arg(long, value_name = "GANTT.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
     /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
     #[arg(long)]
     pub(crate) unfold: bool,
@@ -539,9 +616,8 @@ pub(crate) struct CompareArguments {
     /// Folder of a run, or its measurement file
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// Draw predicted against measured phase by phase as SVG
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
 }
 
 /// Arguments of `trainyard calibrate`.
@@ -582,9 +658,8 @@ pub(crate) struct ValidateArguments {
     /// Table of measurements: training steps or collectives
     #[arg(value_name = "MEASUREMENTS.csv")]
     pub(crate) table: PathBuf,
-    /// Draw predicted against measured as SVG
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plot: PlotArguments,
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,

@@ -147,18 +147,18 @@ pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
 }
 
 /// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
-pub(crate) fn write(path: &Path, content: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     write_all(&[(path, content)])
 }
 
 /// Replaces several files: none before the new content of all of them is on the disk.
-pub(crate) fn write_all(files: &[(&Path, &str)]) -> Result<(), Failure> {
+pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
     let failed = |path: &Path, error: &std::io::Error| {
         Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
     };
     let mut staged = Vec::new();
     for (path, content) in files {
-        staged.push((path, stage(path, content).map_err(|error| failed(path, &error))?));
+        staged.push((path, stage(path, content.as_ref()).map_err(|error| failed(path, &error))?));
     }
     for (path, file) in staged {
         file.persist(path).map_err(|error| failed(path, &error.error))?;
@@ -167,7 +167,7 @@ pub(crate) fn write_all(files: &[(&Path, &str)]) -> Result<(), Failure> {
 }
 
 /// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
-fn stage(path: &Path, content: &str) -> std::io::Result<tempfile::NamedTempFile> {
+fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -177,7 +177,7 @@ fn stage(path: &Path, content: &str) -> std::io::Result<tempfile::NamedTempFile>
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
     let mut file = tempfile::Builder::new().prefix(".trainyard-").tempfile_in(folder)?;
-    file.write_all(content.as_bytes())?;
+    file.write_all(content)?;
     file.as_file().sync_all()?;
     readable(file.as_file())?;
     Ok(file)

@@ -11,6 +11,7 @@ mod files;
 mod job;
 mod machine;
 mod output;
+mod plot;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
@@ -41,6 +42,7 @@ fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure>
         Command::Plan(arguments) => commands::plan::plan(&arguments, output),
         Command::WhatIf(arguments) => commands::what_if::what_if(&arguments, output),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments, output),
+        Command::Report(arguments) => commands::report::report(&arguments, output),
         Command::Explain(arguments) => commands::explain::explain(&arguments, output),
         Command::Export(arguments) => commands::export::export(&arguments, output),
         Command::Run(arguments) => commands::run::run(&arguments, output),

@@ -35,8 +35,11 @@ fn nothing_is_written_where_something_cannot_be() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = path(folder.path(), "fleet.json");
     // A folder stands where the picture should be.
-    let failed = trainyard(&["plan", FLEET, "--out", &out, "--plot", &folder.path().display().to_string(), "-q"]);
+    let picture = path(folder.path(), "picture.svg");
+    std::fs::create_dir(&picture).expect("room");
+    let failed = trainyard(&["plan", FLEET, "--out", &out, "--plot", &picture, "-q"]);
     assert_eq!(failed.status.code(), Some(1));
+    std::fs::remove_dir(&picture).expect("it is empty");
     let refused = trainyard(&["plan", "tests/cmd/fleet.in/no-trials.toml", "--out", &out]);
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);

@@ -99,6 +99,12 @@ pub struct CampaignDocument {
     /// Price of instances and of what is stored; absent for machines that are not rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Quantiles>,
+    /// How many courses take how many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_histogram_s: Option<Histogram>,
+    /// How many courses cost how many USD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_histogram_usd: Option<Histogram>,
     /// Training that counts over time in which machines are held.
     pub goodput: Quantiles,
     /// Where the time goes: means over the courses.
@@ -131,6 +137,20 @@ pub struct Quantiles {
     pub p95: f64,
     /// Mean.
     pub mean: f64,
+}
+
+/// How a quantity is spread over many courses: its range in equal parts, and how many courses lie in each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Histogram {
+    /// The least value.
+    pub from: f64,
+    /// The value that all but a hundredth part of the courses stay below or at.
+    pub to: f64,
+    /// Courses in each part of the range.
+    pub courses: Vec<u64>,
+    /// Courses beyond it.
+    pub beyond: u64,
 }
 
 /// Mean seconds of a course; together, its time.

@@ -23,6 +23,7 @@ mod parameters;
 mod partition;
 mod placement;
 pub mod queue;
+mod rates;
 mod schedule;
 mod spec;
 mod task;
@@ -33,7 +34,7 @@ mod what_if;
 
 pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CampaignSpec, CheckpointStorage, CheckpointUse, EvaluationSpec,
-    Interruptions, Quantiles, Scenario, StartKind,
+    Histogram, Interruptions, Quantiles, Scenario, StartKind,
 };
 pub use check::{StepSize, micro_batch_max};
 pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
@@ -50,6 +51,7 @@ pub use offload::{Offload, Store};
 pub use parameters::{Chain, Held};
 pub use partition::{StageId, Stages};
 pub use placement::{Axis, Placement};
+pub use rates::{CollectiveCurve, OperatorRate, Roofline};
 pub use schedule::{Pipeline, Slot, StagePass};
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,

@@ -30,6 +30,7 @@ mod reasons;
 mod recommendation;
 mod rejected;
 mod remedies;
+mod report;
 mod room;
 mod search;
 mod space;
@@ -53,4 +54,5 @@ pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, mac
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_by_choice, missed_goal, recommend};
+pub use report::{ReportContent, SourcedConstant, report_content};
 pub use unpriced::Unpriced;

@@ -1,8 +1,8 @@
 //! What may become of a whole training, as a page.
 
-use crate::format::{Width, bullets, bytes, facts, percent, seconds, table, usd};
+use crate::format::{Width, bullets, bytes, columns, facts, percent, seconds, table, usd};
 use crate::plan::{cluster, strategy};
-use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles};
+use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles, Scenario};
 use trainyard_units::human_count;
 
 /// A campaign document for a reader: time, cost and goodput with their spread, where the time goes, and how often
@@ -10,18 +10,29 @@ use trainyard_units::human_count;
 pub fn campaign(document: &CampaignDocument, width: Width) -> String {
     let plan = &document.plan;
     let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), strategy(plan));
-    text += &quantities(document, width);
+    let courses = format!("{} courses", human_count(document.runs));
+    let [_, quantiles @ ..] = QUANTITIES;
+    let header: Vec<&str> = std::iter::once(courses.as_str()).chain(quantiles).collect();
+    text += &columns(width, &header, quantities(document));
     text.push('\n');
     text += &facts(&headline(document));
     text.push('\n');
-    text += &phases(&document.phases, document.time_s.mean, width);
-    text += &scenarios(document, width);
+    let time = document.time_s.mean;
+    text += &table(width, ["where the time goes", ">mean", ">share"], phases(&document.phases, time));
+    if !document.scenarios.is_empty() {
+        text.push('\n');
+        text += &table(width, SCENARIOS, scenarios(document));
+    }
     text += &bullets(width, "Assumed", &document.assumptions);
     text += &bullets(width, "Mind", &document.warnings);
     text
 }
 
-fn quantities(document: &CampaignDocument, width: Width) -> String {
+/// The columns of [`quantities`].
+pub(crate) const QUANTITIES: [&str; 5] = ["", ">5 %", ">median", ">95 %", ">mean"];
+
+/// Time, cost and goodput over the courses.
+pub(crate) fn quantities(document: &CampaignDocument) -> Vec<[String; 5]> {
     let row = |name: &str, quantiles: &Quantiles, show: fn(f64) -> String| {
         let Quantiles { p5, p50, p95, mean } = *quantiles;
         [name.into(), show(p5), show(p50), show(p95), show(mean)]
@@ -29,8 +40,7 @@ fn quantities(document: &CampaignDocument, width: Width) -> String {
     let mut rows = vec![row("time", &document.time_s, seconds)];
     rows.extend(document.cost_usd.as_ref().map(|cost| row("cost", cost, usd)));
     rows.push(row("goodput", &document.goodput, percent));
-    let title = format!("{} courses", human_count(document.runs));
-    table(width, [&title, ">5 %", ">median", ">95 %", ">mean"], rows)
+    rows
 }
 
 fn headline(document: &CampaignDocument) -> Vec<(&'static str, String)> {
@@ -68,7 +78,8 @@ fn count(mean: f64) -> String {
     if mean == 0.0 || mean >= 0.095 { format!("{mean:.1}") } else { format!("{mean:.4}") }
 }
 
-fn phases(phases: &CampaignPhases, total: f64, width: Width) -> String {
+/// Where the time of a campaign goes, of `total` seconds.
+pub(crate) fn phases(phases: &CampaignPhases, total: f64) -> Vec<[String; 3]> {
     let rows = [
         ("waiting for machines", phases.waiting_s),
         ("start-up", phases.start_up_s),
@@ -79,18 +90,19 @@ fn phases(phases: &CampaignPhases, total: f64, width: Width) -> String {
         ("lost and done again", phases.lost_s),
     ];
     let shown = rows.into_iter().filter(|(_, time)| *time > 0.0);
-    let rows = shown.map(|(name, time)| [name.into(), seconds(time), percent(time / total)]);
-    table(width, ["where the time goes", ">mean", ">share"], rows)
+    shown.map(|(name, time)| [name.into(), seconds(time), percent(time / total)]).collect()
 }
 
-fn scenarios(document: &CampaignDocument, width: Width) -> String {
-    if document.scenarios.is_empty() {
-        return String::new();
-    }
+/// The columns of [`scenarios`].
+pub(crate) const SCENARIOS: [&str; 6] =
+    ["reclaims", ">time (5 to 95 %)", ">cost (5 to 95 %)", ">goodput", ">reclaimed", ">checkpoint every"];
+
+/// The same campaign if spot instances are reclaimed more often.
+pub(crate) fn scenarios(document: &CampaignDocument) -> Vec<[String; 6]> {
     let range = |quantiles: &Quantiles, show: fn(f64) -> String| {
         format!("{} ({} to {})", show(quantiles.p50), show(quantiles.p5), show(quantiles.p95))
     };
-    let rows = document.scenarios.iter().map(|scenario| {
+    let row = |scenario: &Scenario| {
         [
             format!("× {}", scenario.factor),
             range(&scenario.time_s, seconds),
@@ -99,9 +111,8 @@ fn scenarios(document: &CampaignDocument, width: Width) -> String {
             count(scenario.interruptions.reclaims),
             seconds(scenario.checkpoint_interval_s),
         ]
-    });
-    let header = ["reclaims", ">time (5 to 95 %)", ">cost (5 to 95 %)", ">goodput", ">reclaimed", ">checkpoint every"];
-    format!("\n{}", table(width, header, rows))
+    };
+    document.scenarios.iter().map(row).collect()
 }
 
 #[cfg(test)]

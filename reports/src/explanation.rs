@@ -38,7 +38,7 @@ fn alone(document: &ExplanationDocument, width: Width) -> String {
 }
 
 /// The parts of the path and their sum.
-fn path(own: &ExplainedPlan) -> Vec<[String; 3]> {
+pub(crate) fn path(own: &ExplainedPlan) -> Vec<[String; 3]> {
     let step = own.prediction.step_time_s;
     let row = |label: String, time: f64| [label, seconds(time), percent(time / step)];
     let parts = own.critical_path.iter().map(|part| row(part.label(), part.time_s));

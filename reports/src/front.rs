@@ -45,7 +45,8 @@ pub(crate) fn front(document: &PlanDocument, points: Points, width: Width) -> St
     format!("\nTime against cost\n{table}{notes}")
 }
 
-fn row(index: usize, point: &Alternative) -> [String; 6] {
+/// A point as a line of a table: number, terms, machines, strategy, time, cost.
+pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
     [
         (index + 1).to_string(),
         point.price.as_ref().map_or_else(|| "–".into(), |_| point.plan.pricing.to_string()),

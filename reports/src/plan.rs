@@ -97,7 +97,8 @@ fn batch(plan: &PlanSpec) -> String {
     )
 }
 
-fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
+/// What a plan is and takes, a line each.
+pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let recompute = match plan.recompute {
         Recompute::None => "",
@@ -241,7 +242,8 @@ fn list(title: &str, plans: &[Alternative], width: Width) -> String {
     format!("\n{}", table(width, header, plans.iter().map(alternative)))
 }
 
-fn alternative(other: &Alternative) -> [String; 6] {
+/// Another plan as a line of a table: machines, strategy, micro-batch and formats, time, cost, memory.
+pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
     let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
     [
         cluster(&other.plan),

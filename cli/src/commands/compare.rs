@@ -19,11 +19,14 @@ pub(crate) fn compare(arguments: &CompareArguments, output: &Output) -> Result<E
         measurement: path.display().to_string(),
         ..Files::default()
     };
-    if let Some(plot) = &arguments.plot {
-        let svg = reports::phases(&compared).map_err(|why| Failure::new(Exit::Failed, format!("no plot: {why}")))?;
-        files::write(plot, &svg)?;
-        output.note(format!("plot written to {}", plot.display()));
-        compared.files.phases = Some(plot.display().to_string());
+    if arguments.plot.plot.is_some() {
+        let picture =
+            reports::phases(&compared).map_err(|why| Failure::new(Exit::Failed, format!("no plot: {why}")))?;
+        if let Some((path, content)) = arguments.plot.file(&picture) {
+            files::write(path, content)?;
+            output.note(format!("plot written to {}", path.display()));
+            compared.files.phases = Some(path.display().to_string());
+        }
     }
     output.result(&compared, || reports::comparison(&compared, output.width()));
     Ok(Exit::Done)

@@ -21,7 +21,7 @@ use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
 use trainyard_plan::{Activity, Interval, Plan, PlanError, StageId, StreamKind, Timeline};
-use trainyard_reports::{self as reports, Process, StepPoint};
+use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, human_duration};
 
 /// What is run and where its results go.
@@ -273,19 +273,19 @@ fn keep(
         Failure::new(Exit::Failed, format!("cannot write `{}`", measurement.display())).because(error.to_string())
     })?;
     let trace = file("trace.json");
-    files::write(&trace, &format!("{}\n", traces(execution.predicted, &report.timeline)))?;
+    files::write(&trace, format!("{}\n", traces(execution.predicted, &report.timeline)))?;
     let prediction = execution.predicted.map(|_| &execution.document.prediction);
     let mut document = comparison(execution.document, prediction, report);
     let plot = file("loss.svg");
     let drawn = draw(report, document.predicted.as_ref());
     match &drawn {
-        Ok(svg) => files::write(&plot, svg)?,
+        Ok(picture) => files::write(&plot, picture.svg(Scheme::Auto))?,
         Err(why) => output.warn(format!("no plot: {why}")),
     }
     let phases = file("phases.svg");
     let phases_drawn = reports::phases(&document);
-    if let Ok(svg) = &phases_drawn {
-        files::write(&phases, svg)?;
+    if let Ok(picture) = &phases_drawn {
+        files::write(&phases, picture.svg(Scheme::Auto))?;
     }
     document.files = Files {
         plan: Some(shown(&execution.plan_file)),
@@ -295,11 +295,11 @@ fn keep(
         phases: phases_drawn.is_ok().then(|| shown(&phases)),
         checkpoint: checkpoint.map(shown),
     };
-    files::write(&file("comparison.json"), &json(&document))?;
+    files::write(&file("comparison.json"), json(&document))?;
     Ok(document)
 }
 
-fn draw(report: &RunReport, predicted: Option<&Figures>) -> Result<String, String> {
+fn draw(report: &RunReport, predicted: Option<&Figures>) -> Result<Picture, String> {
     let drawable = report.steps.iter().filter(|step| step.loss.is_finite());
     let points: Vec<StepPoint> =
         drawable.map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();

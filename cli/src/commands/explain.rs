@@ -6,9 +6,9 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
 use std::path::Path;
-use trainyard_plan::Plan;
+use trainyard_plan::{ExplainedPlan, ExplanationDocument, Plan};
 use trainyard_planner::{ExplainError, NamedPlan, explain as explanation};
-use trainyard_reports as reports;
+use trainyard_reports::{self as reports, Breadth, Picture};
 use trainyard_sim::Options;
 
 /// Explains one plan, or two side by side.
@@ -16,11 +16,31 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
     let own = named(&arguments.plan)?;
     let against = arguments.against.as_deref().map(named).transpose()?;
     let document = explanation(&own, against.as_ref()).map_err(|error| refused(&error))?;
+    if arguments.plot.plot.is_some() {
+        let picture =
+            drawn(&document).map_err(|why| Failure::new(Exit::Failed, "there is nothing to plot").because(why))?;
+        arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
+    }
     output.result(&document, || reports::explanation(&document, output.width()));
+    if let Some(path) = &arguments.plot.plot {
+        output.note(format!("plot written to {}", path.display()));
+    }
     Ok(Exit::Done)
 }
 
-fn named(path: &Path) -> Result<NamedPlan, Failure> {
+/// Critical paths on one axis, and what devices hold.
+fn drawn(document: &ExplanationDocument) -> Result<Picture, String> {
+    let memory = |plan: &ExplainedPlan| {
+        reports::memory_plot(&plan.plan.model.name, &plan.prediction.memory_bytes, Breadth::Wide)
+    };
+    match &document.against {
+        None => Ok(reports::path_plot(&document.plan, Breadth::Wide)?.above(memory(&document.plan)?)),
+        Some(other) => reports::paths_plot(&document.plan, other, Breadth::Wide),
+    }
+}
+
+/// A plan document with the files that it names.
+pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
     let document = files::read_plan(path).map_err(|failure| {
         let known = failure.hint_text().is_some();
         failure.maybe_hint((!known).then(|| "`trainyard plan JOB --out PLAN.json` writes one".into()))
@@ -33,7 +53,8 @@ fn named(path: &Path) -> Result<NamedPlan, Failure> {
     Ok(NamedPlan { file: path.display().to_string(), document, files: machine_files })
 }
 
-fn refused(error: &ExplainError) -> Failure {
+/// Why a plan cannot be explained.
+pub(crate) fn refused(error: &ExplainError) -> Failure {
     let message = match error {
         ExplainError::Document { file, .. } => format!("cannot explain plan `{file}`"),
         ExplainError::OtherModel { file, other, .. } => format!("cannot compare plan `{file}` with `{other}`"),

@@ -110,25 +110,25 @@ fn write(
     file: &Path,
     arguments: &PlanArguments,
 ) -> Result<Vec<String>, Failure> {
-    let (mut texts, mut notes): (Vec<(PathBuf, String)>, Vec<String>) = Default::default();
+    let (mut texts, mut notes): (Vec<(PathBuf, Vec<u8>)>, Vec<String>) = Default::default();
     if let Some(path) = &arguments.out {
-        texts.push((path.clone(), json(&planned.document)));
+        texts.push((path.clone(), json(&planned.document).into_bytes()));
         notes.push(format!("fleet written to {}", path.display()));
     }
-    if let Some(path) = &arguments.plot {
-        let svg = reports::fleet_gantt(&planned.document).map_err(|why| refused(file).because(why))?;
-        texts.push((path.clone(), svg));
+    if let Some(path) = &arguments.plot.plot {
+        let picture = reports::fleet_gantt(&planned.document).map_err(|why| refused(file).because(why))?;
+        texts.extend(arguments.plot.file(&picture).map(|(path, content)| (path.to_owned(), content)));
         notes.push(format!("Gantt chart written to {}", path.display()));
     }
     if let Some(folder) = &arguments.plans {
         let documents = planned.plan_documents().map_err(|error| explain(&error, spec, file))?;
         let mut names = BTreeSet::new();
         for (name, document) in &documents {
-            texts.push((folder.join(file_name(name, &mut names)), json(document)));
+            texts.push((folder.join(file_name(name, &mut names)), json(document).into_bytes()));
         }
         notes.push(format!("{} plans written to {}", documents.len(), folder.display()));
     }
-    let all: Vec<(&Path, &str)> = texts.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect();
+    let all: Vec<(&Path, &[u8])> = texts.iter().map(|(path, text)| (path.as_path(), text.as_slice())).collect();
     files::write_all(&all)?;
     Ok(notes)
 }

@@ -11,6 +11,7 @@ mod jobs;
 pub(crate) mod plan;
 mod processes;
 pub(crate) mod queue;
+pub(crate) mod report;
 pub(crate) mod run;
 mod runs;
 pub(crate) mod serve;

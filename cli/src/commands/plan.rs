@@ -7,7 +7,7 @@ use crate::output::{Output, json};
 use crate::{files, job};
 use std::path::Path;
 use trainyard_planner::{missed_by_choice, missed_goal, point};
-use trainyard_reports::{self as reports, Points};
+use trainyard_reports::{self as reports, Breadth, Points};
 
 /// Runners-up and the recommended cluster, unless the user says how many.
 const TOP: u16 = 5;
@@ -17,9 +17,8 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<Exit, F
     if let Some(path) = arguments.job.job.as_deref().filter(|path| fleet::is_fleet(path)) {
         return fleet::plan(path, arguments, output);
     }
-    let flags = [("--plot", arguments.plot.is_some()), ("--plans", arguments.plans.is_some())];
-    if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
-        return Err(Failure::input(format!("`{flag}` is for fleets, but this is a job"))
+    if arguments.plans.is_some() {
+        return Err(Failure::input("`--plans` is for fleets, but this is a job")
             .hint("a fleet has a [pool] and a [[job]] for each kind of jobs"));
     }
     plan_job(arguments, output)
@@ -40,9 +39,15 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
                 .hint("without --point the plan is printed with the points and their numbers")
         })?,
     };
-    if let Some(path) = &arguments.out {
-        files::write(path, &json(&document))?;
-    }
+    let plot = &arguments.plot;
+    let drawn = plot.plot.as_deref().map(|_| reports::front_plot(&document, Breadth::Wide)).transpose();
+    let picture = drawn.map_err(|why| {
+        Failure::input("cannot draw time against cost").because(why).hint("machines that are not rented have no price")
+    })?;
+    let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
+    written.extend(arguments.out.as_deref().map(|path| (path, json(&document).into_bytes())));
+    written.extend(picture.as_ref().and_then(|picture| plot.file(picture)));
+    files::write_all(&written)?;
     let points = if output.verbose() { Points::All } else { Points::Some };
     output.result(&document, || {
         let mut page = reports::plan(&document, points, output.width());
@@ -53,6 +58,9 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
     });
     if let Some(path) = &arguments.out {
         output.note(format!("plan written to {}", path.display()));
+    }
+    if let Some(path) = &plot.plot {
+        output.note(format!("plot written to {}", path.display()));
     }
     let missed = match arguments.point {
         None => missed_goal(&document).map(|why| (why, "the plan above comes nearest")),

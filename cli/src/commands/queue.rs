@@ -25,12 +25,13 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
     let plans = plans(&spec, file)?;
     let document = predict_queue(&spec, &plans, arguments.seed)
         .map_err(|error| refused(file).because(error.to_string()).maybe_hint(error.hint()))?;
-    if let Some(path) = &arguments.plot {
-        let svg = reports::gantt(&document).map_err(|why| refused(file).because(why))?;
-        files::write(path, &svg)?;
+    let plot = &arguments.plot;
+    if plot.plot.is_some() {
+        let picture = reports::gantt(&document).map_err(|why| refused(file).because(why))?;
+        plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
     output.result(&document, || reports::queue(&document, output.width(), output.verbose()));
-    if let Some(path) = &arguments.plot {
+    if let Some(path) = &plot.plot {
         output.note(format!("Gantt chart written to {}", path.display()));
     }
     Ok(Exit::Done)

@@ -6,10 +6,11 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::machine;
 use crate::output::Output;
+use std::path::Path;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate};
-use trainyard_reports::{self as reports, Process};
+use trainyard_reports::{self as reports, Breadth, Process};
 use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
 
@@ -21,10 +22,6 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
                 .hint("jobs of a queue say how long they take"));
         }
         return queue::simulate(arguments, output);
-    }
-    if arguments.plot.is_some() {
-        return Err(Failure::input("`--plot` draws the schedule of a queue, but this is a plan")
-            .hint("`--trace T.json` writes the step of a plan"));
     }
     simulate_plan(arguments, output)
 }
@@ -44,10 +41,17 @@ fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit,
     let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
     enough_memory(&plan, options)?;
     let (document, outcome) = resimulate(&document, files, options).map_err(refused)?;
+    let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
     if let Some(path) = &arguments.trace {
         let trace = reports::trace(&[Process { name: "predicted", timeline: &outcome.timeline }]);
-        files::write(path, &format!("{trace}\n"))?;
+        written.push((path, format!("{trace}\n").into_bytes()));
     }
+    if arguments.plot.plot.is_some() {
+        let name = format!("{}: one step on each stage", document.plan.model.name);
+        let picture = reports::step_gantt(&name, &outcome.timeline, Breadth::Wide).map_err(|why| no_plot(&why))?;
+        written.extend(arguments.plot.file(&picture));
+    }
+    files::write_all(&written)?;
     output.result(&document, || reports::simulation(&document, output.width()));
     if let Err(full) = outcome.footprint.fits() {
         output.warn(format!("the plan does not fit into memory: {full}"));
@@ -59,7 +63,18 @@ fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit,
     if let Some(path) = &arguments.trace {
         output.note(format!("trace written to {}; open it at ui.perfetto.dev", path.display()));
     }
+    told(arguments, output);
     Ok(Exit::Done)
+}
+
+fn told(arguments: &SimulateArguments, output: &Output) {
+    if let Some(path) = &arguments.plot.plot {
+        output.note(format!("plot written to {}", path.display()));
+    }
+}
+
+fn no_plot(why: &str) -> Failure {
+    Failure::new(Exit::Failed, "there is nothing to plot").because(why)
 }
 
 /// Draws possible courses of the whole training.
@@ -74,7 +89,12 @@ fn whole_training(
             .because(error.to_string())
             .maybe_hint(error.hint())
     })?;
+    if arguments.plot.plot.is_some() {
+        let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(|why| no_plot(&why))?;
+        arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
+    }
     output.result(&document, || reports::campaign(&document, output.width()));
+    told(arguments, output);
     Ok(Exit::Done)
 }
 

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use std::cell::RefCell;
 use std::fs::File;
 use trainyard_calibration::{RowResult, TableError, VALIDATION_SCHEMA, Validation};
-use trainyard_reports as reports;
+use trainyard_reports::{self as reports, Breadth, Picture};
 
 /// The most cells that are told one by one, unless all are asked for.
 const TOLD: usize = 20;
@@ -21,7 +21,7 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let (file, length) = files::open("table", &arguments.table)?;
     let validation = Validation::new(file, &name, &catalog).map_err(|error| refused(&error))?;
-    let keep = arguments.plot.is_some() || (output.verbose() && !output.programs());
+    let keep = arguments.plot.plot.is_some() || (output.verbose() && !output.programs());
     let rows = RefCell::new(Rows {
         validation,
         bar: output.bar(length, "  {msg} {bar:40} {percent} % of {total_bytes}, {elapsed}").with_message("predicting"),
@@ -42,11 +42,12 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
     shown?;
     let Rows { validation, kept, .. } = rows;
     let kept = kept.unwrap_or_default();
-    if let Some(path) = &arguments.plot {
-        let svg = reports::predicted_against_measured(&kept)
-            .map_err(|why| Failure::input(format!("cannot plot `{name}`")).because(why))?;
-        files::write(path, &svg)?;
-        output.note(format!("plot written to {}", path.display()));
+    if arguments.plot.plot.is_some() {
+        let picture = drawn(&kept).map_err(|why| Failure::input(format!("cannot plot `{name}`")).because(why))?;
+        if let Some((path, content)) = arguments.plot.file(&picture) {
+            files::write(path, content)?;
+            output.note(format!("plot written to {}", path.display()));
+        }
     }
     if !output.programs() {
         output.page(&reports::validation(&validation.suites(), &validation.reasons(), output.width()));
@@ -55,6 +56,15 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
         }
     }
     told(&validation, &name, output.verbose())
+}
+
+/// Predicted against measured; of collectives also how fast messages of each size go.
+fn drawn(rows: &[RowResult]) -> Result<Picture, String> {
+    let picture = reports::predicted_against_measured(rows)?;
+    Ok(match reports::measured_bandwidth(rows, Breadth::Wide) {
+        Ok(bandwidth) => picture.above(bandwidth),
+        Err(_) => picture,
+    })
 }
 
 fn refused(error: &TableError) -> Failure {

@@ -4,12 +4,12 @@ use crate::arguments::{GoalArguments, JobArguments, SearchArguments, WhatIfArgum
 use crate::failure::{Exit, Failure};
 use crate::job::Job;
 use crate::output::{Output, json};
-use crate::{files, job};
+use crate::{files, job, plot};
 use std::path::Path;
 use trainyard_plan::WhatIfDocument;
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
 use trainyard_planner::{Limits, MachineFiles};
-use trainyard_reports as reports;
+use trainyard_reports::{self as reports, Breadth};
 
 /// What is varied, with the job file for messages.
 struct Asked {
@@ -24,15 +24,16 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Ex
     let document = answer(&asked, &axes, arguments.tornado, output)?;
     // Everything is made before anything is written.
     let drawn = |path: &Path| {
-        reports::what_if_plot(&document)
+        reports::what_if_plot(&document, Breadth::Wide)
             .map_err(|why| Failure::new(Exit::NoPlan, format!("cannot draw `{}`", path.display())).because(why))
+            .map(|picture| plot::encoded(path, &picture, arguments.plot.plot_theme.scheme()))
     };
     let impossible = !axes.is_empty() && document.cases.iter().all(|case| case.figures.is_none());
-    let plot = arguments.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
+    let drawn = arguments.plot.plot.as_deref().filter(|_| !impossible).map(drawn).transpose()?;
     let texts = [
-        (&arguments.out, arguments.out.is_some().then(|| json(&document)), "what-if document"),
-        (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document)), "cases"),
-        (&arguments.plot, plot, "plot"),
+        (&arguments.out, arguments.out.is_some().then(|| json(&document).into_bytes()), "what-if document"),
+        (&arguments.csv, arguments.csv.is_some().then(|| reports::what_if_csv(&document).into_bytes()), "cases"),
+        (&arguments.plot.plot, drawn, "plot"),
     ];
     let mut written = Vec::new();
     for (path, text, what) in &texts {

@@ -103,6 +103,8 @@ pub fn campaign(
         step_time_s: campaign.step_time.median.0,
         time_s: summary::time(&courses),
         cost_usd: summary::cost(&campaign, &courses),
+        time_histogram_s: summary::time_histogram(&courses),
+        cost_histogram_usd: summary::cost_histogram(&campaign, &courses),
         goodput: summary::goodput(&campaign, &courses),
         phases: summary::phases(&courses),
         interruptions: summary::interruptions(&courses),

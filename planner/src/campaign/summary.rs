@@ -1,6 +1,6 @@
 //! Many courses in a few numbers.
 
-use trainyard_plan::{CampaignPhases, Interruptions, Quantiles, Scenario};
+use trainyard_plan::{CampaignPhases, Histogram, Interruptions, Quantiles, Scenario};
 use trainyard_sim::campaign::{Campaign, Course, CoursePhases};
 use trainyard_units::Seconds;
 
@@ -11,6 +11,34 @@ pub(super) fn time(courses: &[Course]) -> Quantiles {
 /// Nothing on machines that are not rented.
 pub(super) fn cost(campaign: &Campaign, courses: &[Course]) -> Option<Quantiles> {
     campaign.price.map(|_| quantiles(courses.iter().map(|course| course.cost.0)))
+}
+
+/// Parts of the range of a histogram.
+const PARTS: usize = 40;
+
+/// How many courses take how long; nothing where all take as long.
+pub(super) fn time_histogram(courses: &[Course]) -> Option<Histogram> {
+    histogram(courses.iter().map(|course| course.time().0).collect())
+}
+
+/// The same of their cost; nothing on machines that are not rented.
+pub(super) fn cost_histogram(campaign: &Campaign, courses: &[Course]) -> Option<Histogram> {
+    campaign.price.and_then(|_| histogram(courses.iter().map(|course| course.cost.0).collect()))
+}
+
+fn histogram(mut values: Vec<f64>) -> Option<Histogram> {
+    values.sort_unstable_by(f64::total_cmp);
+    let (from, to) = (*values.first()?, values[(values.len() * 99).div_ceil(100).max(1) - 1]);
+    if to <= from {
+        return None;
+    }
+    let mut courses = vec![0; PARTS];
+    let inside = values.partition_point(|value| *value <= to);
+    for value in &values[..inside] {
+        let part = (value - from) / (to - from) * PARTS as f64;
+        courses[(part as usize).min(PARTS - 1)] += 1;
+    }
+    Some(Histogram { from, to, courses, beyond: (values.len() - inside) as u64 })
 }
 
 /// Training over the time in which machines are held.
@@ -62,6 +90,16 @@ fn quantiles(values: impl Iterator<Item = f64>) -> Quantiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_histogram_holds_every_course() {
+        let found = histogram((0..1000).map(f64::from).collect()).expect("values that differ");
+        assert_eq!((found.from, found.to, found.beyond), (0.0, 989.0, 10));
+        assert_eq!(found.courses.iter().sum::<u64>() + found.beyond, 1000);
+        assert!(found.courses.iter().all(|courses| (24..=26).contains(courses)), "{found:?}");
+        assert_eq!(histogram(vec![3.0; 10]), None);
+        assert_eq!(histogram(Vec::new()), None);
+    }
 
     #[test]
     fn quantiles_are_values_that_occurred() {

@@ -1,11 +1,8 @@
-//! What would be if something were otherwise, as a page, as rows for other programs, and as plots.
+//! What would be if something were otherwise, as a page and as rows for other programs.
 
 mod csv;
-mod plot;
-mod tornado;
 
 pub use csv::what_if_csv;
-pub use plot::what_if_plot;
 
 use crate::format::{Width, bullets, columns, deviation, facts, percent, rate, seconds, table, usd};
 use crate::plan::{cluster, strategy};
@@ -34,7 +31,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
 }
 
 /// `gpt2-xl: what if instances, cluster.network were otherwise`.
-pub(super) fn title(document: &WhatIfDocument) -> String {
+pub(crate) fn title(document: &WhatIfDocument) -> String {
     let any = document.base.as_ref().or_else(|| document.cases.iter().find_map(|case| case.figures.as_ref()));
     let model = any.map_or("the job", |figures| figures.plan.model.name.as_str());
     let keys: Vec<&str> = document.axes.iter().map(|axis| axis.key.as_str()).collect();
@@ -172,7 +169,7 @@ fn name(document: &WhatIfDocument, case: &WhatIfCase) -> String {
 }
 
 /// `×0.87`.
-pub(super) fn factor(factor: f64) -> String {
+pub(crate) fn factor(factor: f64) -> String {
     format!("×{}", (factor * 100.0).round() / 100.0)
 }
 

@@ -6,7 +6,7 @@ use super::{gemm, recurrence, softmax};
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
-use trainyard_plan::{Optimizer, Precision};
+use trainyard_plan::{OperatorRate, Optimizer, Precision};
 use trainyard_units::{Bytes, Seconds};
 
 /// How sharply the slower of device and host decides: a soft maximum, because some kernels of a host-bound layer are
@@ -220,12 +220,49 @@ impl GpuPricing<'_> {
         Seconds(separate.bytes.as_f64() / self.memory_rate()) + starts
     }
 
-    /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
-    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
+    /// Bytes that the kernels of a pass other than products read and write.
+    fn streamed(&self, operator: OperatorKind, pass: Pass, fused: f64) -> f64 {
         let loss = matches!(operator, OperatorKind::CrossEntropy { .. });
         let element = self.precision.element_bytes();
         let counted = operator.traffic(pass).bytes(element).as_f64() - self.skipped(operator, pass) * element as f64;
-        let bytes = counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 };
+        counted * fused * if loss { self.stack.loss_traffic.value } else { 1.0 }
+    }
+
+    /// Bytes that a pass of an operator reads and writes, its products included.
+    fn moved(&self, operator: OperatorKind, pass: Pass, fused: f64) -> f64 {
+        let products: u64 = match operator {
+            // Of an implicit product the matrix of windows is never written down.
+            OperatorKind::Image(Image::Convolution(convolution)) => {
+                convolution.elements() * operator.gemms(pass).len() as u64
+            }
+            _ => operator.gemms(pass).into_iter().map(Gemm::elements).sum(),
+        };
+        let sequential = operator.sequential(pass).map_or(0, |sequence| sequence.steps * sequence.product.elements());
+        let elements = products + sequential;
+        Bytes(elements * self.precision.element_bytes()).as_f64() + self.streamed(operator, pass, fused)
+    }
+
+    /// Every pass of a layer's operators that has arithmetic, over `samples` samples on one of the ranks that share it.
+    pub(super) fn operator_rates(&self, layer: &Layer, samples: u64, sharing: Sharing) -> Vec<OperatorRate> {
+        let fused = self.fused(layer);
+        let passes = if layer.frozen { &[Pass::Forward][..] } else { &[Pass::Forward, Pass::Backward] };
+        let operators = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
+        let rate = |operator: OperatorKind, pass| OperatorRate {
+            layer: layer.name.to_string(),
+            operator: operator.name().into(),
+            backward: pass == Pass::Backward,
+            flops: operator.flops(pass).0,
+            bytes: self.moved(operator, pass, fused),
+            seconds: self.operator(operator, pass, fused).0,
+            times: 1,
+        };
+        let rates = operators.flat_map(|operator| passes.iter().map(move |pass| rate(operator, *pass)));
+        rates.filter(|rate| rate.flops > 0.0 && rate.bytes > 0.0 && rate.seconds > 0.0).collect()
+    }
+
+    /// Kernels other than products: bytes over the bandwidth they reach, which is higher for what stays in cache.
+    fn traffic(&self, operator: OperatorKind, pass: Pass, fused: f64) -> Seconds {
+        let bytes = self.streamed(operator, pass, fused);
         if bytes == 0.0 {
             return Seconds::ZERO;
         }

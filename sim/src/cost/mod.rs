@@ -11,6 +11,7 @@ mod operation;
 mod prices;
 mod protocol;
 mod recurrence;
+mod roofline;
 mod route;
 mod softmax;
 
@@ -21,3 +22,4 @@ pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_amon
 pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};
 pub use prices::{LayerTable, Prices};
+pub use roofline::roofline;

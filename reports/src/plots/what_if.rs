@@ -1,14 +1,18 @@
 //! Cases as lines: what varies decides what is drawn.
 
-use super::{title, tornado};
-use crate::chart::{Axis, Line, Panel, Scale, draw};
-use crate::format::rate;
+use super::tornado;
+use crate::chart::{
+    Axis, Breadth, Label, Line, Panel, Picture, Sample, Scale, Stroke, figure, plain, range, time_unit,
+};
+use crate::what_if::title;
 use trainyard_plan::{VariedKey, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// From here on an axis is logarithmic: the largest value over the smallest.
 const WIDE: f64 = 4.0;
 /// The same of an axis that would else begin at nothing.
 const VERY_WIDE: f64 = 20.0;
+/// Series that the legend names; more are told as a number.
+const NAMED: usize = 12;
 
 /// The picture that suits what varies: throughput with the ideal line and scaling efficiency over the number of machines
 /// or replicas; throughput over batch sizes; else time and cost; the assumptions of a plan as a tornado. With two keys
@@ -17,23 +21,26 @@ const VERY_WIDE: f64 = 20.0;
 /// # Errors
 ///
 /// A sentence, if there is nothing to draw.
-pub fn what_if_plot(document: &WhatIfDocument) -> Result<String, String> {
+pub fn what_if_plot(document: &WhatIfDocument, breadth: Breadth) -> Result<Picture, String> {
     if document.axes.is_empty() {
-        return tornado::plot(document);
+        return tornado::plot(document, breadth);
     }
     let over = Over::of(document);
-    let (mut panels, mut ideal) = (Vec::new(), None);
+    if over.figures().next().is_none() {
+        return Err("there is no case with a plan to draw".into());
+    }
+    let mut legend = over.legend();
+    let mut panels = Vec::new();
     if over.scales {
         panels.extend([over.scaling(), over.efficiency()]);
         panels.extend(over.costs().then(|| over.cost_against_time()));
-        ideal = Some("ideal: as fast for each device as with the fewest");
+        legend.push((Sample::Dashed, "ideal: as fast for each device as with the fewest".into()));
     } else {
         panels.extend(over.batches.then(|| over.throughput(false)));
         panels.push(over.time());
         panels.extend(over.costs().then(|| over.cost()));
     }
-    let legend: Vec<String> = over.series.iter().map(|series| series.name.clone()).collect();
-    draw(&title(document), &legend, ideal, &panels)
+    Ok(figure(breadth, &title(document), legend, &panels))
 }
 
 /// The cases in order along one key, a series for each value of the other.
@@ -90,6 +97,14 @@ impl<'a> Over<'a> {
         Self { key, scales: is_scale(&key.key), batches: is_batch(&key.key), series }
     }
 
+    fn legend(&self) -> Vec<(Sample, String)> {
+        let named = self.series.iter().take(NAMED).enumerate();
+        let named = named.map(|(index, series)| (Sample::Series(index), series.name.clone()));
+        let more = self.series.len().saturating_sub(NAMED);
+        let rest = (more > 0).then(|| (Sample::Words, format!("and {more} more, in the same colours")));
+        named.chain(rest).collect()
+    }
+
     fn costs(&self) -> bool {
         self.figures().any(|own| own.cost_usd.is_some())
     }
@@ -122,17 +137,15 @@ impl<'a> Over<'a> {
     }
 
     fn panel(&self, name: &str, y: Axis, value: impl Fn(&WhatIfCase) -> Option<f64>) -> Panel {
-        let lines = self.series.iter().enumerate().map(|(index, series)| Line {
-            points: series.cases.iter().filter_map(|(x, case)| Some((*x, value(case)?))).collect(),
-            series: Some(index),
-            band: Vec::new(),
-            joined: !self.key.amounts.is_empty(),
-        });
+        let stroke = if self.key.amounts.is_empty() { Stroke::Marks } else { Stroke::Series };
+        let points =
+            |series: &Series<'_>| series.cases.iter().filter_map(|(x, case)| Some((*x, value(case)?))).collect();
+        let lines = self.series.iter().enumerate().map(|(index, series)| Line::new(stroke(index), points(series)));
         let missing = match self.series.as_slice() {
             [only] => only.cases.iter().filter(|(_, case)| case.figures.is_none()).map(|(x, _)| *x).collect(),
             _ => Vec::new(),
         };
-        Panel { name: name.into(), x: self.x(), y, lines: lines.collect(), missing, labels: Vec::new() }
+        Panel { lines: lines.collect(), missing, ..Panel::new(name, self.x(), y) }
     }
 
     fn throughput(&self, log: bool) -> Panel {
@@ -153,7 +166,7 @@ impl<'a> Over<'a> {
             let ideal = |own: &WhatIfFigures| f64::from(own.devices) * first.samples_per_s_per_device;
             let points: Vec<(f64, f64)> = own.iter().map(|(x, own)| (*x, ideal(own))).collect();
             most = points.iter().fold(most, |most, (_, y)| most.max(*y));
-            panel.lines.insert(0, Line { points, series: None, band: Vec::new(), joined: true });
+            panel.lines.insert(0, Line::new(Stroke::Ideal, points));
         }
         if let Scale::Log(low, high) = panel.y.scale {
             panel.y = Axis::of("samples/s", Scale::Log(low, high.max(most * 1.1)), plain);
@@ -164,13 +177,11 @@ impl<'a> Over<'a> {
     fn efficiency(&self) -> Panel {
         let all = self.series.iter().flat_map(|series| &series.cases).filter_map(|(_, case)| case.scaling_efficiency);
         let high = all.fold(1.0_f64, f64::max) * 1.08;
-        let axis = Axis::of("% of the ideal", Scale::Linear(0.0, high), |part| format!("{:.0} %", part * 100.0));
+        let axis = Axis::of("of the ideal", Scale::Linear(0.0, high), |part| format!("{:.0} %", part * 100.0));
         let mut panel =
             self.panel("Scaling efficiency", axis, |case| case.figures.as_ref().and(case.scaling_efficiency));
         let (low, high) = range(self.key.amounts.iter().copied());
-        panel
-            .lines
-            .insert(0, Line { points: vec![(low, 1.0), (high, 1.0)], series: None, band: Vec::new(), joined: true });
+        panel.lines.insert(0, Line::new(Stroke::Ideal, vec![(low, 1.0), (high, 1.0)]));
         panel
     }
 
@@ -206,46 +217,23 @@ impl<'a> Over<'a> {
             let own = case.figures.as_ref()?;
             Some((own.time_s / unit, own.cost_usd?))
         };
-        let lines = self.series.iter().enumerate().map(|(index, series)| Line {
-            points: series.cases.iter().filter_map(|(_, case)| point(case)).collect(),
-            series: Some(index),
-            band: Vec::new(),
-            joined: true,
+        let lines = self.series.iter().enumerate().map(|(index, series)| {
+            Line::new(Stroke::Series(index), series.cases.iter().filter_map(|(_, case)| point(case)).collect())
         });
-        let labels = self.series.iter().flat_map(|series| &series.cases).filter_map(|(x, case)| {
-            let own = case.figures.as_ref()?;
-            own.cost_usd.map(|_| x.to_string()).zip(point(case)).map(|(text, at)| (at, text))
-        });
+        let labels = self
+            .series
+            .iter()
+            .flat_map(|series| &series.cases)
+            .filter_map(|(x, case)| point(case).map(|at| Label { at, text: x.to_string(), strong: false }));
         let labels = if self.series.len() == 1 { labels.collect() } else { Vec::new() };
         let name = format!("Cost against time, for each value of {}", self.key.key);
-        Panel { name, x, y, lines: lines.collect(), missing: Vec::new(), labels }
+        Panel { lines: lines.collect(), labels, ..Panel::new(name, x, y) }
     }
-}
-
-/// The least and the largest of some values.
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let ends = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-    if ends.0.is_finite() { ends } else { (1.0, 1.0) }
 }
 
 /// From nothing to a little above the largest, or logarithmic where that would hide the smallest.
 fn from_nothing(low: f64, high: f64) -> Scale {
-    if low > 0.0 && high / low > VERY_WIDE { Scale::Log(low / 1.3, high * 1.3) } else { Scale::Linear(0.0, high * 1.1) }
-}
-
-/// Seconds of the unit in which the longest time is easily read, and its name.
-fn time_unit(longest: f64) -> (f64, &'static str) {
-    match longest {
-        short if short < 180.0 => (1.0, "seconds"),
-        short if short < 3.0 * 3600.0 => (60.0, "minutes"),
-        long if long < 3.0 * 86_400.0 => (3600.0, "hours"),
-        _ => (86_400.0, "days"),
-    }
-}
-
-/// A mark without needless digits: `0.5`, `20`, `1,500`.
-fn plain(value: f64) -> String {
-    if value >= 1000.0 { rate(value) } else { format!("{}", (value * 1e6).round() / 1e6) }
+    if low > 0.0 && high / low > VERY_WIDE { Scale::Log(low / 1.3, high * 1.3) } else { Scale::from_nothing(high) }
 }
 
 fn shown_unit(unit: &str) -> &str {
@@ -265,10 +253,9 @@ mod tests {
 
     #[test]
     fn machines_are_drawn_with_the_ideal_line() {
-        let svg = what_if_plot(&document()).expect("cases with plans");
-        for text in ["Throughput", "samples/s", "ideal", "% of the ideal", "instances", "no plan", "Cost against time"]
-        {
-            assert!(svg.contains(text), "{text}");
+        let text = what_if_plot(&document(), Breadth::Wide).expect("cases with plans").text();
+        for words in ["Throughput", "samples/s", "ideal", "of the ideal", "instances", "no plan", "Cost against time"] {
+            assert!(text.contains(words), "{words}");
         }
     }
 
@@ -276,7 +263,7 @@ mod tests {
     fn what_varies_decides_what_is_drawn() {
         let other = |key: &str, unit: Option<&str>, values: &[&str]| {
             let document = WhatIfDocument { axes: vec![axis(key, unit, values)], ..document() };
-            what_if_plot(&document).expect("cases with plans")
+            what_if_plot(&document, Breadth::Narrow).expect("cases with plans").text()
         };
         let batch = other("batch.global", Some("1"), &["1", "2", "4"]);
         assert!(batch.contains("Throughput") && batch.contains("batch.global"));
@@ -287,14 +274,14 @@ mod tests {
 
     #[test]
     fn each_value_of_a_second_key_has_a_line_with_its_name() {
-        let svg = what_if_plot(&two_keys()).expect("cases with plans");
-        assert!(svg.contains("pricing spot") && svg.contains("pricing on-demand"));
+        let text = what_if_plot(&two_keys(), Breadth::Wide).expect("cases with plans").text();
+        assert!(text.contains("pricing spot") && text.contains("pricing on-demand"));
     }
 
     #[test]
     fn nothing_is_not_drawn() {
         let mut none = document();
         none.cases.iter_mut().for_each(|case| case.figures = None);
-        assert!(what_if_plot(&none).is_err());
+        assert!(what_if_plot(&none, Breadth::Wide).is_err());
     }
 }

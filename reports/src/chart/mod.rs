@@ -1,0 +1,34 @@
+//! What plots are made of: a picture of shapes, colours for light and dark ground, axes, legends, panels, and files.
+
+mod axis;
+mod legend;
+mod paint;
+mod panel;
+mod picture;
+mod rows;
+mod series;
+mod theme;
+
+pub(crate) use axis::{Axis, Scale, calendar, customary, range, time_unit};
+pub(crate) use legend::{Legend, Sample};
+pub(crate) use paint::{measure, shortened};
+pub(crate) use panel::{Label, Line, Panel, Rule, Stroke, figure, plain};
+pub(crate) use picture::{Letters, Side, count};
+pub(crate) use rows::Rows;
+pub(crate) use series::series_colour;
+pub(crate) use theme::{Colour, KINDS, dark_rules};
+
+pub use paint::Scheme;
+pub use picture::{Breadth, Picture};
+pub use theme::Theme;
+
+/// From the edge of a picture to what is in it.
+pub(crate) const MARGIN: i32 = 16;
+/// Room for the title.
+pub(crate) const HEAD: i32 = 40;
+
+/// The title of a picture, cut to its width.
+pub(crate) fn title(picture: &mut Picture, text: &str) {
+    let text = shortened(text, Letters::TITLE, picture.width - 2 * MARGIN);
+    picture.words(text, (MARGIN, 22), Side::Left, Letters::TITLE);
+}

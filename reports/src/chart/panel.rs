@@ -1,0 +1,318 @@
+//! Panels of lines, points and bars below each other, over a common width.
+
+use super::axis::Axis;
+use super::legend::{Legend, Sample};
+use super::paint::measure;
+use super::picture::{Breadth, Letters, Picture, Place, Side, Tone, count};
+use super::series::{Strength, mark, series_colour};
+use super::theme::Colour;
+use super::{HEAD, MARGIN, title};
+use crate::format::rate;
+
+/// A panel: its name, its lines, its axis.
+const PANEL_HEAD: i32 = 30;
+const PANEL_FOOT: i32 = 52;
+/// Between the marks of the upright axis and the panel.
+const MARKS_GAP: i32 = 8;
+
+/// What a line looks like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stroke {
+    /// As its series: with marks.
+    Series(usize),
+    /// Only the marks of its series.
+    Marks(usize),
+    /// The same, where there are hundreds.
+    Faint(usize),
+    /// What could be at best: grey, with gaps, without marks.
+    Ideal,
+    /// Without marks.
+    Plain(Colour),
+}
+
+/// Points that belong together, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) stroke: Stroke,
+    /// The 90 % interval at each point, if it is shown.
+    pub(crate) band: Vec<[f64; 2]>,
+}
+
+impl Line {
+    pub(crate) fn new(stroke: Stroke, points: Vec<(f64, f64)>) -> Self {
+        Self { points, stroke, band: Vec::new() }
+    }
+}
+
+/// A line across a panel at a value.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) at: f64,
+    /// Whether it stands upright, at a value of the level axis.
+    pub(crate) upright: bool,
+    pub(crate) text: String,
+    pub(crate) colour: Colour,
+}
+
+/// Words beside a point.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) at: (f64, f64),
+    pub(crate) text: String,
+    pub(crate) strong: bool,
+}
+
+/// One picture below another.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) name: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) height: i32,
+    /// What lies behind everything: corners, and how it is filled.
+    pub(crate) areas: Vec<(Vec<(f64, f64)>, Tone)>,
+    /// Upright bars from nothing: from where to where, how high.
+    pub(crate) bars: Vec<([f64; 2], f64, Tone)>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) rules: Vec<Rule>,
+    /// Where there is nothing to draw, because there is no plan.
+    pub(crate) missing: Vec<f64>,
+    /// Words beside points; of those that would lie on each other the first.
+    pub(crate) labels: Vec<Label>,
+}
+
+impl Panel {
+    pub(crate) fn new(name: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Self {
+            name: name.into(),
+            x,
+            y,
+            height: 220,
+            areas: Vec::new(),
+            bars: Vec::new(),
+            lines: Vec::new(),
+            rules: Vec::new(),
+            missing: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+
+    fn marks_width(&self) -> i32 {
+        self.y.marks.iter().map(|(_, text)| measure(text, Letters::MUTED)).max().unwrap_or(0)
+    }
+}
+
+/// A mark without needless digits: `0.5`, `20`, `1,500`.
+pub(crate) fn plain(value: f64) -> String {
+    if value >= 1000.0 { rate(value) } else { format!("{}", (value * 1e6).round() / 1e6) }
+}
+
+/// The panels below each other, with what the series are above them.
+pub(crate) fn figure(breadth: Breadth, name: &str, legend: Vec<(Sample, String)>, panels: &[Panel]) -> Picture {
+    let width = breadth.width();
+    let edges = [MARGIN, width - MARGIN];
+    let legend = Legend::of(edges, legend);
+    let top = HEAD + legend.height() + if legend.height() > 0 { 4 } else { 0 };
+    let inside = |panel: &Panel| PANEL_HEAD + panel.height + PANEL_FOOT;
+    let mut picture = Picture::new(name, (width, top + panels.iter().map(inside).sum::<i32>()));
+    title(&mut picture, name);
+    legend.draw(&mut picture, HEAD);
+    let left = MARGIN + panels.iter().map(Panel::marks_width).max().unwrap_or(0) + MARKS_GAP;
+    let mut top = top + PANEL_HEAD;
+    for panel in panels {
+        Frame { top, left, right: width - MARGIN, panel }.draw(&mut picture);
+        top += inside(panel);
+    }
+    picture
+}
+
+/// A panel at its place.
+struct Frame<'a> {
+    top: i32,
+    left: i32,
+    right: i32,
+    panel: &'a Panel,
+}
+
+impl Frame<'_> {
+    fn bottom(&self) -> i32 {
+        self.top + self.panel.height
+    }
+
+    fn x(&self, value: f64) -> i32 {
+        let part = self.panel.x.scale.part(value);
+        (self.left + (part * f64::from(self.right - self.left)).round() as i32).clamp(self.left, self.right)
+    }
+
+    fn y(&self, value: f64) -> i32 {
+        let part = self.panel.y.scale.part(value).clamp(0.0, 1.0);
+        self.bottom() - (part * f64::from(self.panel.height)).round() as i32
+    }
+
+    fn at(&self, (x, y): (f64, f64)) -> Place {
+        (self.x(x), self.y(y))
+    }
+
+    fn draw(&self, picture: &mut Picture) {
+        let head = self.top - 14;
+        picture.words(self.panel.name.as_str(), (MARGIN, head), Side::Left, Letters::HEAD);
+        let after = MARGIN + measure(&self.panel.name, Letters::HEAD) + if self.panel.name.is_empty() { 0 } else { 8 };
+        picture.words(self.panel.y.name.as_str(), (after, head), Side::Left, Letters::MUTED);
+        for (corners, tone) in &self.panel.areas {
+            picture.area(corners.iter().map(|corner| self.at(*corner)).collect(), *tone);
+        }
+        self.axes(picture);
+        for ([from, to], high, tone) in &self.panel.bars {
+            let (left, right) = (self.x(*from), self.x(*to));
+            let gap = i32::from(right - left > 3);
+            picture.bar([(left, self.y(*high)), (right - gap, self.bottom())], *tone);
+        }
+        for line in &self.panel.lines {
+            self.line(picture, line);
+        }
+        for (index, rule) in self.panel.rules.iter().enumerate() {
+            self.rule(picture, rule, 8 + 15 * count(index));
+        }
+        for value in &self.panel.missing {
+            picture.words("no plan", (self.x(*value), self.bottom() - 10), Side::Middle, Letters::MUTED);
+        }
+        self.labels(picture);
+    }
+
+    fn axes(&self, picture: &mut Picture) {
+        let (x, y) = (&self.panel.x, &self.panel.y);
+        for (value, text) in &y.marks {
+            let at = self.y(*value);
+            picture.line((self.left, at), (self.right, at), Colour::Grid);
+            picture.words(text.as_str(), (self.left - MARKS_GAP, at), Side::Right, Letters::MUTED);
+        }
+        let mut free = 0;
+        for (value, text) in &x.marks {
+            let half = measure(text, Letters::MUTED) / 2;
+            let at = self.x(*value);
+            picture.line((at, self.top), (at, self.bottom() + 4), Colour::Grid);
+            // Words at the end stay inside.
+            let middle = at.min(self.right + MARGIN - half - 2);
+            if middle - half >= free {
+                picture.words(text.as_str(), (middle, self.bottom() + 13), Side::Middle, Letters::MUTED);
+                free = middle + half + 6;
+            }
+        }
+        picture.line((self.left, self.bottom()), (self.right, self.bottom()), Colour::Muted);
+        let middle = i32::midpoint(self.left, self.right);
+        picture.words(x.name.as_str(), (middle, self.bottom() + 33), Side::Middle, Letters::MUTED);
+    }
+
+    fn line(&self, picture: &mut Picture, line: &Line) {
+        let places: Vec<Place> = line.points.iter().map(|point| self.at(*point)).collect();
+        let (series, joined, strength) = match line.stroke {
+            Stroke::Ideal => {
+                places.windows(2).for_each(|ends| picture.dashed(ends[0], ends[1], Colour::Muted));
+                return;
+            }
+            Stroke::Plain(colour) => return picture.path(places, colour, 2),
+            Stroke::Series(series) => (series, places.len() > 1, Strength::Strong),
+            Stroke::Marks(series) => (series, false, Strength::Strong),
+            Stroke::Faint(series) => (series, false, Strength::Faint),
+        };
+        let colour = series_colour(series);
+        if joined && line.band.len() == places.len() {
+            let side = |end: usize| line.points.iter().zip(&line.band).map(move |((x, _), band)| (*x, band[end]));
+            let around = side(0).chain(side(1).collect::<Vec<_>>().into_iter().rev());
+            picture.area(around.map(|point| self.at(point)).collect(), colour.at(0.18));
+        } else {
+            for ((x, _), [low, high]) in line.points.iter().zip(&line.band) {
+                picture.path(vec![self.at((*x, *low)), self.at((*x, *high))], colour.at(0.4), 3);
+            }
+        }
+        if joined {
+            picture.path(places.clone(), colour, 2);
+        }
+        places.into_iter().for_each(|place| mark(picture, place, series, strength));
+    }
+
+    /// A line across with its words, those of an upright one so far below the top.
+    fn rule(&self, picture: &mut Picture, rule: &Rule, down: i32) {
+        let letters = Letters::PLAIN.of(Colour::Ink);
+        if rule.upright {
+            let x = self.x(rule.at);
+            picture.path(vec![(x, self.top), (x, self.bottom())], rule.colour, 2);
+            let left = x + 5 + measure(&rule.text, letters) > self.right;
+            let (at, side) = if left { (x - 5, Side::Right) } else { (x + 5, Side::Left) };
+            picture.words(rule.text.as_str(), (at, self.top + down), side, letters);
+        } else {
+            let y = self.y(rule.at);
+            picture.path(vec![(self.left, y), (self.right, y)], rule.colour, 2);
+            picture.words(rule.text.as_str(), (self.right - 4, y - 9), Side::Right, letters);
+        }
+    }
+
+    fn labels(&self, picture: &mut Picture) {
+        let mut taken: Vec<[i32; 4]> = Vec::new();
+        for label in &self.panel.labels {
+            let letters = if label.strong { Letters { strong: true, ..Letters::PLAIN } } else { Letters::PLAIN };
+            let ((x, y), width) = (self.at(label.at), measure(&label.text, letters));
+            let sides = [(x + 7, Side::Left, x + 7), (x - 7, Side::Right, x - 7 - width)];
+            let heights = [y - 12, y + 13];
+            let free = heights.iter().flat_map(|y| sides.iter().map(move |side| (*y, side))).find(|(y, (.., left))| {
+                let own = [*left - 3, left + width + 3, y - 7, y + 7];
+                let apart = |other: &[i32; 4]| {
+                    own[1] <= other[0] || own[0] >= other[1] || own[3] <= other[2] || own[2] >= other[3]
+                };
+                let inside =
+                    own[0] >= self.left && own[1] <= self.right && own[2] >= self.top && own[3] <= self.bottom();
+                inside && taken.iter().all(apart)
+            });
+            let Some((y, (at, side, left))) = free else { continue };
+            taken.push([*left - 3, left + width + 3, y - 7, y + 7]);
+            picture.words(label.text.as_str(), (*at, y), *side, letters);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Scale;
+
+    fn panel() -> Panel {
+        let x = Axis::of("machines", Scale::Log(1.0, 16.0), plain);
+        let y = Axis::of("samples/s", Scale::Linear(0.0, 10.0), plain);
+        let mut panel = Panel::new("Throughput", x, y);
+        panel.lines.push(Line::new(Stroke::Ideal, vec![(1.0, 1.0), (16.0, 16.0)]));
+        let band = vec![[0.5, 1.5], [1.0, 3.0]];
+        panel.lines.push(Line { band, ..Line::new(Stroke::Series(0), vec![(1.0, 1.0), (2.0, 2.0)]) });
+        panel.labels = vec![
+            Label { at: (1.0, 5.0), text: "first".into(), strong: true },
+            Label { at: (1.0, 5.0), text: "second".into(), strong: false },
+            Label { at: (1.0, 5.0), text: "third".into(), strong: false },
+        ];
+        panel.rules.push(Rule { at: 12.0, upright: true, text: "a limit".into(), colour: Colour::Orange });
+        panel
+    }
+
+    #[test]
+    fn a_figure_says_what_its_axes_and_colours_are_and_stays_inside() {
+        for breadth in [Breadth::Wide, Breadth::Narrow] {
+            let legend = (0..20).map(|number| (Sample::Series(number), format!("series {number}")));
+            let picture = figure(breadth, "A title", legend.collect(), &[panel(), panel()]);
+            let text = picture.text();
+            for words in ["A title", "Throughput", "samples/s", "machines", "series 19", "a limit", "first"] {
+                assert!(text.contains(words), "{words}: {text}");
+            }
+            assert!(picture.outside().is_empty(), "{breadth:?}: {:?}", picture.outside());
+        }
+    }
+
+    #[test]
+    fn labels_do_not_lie_on_each_other() {
+        let text = figure(Breadth::Wide, "", Vec::new(), &[panel()]).text();
+        assert!(text.contains("second") && !text.contains("third"), "{text}");
+    }
+
+    #[test]
+    fn marks_have_no_needless_digits() {
+        assert_eq!([0.5, 20.0, 1500.0].map(plain), ["0.5", "20", "1,500"]);
+    }
+}

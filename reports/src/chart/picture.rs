@@ -1,0 +1,246 @@
+//! Pictures: shapes in whole pixels, in the order in which they are drawn, in colours that stand for what they mean.
+
+use super::theme::Colour;
+
+/// A place in pixels from the upper left corner.
+pub(crate) type Place = (i32, i32);
+
+/// Sizes of letters, in pixels.
+pub(crate) const TITLE: i32 = 16;
+pub(crate) const TEXT: i32 = 13;
+pub(crate) const SMALL: i32 = 12;
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breadth {
+    /// A page, a screen, a slide.
+    Wide,
+    /// A phone held upright.
+    Narrow,
+}
+
+impl Breadth {
+    /// Width in pixels.
+    pub(crate) const fn width(self) -> i32 {
+        match self {
+            Self::Wide => 880,
+            Self::Narrow => 390,
+        }
+    }
+}
+
+/// A colour with how much of what is behind it shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tone {
+    pub(crate) colour: Colour,
+    pub(crate) opacity: f64,
+}
+
+impl From<Colour> for Tone {
+    fn from(colour: Colour) -> Self {
+        Self { colour, opacity: 1.0 }
+    }
+}
+
+impl Colour {
+    /// The colour, through which so much of what is behind it shows.
+    pub(crate) fn at(self, opacity: f64) -> Tone {
+        Tone { colour: self, opacity }
+    }
+}
+
+/// Which part of words stands at their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Middle,
+    Right,
+}
+
+/// How words look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Letters {
+    pub(crate) size: i32,
+    pub(crate) strong: bool,
+    pub(crate) colour: Colour,
+}
+
+impl Letters {
+    pub(crate) const TITLE: Self = Self { size: TITLE, strong: true, colour: Colour::Ink };
+    pub(crate) const HEAD: Self = Self { size: TEXT, strong: true, colour: Colour::Ink };
+    pub(crate) const PLAIN: Self = Self { size: SMALL, strong: false, colour: Colour::Ink };
+    pub(crate) const MUTED: Self = Self { size: SMALL, strong: false, colour: Colour::Muted };
+
+    pub(crate) fn of(self, colour: Colour) -> Self {
+        Self { colour, ..self }
+    }
+}
+
+/// Something drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// A rectangle from its upper left to its lower right corner.
+    Bar { corners: [Place; 2], tone: Tone },
+    /// A line through places.
+    Path { places: Vec<Place>, tone: Tone, thickness: u32 },
+    /// What is inside of places.
+    Area { places: Vec<Place>, tone: Tone },
+    /// A disc.
+    Dot { middle: Place, radius: i32, tone: Tone },
+    /// A line of words, whose middle height is at the place.
+    Words { at: Place, side: Side, text: String, letters: Letters },
+}
+
+/// A picture of a certain size. [`Picture::svg`] and [`Picture::png`] make files of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// What it shows, for those who do not see it.
+    pub(crate) about: String,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+impl Picture {
+    pub(crate) fn new(about: impl Into<String>, (width, height): (i32, i32)) -> Self {
+        Self { about: about.into(), width, height, shapes: Vec::new() }
+    }
+
+    pub(crate) fn bar(&mut self, corners: [Place; 2], tone: impl Into<Tone>) {
+        self.shapes.push(Shape::Bar { corners, tone: tone.into() });
+    }
+
+    pub(crate) fn path(&mut self, places: Vec<Place>, tone: impl Into<Tone>, thickness: u32) {
+        self.shapes.push(Shape::Path { places, tone: tone.into(), thickness });
+    }
+
+    pub(crate) fn line(&mut self, from: Place, to: Place, tone: impl Into<Tone>) {
+        self.path(vec![from, to], tone, 1);
+    }
+
+    pub(crate) fn area(&mut self, places: Vec<Place>, tone: impl Into<Tone>) {
+        self.shapes.push(Shape::Area { places, tone: tone.into() });
+    }
+
+    pub(crate) fn dot(&mut self, middle: Place, radius: i32, tone: impl Into<Tone>) {
+        self.shapes.push(Shape::Dot { middle, radius, tone: tone.into() });
+    }
+
+    pub(crate) fn words(&mut self, text: impl Into<String>, at: Place, side: Side, letters: Letters) {
+        self.shapes.push(Shape::Words { at, side, text: text.into(), letters });
+    }
+
+    /// A line with gaps.
+    pub(crate) fn dashed(&mut self, from: Place, to: Place, colour: Colour) {
+        const DASH: f64 = 5.0;
+        let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
+        let length = dx.hypot(dy);
+        let at = |along: f64| {
+            let part = (along / length.max(1.0)).min(1.0);
+            (from.0 + (dx * part).round() as i32, from.1 + (dy * part).round() as i32)
+        };
+        for dash in 0..(length / (2.0 * DASH)).ceil() as i32 {
+            let start = f64::from(dash) * 2.0 * DASH;
+            self.line(at(start), at(start + DASH), colour);
+        }
+    }
+
+    /// A rectangle of slanting lines.
+    pub(crate) fn hatched(&mut self, [(left, top), (right, bottom)]: [Place; 2], colour: Colour) {
+        const GAP: usize = 6;
+        let rise = bottom - top;
+        for start in (left - rise..right).step_by(GAP) {
+            // From the lower edge to the upper one, as far as that is inside.
+            let from = (start.max(left), bottom - (left - start).max(0));
+            let to = ((start + rise).min(right), top + (start + rise - right).max(0));
+            if from.0 < to.0 {
+                self.line(from, to, colour);
+            }
+        }
+    }
+
+    /// Another picture below this one.
+    #[must_use]
+    pub fn above(mut self, below: Self) -> Self {
+        let down = self.height;
+        let moved = |(x, y): Place| (x, y + down);
+        self.shapes.extend(below.shapes.into_iter().map(|shape| match shape {
+            Shape::Bar { corners, tone } => Shape::Bar { corners: corners.map(moved), tone },
+            Shape::Path { places, tone, thickness } => {
+                Shape::Path { places: places.into_iter().map(moved).collect(), tone, thickness }
+            }
+            Shape::Area { places, tone } => Shape::Area { places: places.into_iter().map(moved).collect(), tone },
+            Shape::Dot { middle, radius, tone } => Shape::Dot { middle: moved(middle), radius, tone },
+            Shape::Words { at, side, text, letters } => Shape::Words { at: moved(at), side, text, letters },
+        }));
+        self.about = format!("{}. {}", self.about.trim_end_matches('.'), below.about);
+        self.width = self.width.max(below.width);
+        self.height += below.height;
+        self
+    }
+
+    /// All words, for tests.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        let words = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Words { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        words.collect::<Vec<_>>().join("\n")
+    }
+
+    /// What is outside of the picture, for tests: a picture has nothing there.
+    #[cfg(test)]
+    pub(crate) fn outside(&self) -> Vec<&Shape> {
+        let inside = |(x, y): &Place| (0..=self.width).contains(x) && (0..=self.height).contains(y);
+        let all = |shape: &&Shape| match shape {
+            Shape::Bar { corners, .. } => corners.iter().all(inside),
+            Shape::Path { places, .. } | Shape::Area { places, .. } => places.iter().all(inside),
+            Shape::Dot { middle, .. } => inside(middle),
+            Shape::Words { at, side, text, letters } => {
+                let width = super::paint::measure(text, *letters);
+                let left = match side {
+                    Side::Left => at.0,
+                    Side::Middle => at.0 - width / 2,
+                    Side::Right => at.0 - width,
+                };
+                inside(&(left, at.1)) && inside(&(left + width, at.1))
+            }
+        };
+        self.shapes.iter().filter(|shape| !all(shape)).collect()
+    }
+}
+
+/// A number of things as pixels are counted.
+pub(crate) fn count(things: impl TryInto<i32>) -> i32 {
+    things.try_into().unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_below_each_other_keep_their_shapes_apart() {
+        let mut upper = Picture::new("upper", (100, 50));
+        upper.bar([(0, 0), (10, 10)], Colour::Blue);
+        let mut lower = Picture::new("lower", (120, 30));
+        lower.words("low", (0, 20), Side::Left, Letters::PLAIN);
+        let both = upper.above(lower);
+        assert_eq!((both.width, both.height, both.about.as_str()), (120, 80, "upper. lower"));
+        assert!(matches!(&both.shapes[1], Shape::Words { at: (0, 70), .. }));
+        assert!(both.outside().is_empty());
+    }
+
+    #[test]
+    fn hatching_stays_in_its_rectangle() {
+        let mut picture = Picture::new("", (200, 100));
+        let corners = [(20, 10), (90, 40)];
+        picture.hatched(corners, Colour::Ink);
+        for shape in &picture.shapes {
+            let Shape::Path { places, .. } = shape else { panic!("only lines: {shape:?}") };
+            assert!(places.iter().all(|(x, y)| (20..=90).contains(x) && (10..=40).contains(y)), "{places:?}");
+        }
+        assert!(picture.shapes.len() > 10);
+    }
+}

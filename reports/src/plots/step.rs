@@ -1,0 +1,352 @@
+//! A step as a Gantt chart: stages below each other, time to the right. What a stage computes is a bar with the number of
+//! its micro-batch; below it, thinner, what it sends and reduces meanwhile; what is left of the lane is idle.
+
+use crate::chart::{
+    Axis, Breadth, Colour, HEAD, Legend, Letters, MARGIN, Picture, Sample, Scale, Side, count, measure, plain,
+    time_unit, title,
+};
+use crate::format::{percent, seconds};
+use std::collections::BTreeMap;
+use trainyard_plan::{Activity, Interval, StageId, StreamKind, Timeline};
+
+/// All lanes together are about this high, each within these limits.
+const LANES_HEIGHT: i32 = 520;
+const LANE: std::ops::RangeInclusive<i32> = 4..=26;
+/// Part of a lane that is for communication, if there is some.
+const THIN: f64 = 0.3;
+const FOOT: i32 = 50;
+
+/// What bars are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Forward,
+    Backward,
+    BackwardWeights,
+    Update,
+    Communication,
+    Copy,
+}
+
+const KINDS: [(Kind, &str, Colour); 6] = [
+    (Kind::Forward, "forward", Colour::Blue),
+    (Kind::Backward, "backward", Colour::Green),
+    (Kind::BackwardWeights, "gradients of weights", Colour::Sky),
+    (Kind::Update, "optimizer", Colour::Amber),
+    (Kind::Communication, "communication", Colour::Orange),
+    (Kind::Copy, "copies to and from the machine", Colour::Purple),
+];
+
+impl Kind {
+    /// Nothing for waiting, which is what is left.
+    fn of(activity: Activity) -> Option<Self> {
+        match activity {
+            Activity::Forward { .. } => Some(Self::Forward),
+            Activity::Backward { .. } => Some(Self::Backward),
+            Activity::BackwardWeights { .. } => Some(Self::BackwardWeights),
+            Activity::Update { .. } => Some(Self::Update),
+            Activity::Copy { .. } => Some(Self::Copy),
+            Activity::Wait { .. } => None,
+            _ => Some(Self::Communication),
+        }
+    }
+
+    fn colour(self) -> Colour {
+        KINDS.iter().find(|(kind, ..)| *kind == self).map_or(Colour::Ink, |(.., colour)| *colour)
+    }
+}
+
+/// A bar in pixels from the left edge of the lanes.
+#[derive(Clone, Debug, PartialEq)]
+struct Block {
+    kind: Kind,
+    from: i32,
+    to: i32,
+    /// The micro-batch, if the bar is one pass of one.
+    number: Option<u32>,
+}
+
+/// When the stages of a plan compute and communicate in a step, on the first rank of each.
+///
+/// # Errors
+///
+/// A sentence, if nothing took time.
+pub fn step_gantt(name: &str, timeline: &Timeline, breadth: Breadth) -> Result<Picture, String> {
+    let end = timeline.intervals.iter().map(|interval| interval.end).max().map_or(0.0, |end| end.seconds().0);
+    let stages: Vec<StageId> = timeline.stage_use().iter().map(|used| used.stage).collect();
+    if end <= 0.0 || stages.is_empty() {
+        return Err("there is no step with a time to draw".into());
+    }
+    let present: Vec<Kind> = timeline.intervals.iter().filter_map(|own| Kind::of(own.activity)).collect();
+    let legend = KINDS.iter().filter(|(kind, ..)| present.contains(kind));
+    let legend = legend.map(|(_, name, colour)| (Sample::Block((*colour).into()), (*name).to_owned()));
+    let legend = legend.chain([(Sample::Block(Colour::Grid.into()), "idle".into())]);
+    let legend = Legend::of([MARGIN, breadth.width() - MARGIN], legend);
+    let aside = present.iter().any(|kind| *kind >= Kind::Communication);
+    let frame = Frame::of(breadth, HEAD + legend.height() + 26, stages.len(), end, aside);
+    let mut picture = Picture::new(name, (breadth.width(), frame.bottom() + FOOT));
+    title(&mut picture, name);
+    legend.draw(&mut picture, HEAD);
+    let text = format!("step {}, device of each stage computing:", seconds(timeline.step_time().0));
+    picture.words(text, (frame.right, frame.top - 12), Side::Right, Letters::MUTED);
+    frame.axis(&mut picture);
+    let lanes = lanes(timeline, &frame);
+    for (row, used) in timeline.stage_use().iter().enumerate() {
+        frame.lane(&mut picture, row, used.stage, &lanes);
+        let text = percent(used.utilisation);
+        if frame.names(row) {
+            picture.words(text, (breadth.width() - MARGIN, frame.middle(row)), Side::Right, Letters::MUTED);
+        }
+    }
+    if let Some((start, end)) = timeline.window {
+        for at in [start, end] {
+            let x = frame.left + frame.x(at.seconds().0);
+            picture.dashed((x, frame.top - 4), (x, frame.bottom()), Colour::Ink);
+        }
+    }
+    Ok(picture)
+}
+
+/// Bars that are drawn, at most.
+const BARS: usize = 6000;
+
+/// Bars of each stage: of its computing, and of everything beside it.
+type Lanes = BTreeMap<(StageId, bool), Vec<Block>>;
+
+/// The bars of each stage, as exactly as their number allows.
+fn lanes(timeline: &Timeline, frame: &Frame) -> Lanes {
+    let exact = exactly(timeline, frame);
+    let bars = |lanes: &Lanes| lanes.values().map(Vec::len).sum::<usize>();
+    if bars(&exact) <= BARS {
+        return exact;
+    }
+    let coarser = (1..).map(|doublings| coarsely(timeline, frame, 1 << doublings));
+    let width = frame.right - frame.left;
+    coarser.take(width.max(2).ilog2() as usize).find(|lanes| bars(lanes) <= BARS).unwrap_or_default()
+}
+
+/// Whether a stage computes, the stage, and what an interval is.
+fn lane_of(interval: &Interval) -> Option<((StageId, bool), Kind)> {
+    let kind = Kind::of(interval.activity)?;
+    let computing = matches!(interval.stream, StreamKind::Compute(_)) && kind < Kind::Communication;
+    Some(((interval.stream.stage(), computing), kind))
+}
+
+/// Pieces of this many pixels, each of the kind that takes most of it, or idle.
+fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
+    let pieces = ((frame.right - frame.left) / piece + 1) as usize;
+    let seconds = frame.span * f64::from(piece) / f64::from(frame.right - frame.left);
+    let mut spent: BTreeMap<(StageId, bool), Vec<[f64; KINDS.len()]>> = BTreeMap::new();
+    for interval in &timeline.intervals {
+        let Some((lane, kind)) = lane_of(interval) else { continue };
+        let own = spent.entry(lane).or_insert_with(|| vec![[0.0; KINDS.len()]; pieces]);
+        let (start, end) = (interval.start.seconds().0 / seconds, interval.end.seconds().0 / seconds);
+        for piece in start as usize..(end.ceil() as usize).min(pieces) {
+            own[piece][kind as usize] += end.min(piece as f64 + 1.0) - start.max(piece as f64);
+        }
+    }
+    let kind = |spent: &[f64; KINDS.len()]| {
+        let most = spent.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        most.filter(|_| spent.iter().sum::<f64>() >= 0.5).map(|(kind, _)| KINDS[kind].0)
+    };
+    let runs = |own: Vec<[f64; KINDS.len()]>| -> Vec<Block> {
+        let kinds: Vec<(i32, Option<Kind>)> = (0..).zip(own.iter().map(kind)).collect();
+        let runs = kinds.chunk_by(|one, other| one.1 == other.1);
+        let block = |run: &[(i32, Option<Kind>)]| {
+            let to = ((run[0].0 + count(run.len())) * piece).min(frame.right - frame.left);
+            Some(Block { kind: run[0].1?, from: run[0].0 * piece, to, number: None })
+        };
+        runs.filter_map(block).collect()
+    };
+    spent.into_iter().map(|(lane, own)| (lane, runs(own))).collect()
+}
+
+/// Every bar; those that would be too thin to tell apart are one.
+fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
+    let mut intervals: Vec<&Interval> = timeline.intervals.iter().collect();
+    intervals.sort_by_key(|interval| (interval.start, interval.end));
+    let mut lanes = Lanes::new();
+    for interval in intervals {
+        let Some(((stage, computing), kind)) = lane_of(interval) else { continue };
+        let (from, to) = (frame.x(interval.start.seconds().0), frame.x(interval.end.seconds().0));
+        let lane = lanes.entry((stage, computing)).or_default();
+        let number = match interval.activity {
+            Activity::Forward { micro_batch, .. }
+            | Activity::Backward { micro_batch, .. }
+            | Activity::BackwardWeights { micro_batch, .. } => Some(micro_batch),
+            _ => None,
+        };
+        let thin = |from: i32, to: i32| to - from < 3;
+        match lane.last_mut() {
+            Some(last) if last.kind == kind && from <= last.to && thin(last.from, last.to) && thin(from, to) => {
+                (last.to, last.number) = (last.to.max(to), None);
+            }
+            // Several streams are drawn in one lane: what lies in another bar is not told apart.
+            Some(last) if !computing && last.kind == kind && to <= last.to => {}
+            // Nothing is too short to be seen, except beside what is as short.
+            Some(last) if to == from && last.to >= to => {}
+            _ => lane.push(Block { kind, from, to: to.max(from + 1), number }),
+        }
+    }
+    lanes
+}
+
+/// Lanes and the time that they show.
+struct Frame {
+    left: i32,
+    right: i32,
+    top: i32,
+    lane: i32,
+    gap: i32,
+    lanes: i32,
+    span: f64,
+    /// Whether lanes have room for what goes on beside computing.
+    aside: bool,
+}
+
+impl Frame {
+    fn of(breadth: Breadth, top: i32, stages: usize, span: f64, aside: bool) -> Self {
+        let lanes = count(stages);
+        let whole = (LANES_HEIGHT / lanes.max(1)).clamp(*LANE.start(), *LANE.end());
+        let gap = if whole > 8 { 4 } else { 1 };
+        let last = format!("stage {}", stages.saturating_sub(1));
+        let left = MARGIN + measure(&last, Letters::PLAIN) + 8;
+        let right = breadth.width() - MARGIN - measure("100.0 %", Letters::MUTED) - 8;
+        Self { left, right, top, lane: whole, gap, lanes, span, aside }
+    }
+
+    fn bottom(&self) -> i32 {
+        self.top + self.lanes * (self.lane + self.gap)
+    }
+
+    /// Pixels from the left edge of the lanes.
+    fn x(&self, seconds: f64) -> i32 {
+        (seconds / self.span * f64::from(self.right - self.left)).round() as i32
+    }
+
+    fn middle(&self, row: usize) -> i32 {
+        self.top + count(row) * (self.lane + self.gap) + self.lane / 2
+    }
+
+    /// Whether there is room for the name of a stage: of thin lanes for some.
+    fn names(&self, row: usize) -> bool {
+        let every = (14 / (self.lane + self.gap)) as usize + 1;
+        row.is_multiple_of(every)
+    }
+
+    fn lane(&self, picture: &mut Picture, row: usize, stage: StageId, lanes: &Lanes) {
+        let top = self.top + count(row) * (self.lane + self.gap);
+        let thin = if self.aside { (f64::from(self.lane) * THIN).round() as i32 } else { 0 };
+        let [computing, aside] = [[top, top + self.lane - thin], [top + self.lane - thin, top + self.lane]];
+        picture.bar([(self.left, top), (self.right, computing[1])], Colour::Grid.at(0.8));
+        if self.names(row) {
+            let name = format!("stage {}", stage.0);
+            picture.words(name, (self.left - 8, self.middle(row)), Side::Right, Letters::PLAIN);
+        }
+        for (is_computing, [top, bottom]) in [(true, computing), (false, aside)] {
+            for block in lanes.get(&(stage, is_computing)).into_iter().flatten() {
+                let (from, to) = (self.left + block.from, self.left + block.to);
+                // A line of the ground between neighbours where there is room for it.
+                let right = if to - from > 4 && is_computing { to - 1 } else { to };
+                picture.bar([(from, top), (right.min(self.right), bottom)], block.kind.colour());
+                let Some(number) = block.number.filter(|_| is_computing && bottom - top >= 12) else { continue };
+                let letters = Letters::PLAIN.of(block.kind.colour().letters());
+                let text = number.to_string();
+                if to - from >= measure(&text, letters) + 4 {
+                    let at = (i32::midpoint(from, to), i32::midpoint(top, bottom));
+                    picture.words(text, at, Side::Middle, letters);
+                }
+            }
+        }
+    }
+
+    fn axis(&self, picture: &mut Picture) {
+        let (unit, name) = time_unit(self.span);
+        let axis = Axis::of(name, Scale::Linear(0.0, self.span / unit), plain);
+        for (value, text) in &axis.marks {
+            let x = self.left + self.x(value * unit);
+            picture.line((x, self.top - 2), (x, self.bottom() + 4), Colour::Grid);
+            picture.words(text.as_str(), (x, self.bottom() + 13), Side::Middle, Letters::MUTED);
+        }
+        let text = format!("{name} since the start of the step");
+        let middle = i32::midpoint(self.left, self.right);
+        picture.words(text, (middle, self.bottom() + 33), Side::Middle, Letters::MUTED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_units::Instant;
+
+    /// GPipe over stages, every pass a millisecond, with sends of half of one.
+    fn timeline(stages: u32, micro_batches: u32) -> Timeline {
+        let at = |half: u32| Instant::from_nanoseconds(u64::from(half) * 500_000);
+        let mut intervals = Vec::new();
+        for stage in (0..stages).map(StageId) {
+            for micro_batch in 0..micro_batches {
+                let start = 2 * (stage.0 + micro_batch);
+                let back = 2 * (2 * stages + micro_batches - stage.0 + micro_batch);
+                let passes = [
+                    (Activity::Forward { stage, micro_batch }, StreamKind::Compute(stage), start, 2),
+                    (Activity::SendActivations { stage, micro_batch }, StreamKind::SendForward(stage), start + 2, 1),
+                    (Activity::Backward { stage, micro_batch }, StreamKind::Compute(stage), back, 2),
+                ];
+                intervals.extend(passes.map(|(activity, stream, start, length)| Interval {
+                    activity,
+                    stream,
+                    start: at(start),
+                    end: at(start + length),
+                }));
+            }
+        }
+        Timeline { intervals, window: None }
+    }
+
+    #[test]
+    fn stages_and_micro_batches_are_named_and_idle_time_is_explained() {
+        for breadth in [Breadth::Wide, Breadth::Narrow] {
+            let picture = step_gantt("gpt2", &timeline(4, 8), breadth).expect("a step");
+            for words in ["stage 3", "forward", "backward", "communication", "idle", "ms since the start", "7", "%"] {
+                assert!(picture.text().contains(words), "{words}: {}", picture.text());
+            }
+            assert!(!picture.text().contains("optimizer"), "there is no update");
+            assert!(picture.outside().is_empty(), "{:?}", picture.outside());
+        }
+        assert!(step_gantt("nothing", &Timeline::default(), Breadth::Wide).is_err());
+    }
+
+    #[test]
+    fn thousands_of_passes_are_few_bars() {
+        let many = timeline(8, 4000);
+        let picture = step_gantt("gpt2", &many, Breadth::Wide).expect("a step");
+        assert!(many.intervals.len() > 90_000 && picture.shapes.len() < 10_000, "{}", picture.shapes.len());
+        assert!(picture.outside().is_empty());
+    }
+
+    #[test]
+    fn what_is_drawn_coarsely_is_about_what_is_drawn_exactly() {
+        let timeline = timeline(4, 8);
+        let frame = Frame::of(Breadth::Wide, 60, 4, 24e-3, true);
+        let length = |lanes: &Lanes, kind: Kind| -> i32 {
+            lanes.values().flatten().filter(|block| block.kind == kind).map(|block| block.to - block.from).sum()
+        };
+        let (exact, coarse) = (exactly(&timeline, &frame), coarsely(&timeline, &frame, 4));
+        for kind in [Kind::Forward, Kind::Backward] {
+            let (one, other) = (length(&exact, kind), length(&coarse, kind));
+            assert!(one.abs_diff(other) * 10 < one.unsigned_abs(), "{kind:?}: {one} {other}");
+        }
+    }
+
+    #[test]
+    fn the_bars_of_a_lane_are_the_passes_of_its_stage() {
+        let frame = Frame::of(Breadth::Wide, 60, 2, 8e-3, true);
+        let lanes = lanes(&timeline(2, 2), &frame);
+        let computing = &lanes[&(StageId(1), true)];
+        assert_eq!(
+            computing.iter().map(|block| block.number).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(0), Some(1)]
+        );
+        assert!(computing.windows(2).all(|pair| pair[0].to <= pair[1].from), "{computing:?}");
+        assert_eq!(computing[0].from, frame.x(1e-3));
+    }
+}
