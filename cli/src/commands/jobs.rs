@@ -466,7 +466,7 @@ impl Queue<'_> {
                 let log = String::from_utf8_lossy(&log);
                 let kept = self.folder.join("logs").join(format!("{}.txt", run.job.name));
                 // The results count; a log that cannot be written must not take them along.
-                let _ = files::write(&kept, &log);
+                let _ = files::write(&kept, log.as_bytes());
                 let measured = serde_json::from_slice::<ComparisonDocument>(&document).ok();
                 outcome.end = match status.code() {
                     Some(code) if code == Exit::Done as i32 && measured.is_some() => JobEnd::Done,

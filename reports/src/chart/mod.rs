@@ -13,7 +13,7 @@ pub(crate) use axis::{Axis, Scale, calendar, customary, range, time_unit};
 pub(crate) use legend::{Legend, Sample};
 pub(crate) use paint::{measure, shortened};
 pub(crate) use panel::{Label, Line, Panel, Rule, Stroke, figure, plain};
-pub(crate) use picture::{Letters, Side, count};
+pub(crate) use picture::{Letters, Side, Tone, count};
 pub(crate) use rows::Rows;
 pub(crate) use series::series_colour;
 pub(crate) use theme::{Colour, KINDS, dark_rules};

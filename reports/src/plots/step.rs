@@ -6,7 +6,7 @@ use crate::chart::{
     time_unit, title,
 };
 use crate::format::{percent, seconds};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::{Activity, Interval, StageId, StreamKind, Timeline};
 
 /// All lanes together are about this high, each within these limits.
@@ -63,6 +63,18 @@ struct Block {
     to: i32,
     /// The micro-batch, if the bar is one pass of one.
     number: Option<u32>,
+}
+
+impl Block {
+    fn letters(&self) -> Letters {
+        Letters::PLAIN.of(self.kind.colour().letters())
+    }
+
+    /// Whether there is room for the number, if it has one.
+    fn fits_number(&self) -> bool {
+        let wide = |number: u32| measure(&number.to_string(), self.letters()) + 4;
+        self.number.is_none_or(|number| self.to - self.from >= wide(number))
+    }
 }
 
 /// When the stages of a plan compute and communicate in a step, on the first rank of each.
@@ -243,18 +255,19 @@ impl Frame {
             picture.words(name, (self.left - 8, self.middle(row)), Side::Right, Letters::PLAIN);
         }
         for (is_computing, [top, bottom]) in [(true, computing), (false, aside)] {
-            for block in lanes.get(&(stage, is_computing)).into_iter().flatten() {
+            let blocks = || lanes.get(&(stage, is_computing)).into_iter().flatten();
+            // Numbers that stop half way are worse than none.
+            let unnumbered: BTreeSet<Kind> =
+                blocks().filter(|block| !block.fits_number()).map(|block| block.kind).collect();
+            for block in blocks() {
                 let (from, to) = (self.left + block.from, self.left + block.to);
                 // A line of the ground between neighbours where there is room for it.
                 let right = if to - from > 4 && is_computing { to - 1 } else { to };
                 picture.bar([(from, top), (right.min(self.right), bottom)], block.kind.colour());
-                let Some(number) = block.number.filter(|_| is_computing && bottom - top >= 12) else { continue };
-                let letters = Letters::PLAIN.of(block.kind.colour().letters());
-                let text = number.to_string();
-                if to - from >= measure(&text, letters) + 4 {
-                    let at = (i32::midpoint(from, to), i32::midpoint(top, bottom));
-                    picture.words(text, at, Side::Middle, letters);
-                }
+                let has_room = is_computing && bottom - top >= 12 && !unnumbered.contains(&block.kind);
+                let Some(number) = block.number.filter(|_| has_room) else { continue };
+                let at = (i32::midpoint(from, to), i32::midpoint(top, bottom));
+                picture.words(number.to_string(), at, Side::Middle, block.letters());
             }
         }
     }
