@@ -101,7 +101,7 @@ fn primitive(tensor: DispatchTensor) -> Tracked {
     fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
         match kind {
             DispatchTensorKind::Autodiff(kind) => unboxed(*kind),
-            kind @ DispatchTensorKind::Flex(_) => kind,
+            plain => plain,
         }
     }
     match unboxed(tensor.kind) {
