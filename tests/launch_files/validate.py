@@ -2,22 +2,28 @@
 
     python validate.py KIT TRAINYARD PLAN.json...
 
-exports each plan to the targets that KIT (torch, sagemaker or skypilot: what is installed, see requirements-KIT.txt)
-can check, and hands the files to the target's own parser. Ends with 1 if anything is refused.
+exports each plan, and each of varied.py, to the targets that KIT (torch, sagemaker, skypilot or slurm: what is
+installed, see requirements-KIT.txt) can check, and hands the files to the target's own parser. Then files are broken on
+purpose (broken.py), and each break must be refused. Ends with 1 if a file is refused or a break is not, or if the
+replicated or the fully sharded plan is not exported to all.
 """
 
 import argparse
 import contextlib
 import dataclasses
+import getpass
 import io
 import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
+import types
+
+from broken import BROKEN
+from varied import VARIED
 
 RATE = ["--learning-rate", "0.0003"]
 ROLE = ["--role", "arn:aws:iam::111122223333:role/training"]
@@ -27,36 +33,93 @@ BUCKETS = ["--data", "s3://bucket/data", "--results", "s3://bucket/results"]
 def exported(trainyard, plan, target, flags, folder):
     """The files by name; nothing if the target cannot express the plan."""
     out = folder / f"{plan.stem}-{target}"
-    command = [trainyard, "export", str(plan), "--to", target, "--out", str(out), *flags]
+    command = [trainyard, "export", str(plan.resolve()), "--to", target, "--out", str(out), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 2 and ", but " in done.stderr:
         print(f"  refused: {done.stderr.strip().splitlines()[1].strip()}")
         return None
     assert done.returncode == 0, done.stderr
-    files = {path.name: path.read_text() for path in out.iterdir()}
-    for name, text in files.items():
-        if name.endswith(".sh"):
-            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
-    return files
+    return {path.name: path.read_text() for path in out.iterdir()}
 
 
-def words(script, start):
-    """The words of the command that begins with `start` in a shell script."""
-    lines = script.replace("\\\n", " ").splitlines()
-    line = next(line for line in lines if line.startswith(start))
-    return shlex.split(line)
+def variations(plans, folder):
+    """The plans, and those that differ from one of them in some fields."""
+    yield from plans
+    for name, (base, changes) in VARIED.items():
+        document = json.loads(next(plan for plan in plans if plan.stem == base).read_text())
+        for path, value in changes.items():
+            *parents, last = path.split(".")
+            inner = document
+            for parent in parents:
+                inner = inner.setdefault(parent, {})
+            inner[last] = value
+        path = folder / f"{base}-{name}.json"
+        path.write_text(json.dumps(document))
+        yield path
 
 
-def after(command, name):
-    """The words behind a program's script."""
-    return command[next(i for i, word in enumerate(command) if word.endswith(name)) + 1 :]
+@contextlib.contextmanager
+def unpacked(files):
+    """The files in a folder of their own, which is the working directory for as long."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            pathlib.Path(folder, name).write_text(text)
+        os.chdir(folder)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            os.chdir(before)
+
+
+# What machines and services set for a script; the second of two machines.
+VARIABLES = {
+    "NODE_RANK": "1", "RANK": "1", "MASTER_ADDR": "machine-0", "MASTER_PORT": "29500", "SLURM_JOB_ID": "7",
+    "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+}  # fmt: skip
+
+
+def started(script, name):
+    """The words with which a bash script starts the program `name`, after the shell has had its way with them."""
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        record, stub = pathlib.Path(folder, "words"), pathlib.Path(folder, name)
+        stub.write_text(f"#!/bin/bash\nprintf '%s\\0' {name} \"$@\" >> {record}\n")
+        stub.chmod(0o755)
+        environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
+        subprocess.run(["bash", "-c", script], env=environment, check=True)
+        words = record.read_text().split("\0")[:-1]
+    assert words.count(name) == 1, words
+    return words
 
 
 # torch: torchrun, transformers, accelerate, deepspeed, megatron-core, kubeflow
 
 
-def check_torchrun(files, name="torchrun.sh"):
-    check_program(words(files[name], "torchrun"), files)
+def check_torchrun(files):
+    check_program(started(files["torchrun.sh"], "torchrun"), files)
+
+
+def check_megatron(files):
+    check_program(started(files["megatron.sh"], "torchrun"), files)
+
+
+def check_skypilot_program(files):
+    import yaml
+
+    check_program(started(yaml.safe_load(files["skypilot.yaml"])["run"], "torchrun"), files)
+
+
+def check_sagemaker_program(files):
+    """The hyperparameters as the container hands them to the script; libraries for model parallelism take them too."""
+    request = json.loads(files["create-training-job.json"])
+    given = {name: json.loads(value) for name, value in request["HyperParameters"].items()}
+    given = {name: value for name, value in given.items() if not name.startswith(("sagemaker_", "mp_parameters"))}
+    check_training_arguments([word for name, value in given.items() for word in (f"--{name}", str(value))])
+    if given.get("deepspeed"):
+        resources = request["ResourceConfig"]
+        assert given["deepspeed"] == "deepspeed.json" and resources["InstanceCount"] > 0
+        check_deepspeed_config(json.loads(files["deepspeed.json"]))
 
 
 def check_program(command, files):
@@ -65,58 +128,95 @@ def check_program(command, files):
 
     known = get_args_parser().parse_args(command[1:])
     assert known.training_script.endswith(".py"), known
+    machines, processes = int(known.nnodes.split(":")[0]), int(known.nproc_per_node)
+    assert known.standalone or (known.node_rank == 1 and known.master_addr in ("machine-0", "10.0.0.1")), known
     if "--num-layers" in known.training_script_args:
-        check_megatron_arguments(known.training_script_args)
+        check_megatron_arguments(known.training_script_args, machines * processes)
     else:
         check_training_arguments(known.training_script_args)
         if "deepspeed.json" in known.training_script_args:
-            check_deepspeed_config(json.loads(files["deepspeed.json"]))
+            check_deepspeed_config(json.loads(files["deepspeed.json"]), machines * processes)
 
 
 def check_training_arguments(arguments):
     """Names and types; making the object itself would ask for the GPUs of the plan."""
     from transformers import HfArgumentParser, TrainingArguments
+    from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
+    from transformers.trainer_pt_utils import AcceleratorConfig
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
 
     parser = HfArgumentParser(TrainingArguments, allow_abbrev=False)
     values = argparse.ArgumentParser.parse_args(parser, arguments)
     assert values.max_steps > 0 and values.per_device_train_batch_size > 0
-    from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
-    from transformers.trainer_utils import FSDPOption, SchedulerType
-    from transformers.training_args import OptimizerNames
-
     OptimizerNames(values.optim)
     assert SchedulerType(values.lr_scheduler_type) in TYPE_TO_SCHEDULER_FUNCTION
-    if isinstance(values.fsdp, str):
-        for option in values.fsdp.split():
-            FSDPOption(option)
-    for keywords in (values.lr_scheduler_kwargs, values.accelerator_config):
-        if isinstance(keywords, str):
-            json.loads(keywords)
+    if isinstance(values.lr_scheduler_kwargs, str):
+        check_scheduler(values)
     if isinstance(values.accelerator_config, str):
-        from transformers.trainer_pt_utils import AcceleratorConfig
-
         AcceleratorConfig(**json.loads(values.accelerator_config))
+    if values.fsdp:
+        check_fsdp(values)
+
+
+def check_scheduler(values):
+    import torch
+    from transformers import get_scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=values.learning_rate)
+    keywords = json.loads(values.lr_scheduler_kwargs)
+    get_scheduler(values.lr_scheduler_type, optimizer, values.warmup_steps, values.max_steps, keywords)
+
+
+def check_fsdp(values):
+    """What TrainingArguments make of the words for FSDP, and whether Accelerate takes that."""
+    from accelerate import FullyShardedDataParallelPlugin
+    from transformers import TrainingArguments
+
+    config = json.loads(values.fsdp_config) if isinstance(values.fsdp_config, str) else values.fsdp_config
+    half_made = types.SimpleNamespace(
+        fsdp=values.fsdp, fsdp_config=config, activation_checkpointing=False,
+        _apply_legacy_fsdp_to_config=TrainingArguments._apply_legacy_fsdp_to_config,
+    )  # fmt: skip
+    with on_a_gpu():
+        FullyShardedDataParallelPlugin(**TrainingArguments._process_fsdp_args(half_made))
+
+
+@contextlib.contextmanager
+def on_a_gpu():
+    """Plugins of Accelerate ask on which GPU they are."""
+    from unittest import mock
+
+    there = mock.patch("accelerate.utils.dataclasses.is_cuda_available", return_value=True)
+    with there, mock.patch("torch.cuda.current_device", return_value=0):
+        yield
 
 
 def check_deepspeed(files):
-    command = words(files["deepspeed.sh"], "deepspeed")
     from deepspeed.launcher.runner import fetch_hostfile, parse_args
 
-    known = parse_args(command[1:])
-    assert known.user_script.endswith(".py") and known.num_gpus > 0
-    if known.num_nodes > 1:
-        with tempfile.NamedTemporaryFile("w", delete=False) as file:
-            file.write(files["hostfile"])
-        assert len(fetch_hostfile(file.name)) == known.num_nodes
-    check_deepspeed_config(json.loads(files["deepspeed.json"]))
+    with unpacked(files):
+        known = parse_args(started(files["deepspeed.sh"], "deepspeed")[1:])
+        assert known.user_script.endswith(".py") and known.num_gpus > 0
+        assert known.user_args == ["--deepspeed", "--deepspeed_config", "deepspeed.json"], known.user_args
+        if known.num_nodes > 1:
+            hosts = fetch_hostfile(known.hostfile)
+            assert list(hosts.values()) == [known.num_gpus] * known.num_nodes, hosts
+    check_deepspeed_config(json.loads(files["deepspeed.json"]), max(known.num_nodes, 1) * known.num_gpus)
 
 
-def check_deepspeed_config(config):
-    from deepspeed.runtime.config import DeepSpeedConfig
-    from deepspeed.runtime.lr_schedules import VALID_LR_SCHEDULES
+def check_deepspeed_config(config, ranks=None):
+    """The configuration for as many ranks; for as many as it says itself if nobody else says how many."""
+    import inspect
+    from unittest import mock
+
+    from deepspeed.runtime import lr_schedules
+    from deepspeed.runtime.config import ADAM_OPTIMIZER, ADAMW_OPTIMIZER, DEEPSPEED_OPTIMIZERS, DeepSpeedConfig
 
     micro, accumulation = config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"]
     replicas = config["train_batch_size"] // (micro * accumulation)
+    if ranks is not None:
+        replicas = ranks // config.get("pipeline", {}).get("stages", 1)
 
     class Replicas:
         """What the configuration asks of a mesh."""
@@ -124,15 +224,28 @@ def check_deepspeed_config(config):
         def get_data_parallel_world_size(self):
             return replicas
 
-    read = DeepSpeedConfig(config, mpu=Replicas())
+    # transformers fills in what is auto before DeepSpeed reads it.
+    rate = config.get("optimizer", {}).get("params", {}).get("lr")
+    if rate == "auto":
+        config["optimizer"]["params"]["lr"] = 1e-4
+    # It asks for the mesh only where ranks have found each other.
+    with mock.patch("deepspeed.runtime.config.dist.get_rank", return_value=0):
+        read = DeepSpeedConfig(config, mpu=Replicas())
     assert read.train_batch_size == config["train_batch_size"]
     assert read.zero_optimization_stage == config.get("zero_optimization", {}).get("stage", 0)
+    assert read.float16_config.enabled == config.get("fp16", {}).get("enabled", False)
+    if "optimizer" in config:
+        # The rest are classes of torch.optim.
+        import torch
+
+        name = read.optimizer_name
+        assert name in DEEPSPEED_OPTIMIZERS or hasattr(torch.optim, config["optimizer"]["type"]), name
+        if name in (ADAM_OPTIMIZER, ADAMW_OPTIMIZER):
+            known = inspect.signature(torch.optim.AdamW.__init__).parameters
+            unknown = set(config["optimizer"]["params"]) - {*known, "adam_w_mode", "torch_adam"}
+            assert not unknown, unknown
     if "scheduler" in config:
-        assert read.scheduler_name in VALID_LR_SCHEDULES, read.scheduler_name
-        import inspect
-
-        from deepspeed.runtime import lr_schedules
-
+        assert read.scheduler_name in lr_schedules.VALID_LR_SCHEDULES, read.scheduler_name
         signature = inspect.signature(getattr(lr_schedules, read.scheduler_name).__init__)
         unknown = set(config["scheduler"]["params"]) - set(signature.parameters)
         assert not unknown, unknown
@@ -140,30 +253,45 @@ def check_deepspeed_config(config):
 
 def check_accelerate(files):
     import yaml
-    from accelerate.commands.config.config_args import load_config_from_file
-    from accelerate.commands.launch import launch_command_parser
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "accelerate.yaml"
-        path.write_text(files["accelerate.yaml"])
-        config = load_config_from_file(str(path))
-        command = words(files["accelerate.sh"], "accelerate")
-        command[command.index("accelerate.yaml")] = str(path)
-        parser = launch_command_parser()
-        shadow = [word.replace("$NODE_RANK", "0") for word in command[2:]]
-        known = parser.parse_args(shadow)
+    parser = launch_command_parser()
     fields = {action.dest for action in parser._actions}
     for plugin in ("fsdp_config", "deepspeed_config", "megatron_lm_config"):
         for key in yaml.safe_load(files["accelerate.yaml"]).get(plugin, {}):
             assert key in fields, f"{plugin}.{key}"
-    assert config.num_processes >= config.num_machines
-    check_training_arguments(known.training_script_args)
+    with unpacked(files):
+        command = started(files["accelerate.sh"], "accelerate")
+        assert command[1] == "launch"
+        # As `accelerate launch` does until it starts processes.
+        known, config, _ = _validate_launch_command(parser.parse_args(command[2:]))
+        assert known.num_processes >= known.num_machines > known.machine_rank >= 0, known
+        check_training_arguments(known.training_script_args)
+        check_plugin(known, config)
     if "deepspeed.json" in files:
-        check_deepspeed_config(json.loads(files["deepspeed.json"]))
+        check_deepspeed_config(json.loads(files["deepspeed.json"]), known.num_processes)
 
 
-def check_megatron(files):
-    check_program(words(files["megatron.sh"], "torchrun"), files)
+def check_plugin(known, config):
+    """What the launcher hands to processes, read as a process reads it."""
+    from unittest import mock
+
+    from accelerate import DeepSpeedPlugin, FullyShardedDataParallelPlugin
+    from accelerate.utils import MegatronLMPlugin
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+
+    if known.use_deepspeed:
+        known.deepspeed_fields_from_accelerate_config = ",".join(config.deepspeed_config)
+        environment = prepare_deepspeed_cmd_env(known)[1]
+        plugin = DeepSpeedPlugin
+    elif known.use_fsdp or known.use_megatron_lm:
+        environment = prepare_multi_gpu_env(known)
+        plugin = FullyShardedDataParallelPlugin if known.use_fsdp else MegatronLMPlugin
+    else:
+        prepare_multi_gpu_env(known)
+        return
+    with mock.patch.dict(os.environ, environment), on_a_gpu():
+        plugin()
 
 
 # Arguments of megatron/training/arguments.py, core 0.15 and 0.16, that are no fields of the configurations of the core.
@@ -183,7 +311,7 @@ MEGATRON_OWN_FLAGS = {
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}
 
 
-def check_megatron_arguments(arguments):
+def check_megatron_arguments(arguments, ranks):
     """megatron-core on PyPI has the configurations, but not the parser that fills them in: every argument is a field of
     one of them, or one of a list; then the model's configuration and the layout of the pipeline check themselves."""
     from megatron.core.distributed import DistributedDataParallelConfig
@@ -232,6 +360,17 @@ def check_megatron_arguments(arguments):
         stages = [chunk for rank in layout.layout for chunk in rank]
         blocks = sum(str(layer).lower().endswith("decoder") for stage in stages for layer in stage)
         assert blocks == config.num_layers, (blocks, config.num_layers)
+    check_batch(values, config, ranks)
+
+
+def check_batch(values, config, ranks):
+    """Megatron-LM counts replicas from the ranks, and micro-batches from them."""
+    from megatron.core.num_microbatches_calculator import ConstantNumMicroBatchesCalculator
+
+    width = config.tensor_model_parallel_size * config.pipeline_model_parallel_size * config.context_parallel_size
+    assert ranks % width == 0, (ranks, width)
+    sizes = int(values["global-batch-size"]), int(values["micro-batch-size"])
+    ConstantNumMicroBatchesCalculator(*sizes, ranks // width, False, 0)
 
 
 def literal(text):
@@ -248,19 +387,18 @@ def check_kubernetes(files):
     from kubernetes.client import models as core
 
     job = yaml.safe_load(files["kubernetes.yaml"])
-    assert job["apiVersion"] == "kubeflow.org/v1"
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     strict(job, "KubeflowOrgV1PyTorchJob", [models, core], "job")
     for name, replica in job["spec"]["pytorchReplicaSpecs"].items():
         assert name in ("Master", "Worker")
         container = replica["template"]["spec"]["containers"][0]
         assert container["name"] == "pytorch"
-        script = container["command"][2]
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    check_program(words(script, "torchrun"), files)
+        assert container["command"][:2] == ["bash", "-c"]
+        check_program(started(container["command"][2], "torchrun"), files)
 
 
 def strict(value, kind, modules, path):
-    """A value against a model of a Kubernetes client: no key that the model does not have, no scalar of another type."""
+    """A value against a model of a Kubernetes client: no other keys, no scalar of another type."""
     if match := re.fullmatch(r"list\[(.+)\]", kind):
         assert isinstance(value, list), path
         for index, item in enumerate(value):
@@ -296,22 +434,30 @@ def check_sagemaker(files):
     report = ParamValidator().validate(request, shape)
     assert not report.has_errors(), report.generate_report()
     closed(request, shape, "request")
-    estimator = made(files["estimator.py"])
-    assert request["AlgorithmSpecification"]["TrainingImage"] == estimator.training_image_uri(), (
-        request["AlgorithmSpecification"]["TrainingImage"], estimator.training_image_uri())  # fmt: skip
-    ours, theirs = request["HyperParameters"], estimator.hyperparameters()
-    for name in sorted({*ours, *theirs} - {"sagemaker_program", "sagemaker_submit_directory", "sagemaker_region",
-            "sagemaker_container_log_level", "sagemaker_job_name"}):  # fmt: skip
-        assert name in ours and name in theirs and json.loads(ours[name]) == json.loads(theirs[name]), (
-            name, ours.get(name), theirs.get(name))  # fmt: skip
-    assert request["ResourceConfig"]["InstanceType"] == estimator.instance_type
-    assert request["ResourceConfig"]["InstanceCount"] == estimator.instance_count
-    assert request["StoppingCondition"]["MaxRuntimeInSeconds"] == estimator.max_run
-    assert request["StoppingCondition"].get("MaxWaitTimeInSeconds") == estimator.max_wait
-    assert request["EnableManagedSpotTraining"] == bool(estimator.use_spot_instances)
-    assert request["CheckpointConfig"]["S3Uri"] == estimator.checkpoint_s3_uri
-    assert request.get("Environment", {}) == (estimator.environment or {})
-    assert request["ResourceConfig"].get("KeepAlivePeriodInSeconds") == estimator.keep_alive_period_in_seconds
+    theirs = requested(files)
+    for name in ("TrainingJobName", "ProfilerConfig", "DebugHookConfig"):
+        # A name with the time in it, and services of the SDK's own.
+        theirs.pop(name, None)
+    theirs["AlgorithmSpecification"].pop("EnableSageMakerMetricsTimeSeries", None)
+    request.pop("TrainingJobName")
+    for side in (request, theirs):
+        side["HyperParameters"] = {
+            name: json.loads(value) for name, value in side["HyperParameters"].items()
+            if name not in ("sagemaker_submit_directory", "sagemaker_container_log_level", "sagemaker_job_name")
+        }  # fmt: skip
+        # What is off is left out, or said to be.
+        for name in ("EnableManagedSpotTraining", "EnableInterContainerTrafficEncryption"):
+            side.setdefault(name, False)
+    assert request == theirs, "\n" + "\n".join(differences(request, theirs))
+
+
+def differences(ours, theirs, path="request"):
+    """Where two documents differ."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in sorted({*ours, *theirs}):
+            yield from differences(ours.get(name), theirs.get(name), f"{path}.{name}")
+    elif ours != theirs:
+        yield f"{path}: {ours!r} in create-training-job.json, {theirs!r} of estimator.py"
 
 
 def closed(value, shape, path):
@@ -331,97 +477,200 @@ def closed(value, shape, path):
         assert pattern is None or re.fullmatch(pattern, value, re.ASCII), (path, value, pattern)
 
 
-def made(text):
-    """The estimator of a script, in a session that speaks to nobody."""
+def requested(files):
+    """The request that the script sends, in a session that speaks to nobody."""
     from unittest import mock
 
     from sagemaker.session import Session
-    from sagemaker.session_settings import SessionSettings
 
-    session = mock.Mock(spec=Session)
-    session.boto_region_name = session._region_name = "us-east-1"
-    session.sagemaker_config = {}
-    session.local_mode = False
-    session.settings = SessionSettings()
-    session.default_bucket_prefix = None
-    session.boto_session = mock.Mock(region_name="us-east-1")
-    with tempfile.TemporaryDirectory() as folder, mock.patch("sagemaker.estimator.Session", return_value=session):
-        before = os.getcwd()
-        os.chdir(folder)
+    boto, client = mock.MagicMock(region_name="us-east-1"), mock.MagicMock()
+    session = Session(
+        boto_session=boto, sagemaker_client=client, sagemaker_runtime_client=mock.MagicMock(),
+        sagemaker_metrics_client=mock.MagicMock(), sagemaker_config={}, default_bucket="bucket",
+    )  # fmt: skip
+    session.logs_for_job = lambda *arguments, **keywords: None
+    with unpacked(files), mock.patch("sagemaker.estimator.Session", return_value=session):
         pathlib.Path("train.py").write_text("")
-        try:
-            names = {"__name__": "estimator"}
-            exec(compile(text, "estimator.py", "exec"), names)
-        finally:
-            os.chdir(before)
-    return names["estimator"]
+        exec(compile(files["estimator.py"], "estimator.py", "exec"), {"__name__": "__main__"})
+    client.create_training_job.assert_called_once()
+    return client.create_training_job.call_args.kwargs
 
 
 # skypilot
 
 
 def check_skypilot(files):
+    from unittest import mock
+
     import sky
     import yaml
 
     config = yaml.safe_load(files["skypilot.yaml"])
-    from sky.utils import common_utils, schemas, validator
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "task.yaml"
-        path.write_text(files["skypilot.yaml"])
-        before = os.getcwd()
-        os.chdir(folder)
-        try:
-            validator.get_schema_validator()(schemas.get_task_schema()).validate(config)
-            # Buckets are looked for when a task is made; the schema above has read their keys.
-            bare = {key: value for key, value in config.items() if key != "file_mounts"}
-            task = sky.Task.from_yaml_config(bare)
-        finally:
-            os.chdir(before)
-    for mount in config["file_mounts"].values():
-        validator.get_schema_validator()(schemas.get_storage_schema()).validate(mount)
+    buckets = mock.patch("sky.data.data_utils.verify_s3_bucket", return_value=True)
+    with unpacked(files) as folder, buckets:
+        task = sky.Task.from_yaml(str(folder / "skypilot.yaml"))
     assert task.num_nodes == config["num_nodes"]
+    assert set(task.storage_mounts) == {"/data", "/results"}, task.storage_mounts
     (resources,) = task.resources
     assert resources.instance_type == config["resources"]["instance_type"]
     assert resources.use_spot == config["resources"].get("use_spot", False)
     subprocess.run(["bash", "-n"], input=config["run"], text=True, check=True)
 
 
+# slurm
+
+
+def check_slurm(files, trainyard):
+    """sbatch reads the directives and a controller places them on machines that do not exist; mpirun places the ranks;
+    Trainyard reads its own arguments."""
+    script = files["slurm.sh"]
+    with unpacked(files), controller() as environment:
+        command = started(script, "mpirun")
+        done = subprocess.run(["sbatch", "--test-only", "slurm.sh"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    machines = int(re.search("#SBATCH --nodes=(.+)", script)[1])
+    start = command.index("trainyard")
+    with unpacked({"hosts": "".join(f"machine-{index} slots=8\n" for index in range(machines))}):
+        environment = {**os.environ, "OMPI_MCA_orte_default_hostfile": "hosts", "OMPI_MCA_orte_do_not_launch": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
+        mapped = [*command[:start], "--display-map", "true"]
+        done = subprocess.run(mapped, env=environment, capture_output=True, text=True)
+        assert done.stdout.count("Process rank:") == int(command[command.index("-np") + 1]), done.stdout + done.stderr
+        done = subprocess.run([trainyard, *command[start + 1 :]], capture_output=True, text=True, timeout=60)
+    # It cannot run where there is no data; a wrong argument is found before that.
+    assert done.returncode == 2 and "try '--help'" not in done.stderr, done.stderr
+
+
+@contextlib.contextmanager
+def controller():
+    """Slurm's controller over sixteen machines of eight GPUs that would be started on demand, and the environment in
+    which its clients find it."""
+    import socket
+    import time
+
+    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+        free.close()
+        config = pathlib.Path(folder, "slurm.conf")
+        config.write_text(SLURM_CONF.format(folder=folder, port=port, user=getpass.getuser()))
+        environment = {**os.environ, "SLURM_CONF": str(config)}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        daemon = subprocess.Popen(["slurmctld", "-D"], env=environment, **quiet)
+        try:
+            for _ in range(100):
+                if subprocess.run(["scontrol", "ping"], env=environment, capture_output=True).returncode == 0:
+                    break
+                time.sleep(0.1)
+            yield environment
+        finally:
+            daemon.terminate()
+            daemon.wait()
+
+
+SLURM_CONF = """
+ClusterName=check
+SlurmctldHost=localhost
+SlurmctldPort={port}
+AuthType=auth/none
+CredType=cred/none
+SlurmUser={user}
+SlurmctldPidFile={folder}/pid
+StateSaveLocation={folder}
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=60
+TreeWidth=65533
+NodeName=machine-[0-15] CPUs=96 Gres=gpu:8 State=CLOUD
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+# Plans that no target may refuse.
+EVERYWHERE = ("replicated", "fully-sharded")
+IMAGE = ["--image", "repository/image:1"]
 KITS = {
     "torch": {
         "torchrun": (check_torchrun, RATE),
         "deepspeed": (check_deepspeed, RATE),
         "accelerate": (check_accelerate, RATE),
         "megatron": (check_megatron, [*RATE, "--data", "/data/text"]),
-        "kubernetes": (check_kubernetes, [*RATE, "--image", "repository/image:1"]),
-        "slurm": (lambda files: None, ["--data", "/data", "--results", "/results"]),
+        "kubernetes": (check_kubernetes, [*RATE, *IMAGE]),
+        "skypilot": (check_skypilot_program, [*RATE, *BUCKETS]),
+        "sagemaker": (check_sagemaker_program, [*RATE, *ROLE, *BUCKETS]),
     },
     "sagemaker": {"sagemaker": (check_sagemaker, [*RATE, *ROLE, *BUCKETS])},
     "skypilot": {"skypilot": (check_skypilot, [*RATE, *BUCKETS])},
+    "slurm": {"slurm": (check_slurm, ["--data", "data", "--results", "results"])},
 }
+
+
+def refusal(check, files):
+    """Why a check refuses files; nothing if it takes them."""
+    noise = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(noise), contextlib.redirect_stderr(noise):
+            check(files)
+    # Parsers of arguments exit.
+    except (Exception, SystemExit) as error:
+        last = (noise.getvalue().strip().splitlines() or [""])[-1] if isinstance(error, SystemExit) else ""
+        return f"{type(error).__name__}: {error} {last}".strip()
+    return None
+
+
+class Breaks:
+    """The breaks of a kit, and which of them were refused."""
+
+    def __init__(self, kit):
+        self.left = list(BROKEN[kit])
+        self.refused = self.taken = 0
+
+    def of(self, target, check, files):
+        """Tries the breaks that go with these files, each once."""
+        for broken in [broken for broken in self.left if broken[0] == target]:
+            _, name, right, wrong = broken
+            if right not in files.get(name, ""):
+                continue
+            self.left.remove(broken)
+            if refusal(check, {**files, name: files[name].replace(right, wrong)}):
+                self.refused += 1
+            else:
+                self.taken += 1
+                print(f"  WRONG: {name} is taken with {wrong!r} for {right!r}")
 
 
 def main():
     kit, trainyard, *plans = sys.argv[1:]
-    failed = checked = 0
+    trainyard = str(pathlib.Path(trainyard).resolve())
+    failed = passed = 0
+    breaks = Breaks(kit)
     with tempfile.TemporaryDirectory() as folder:
-        for plan in map(pathlib.Path, plans):
+        folder = pathlib.Path(folder)
+        for plan in variations([pathlib.Path(plan) for plan in plans], folder):
             for target, (check, flags) in KITS[kit].items():
                 print(f"{plan.stem} → {target}", flush=True)
-                files = exported(trainyard, plan, target, flags, pathlib.Path(folder))
+                files = exported(trainyard, plan, target, flags, folder)
                 if files is None:
+                    if plan.stem in EVERYWHERE:
+                        failed += 1
+                        print("  WRONG: that must be exported everywhere")
                     continue
-                checked += 1
-                noise = io.StringIO()
-                try:
-                    with contextlib.redirect_stdout(noise):
-                        check(files)
-                except Exception as error:
+                if target == "slurm":
+                    check = lambda files: check_slurm(files, trainyard)  # noqa: E731
+                if why := refusal(check, files):
                     failed += 1
-                    print(f"  WRONG: {type(error).__name__}: {error}")
-    print(f"{checked - failed} passed, {failed} failed")
-    sys.exit(1 if failed or not checked else 0)
+                    print(f"  WRONG: {why}")
+                else:
+                    passed += 1
+                    breaks.of(target, check, files)
+    for broken in breaks.left:
+        print(f"WRONG: no plan has what this would break: {broken}")
+    print(f"{kit}: {passed} exports passed, {failed} failed; {breaks.refused} breaks refused, {breaks.taken} taken")
+    sys.exit(1 if failed or breaks.taken or breaks.left or not passed else 0)
 
 
 if __name__ == "__main__":

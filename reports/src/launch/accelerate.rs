@@ -8,7 +8,7 @@ use super::deepspeed;
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
-use super::program::{Places, by_deepspeed, environment, is_model_parallel};
+use super::program::{Places, among_neighbours, by_deepspeed, environment, is_model_parallel};
 use super::script::{command, exports, script};
 use super::torchrun::{PORT, on_each_machine};
 use super::training_arguments::{self, Sharding};
@@ -34,7 +34,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         config.insert("deepspeed_config".into(), plugin);
     } else if plan.state_sharding() != StateSharding::None {
         config.insert("distributed_type".into(), json!("FSDP"));
-        config.insert("fsdp_config".into(), fsdp(&mut draft));
+        config.insert("fsdp_config".into(), fsdp(&mut draft)?);
     } else {
         config.insert("distributed_type".into(), json!(plain_type(&draft)));
     }
@@ -107,16 +107,16 @@ fn plain_type(draft: &Draft<'_>) -> &'static str {
     }
 }
 
-fn fsdp(draft: &mut Draft<'_>) -> Value {
+fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let plan = draft.job.plan();
-    let strategy = match (plan.state_sharding(), draft.job.sharding_ranks().is_some()) {
+    let strategy = match (plan.state_sharding(), among_neighbours(draft)?) {
         (StateSharding::Parameters, false) => "FULL_SHARD",
         (StateSharding::Parameters, true) => "HYBRID_SHARD",
         (_, false) => "SHARD_GRAD_OP",
         (_, true) => "HYBRID_SHARD_ZERO2",
     };
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
-    json!({
+    Ok(json!({
         "fsdp_version": 1,
         "fsdp_sharding_strategy": strategy,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -127,7 +127,7 @@ fn fsdp(draft: &mut Draft<'_>) -> Value {
         "fsdp_use_orig_params": true,
         "fsdp_sync_module_states": true,
         "fsdp_cpu_ram_efficient_loading": true,
-    })
+    }))
 }
 
 fn megatron(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {

@@ -144,15 +144,9 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), La
         }
         zero.insert(key.into(), elsewhere(store));
     }
-    if let Some(ranks) = draft.job.sharding_ranks() {
-        if stage < 3 {
-            return Err(draft.cannot(Field::ShardingRanks, "DeepSpeed shares parameters out among some replicas only"));
-        }
-        zero.insert("mics_shard_size".into(), json!(ranks));
-        draft.note(
-            Field::ShardingRanks,
-            "set as mics_shard_size; the script builds the model in deepspeed.zero.MiCS_Init",
-        );
+    if draft.job.sharding_ranks().is_some() {
+        // MiCS, which did, is gone since 0.19.
+        return Err(draft.cannot(Field::ShardingRanks, "DeepSpeed shares states out among all replicas only"));
     }
     let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
     if stage >= 2 && !each_micro_batch && plan.batch().accumulation > 1 {

@@ -80,12 +80,26 @@ pub(super) fn is_model_parallel(draft: &Draft<'_>) -> bool {
     [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert].iter().any(|degree| *degree > 1)
 }
 
-/// Whether only DeepSpeed has words for how states are kept: FSDP shares out gradients as soon as anything, among all
-/// replicas or those of a machine, and keeps everything or nothing elsewhere.
+/// Whether only DeepSpeed has words for how states are kept: FSDP shares out gradients as soon as anything, and keeps
+/// everything or nothing elsewhere.
 pub(super) fn by_deepspeed(draft: &Draft<'_>) -> bool {
     let plan = draft.job.plan();
-    let among_others = draft.job.sharding_ranks().is_some_and(|ranks| ranks != draft.job.processes());
-    plan.state_sharding() == StateSharding::Optimizer || plan.offload() != Offload::NONE || among_others
+    plan.state_sharding() == StateSharding::Optimizer || plan.offload() != Offload::NONE
+}
+
+/// Whether replicas share states with those of their machine only, instead of with all.
+///
+/// # Errors
+///
+/// When they share them in other groups, for which FSDP has no words.
+pub(super) fn among_neighbours(draft: &Draft<'_>) -> Result<bool, LaunchError> {
+    match draft.job.sharding_ranks() {
+        Some(ranks) if ranks != draft.job.processes() => {
+            let why = "FSDP shares states out among all replicas or those of a machine";
+            Err(draft.cannot(Field::ShardingRanks, why))
+        }
+        ranks => Ok(ranks.is_some()),
+    }
 }
 
 /// Variables of the environment that the fabric and the number formats ask for.

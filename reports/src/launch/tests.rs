@@ -222,6 +222,20 @@ fn plain_and_fully_sharded_plans_export_everywhere() {
 }
 
 #[test]
+fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
+    let among =
+        |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
+    let files = plain(&among(8), Target::Torchrun).expect("machines have eight").files;
+    assert!(files[0].text.contains("--fsdp 'hybrid_shard auto_wrap'"), "{}", files[0].text);
+    // FSDP2, which is meant without it, has no groups.
+    assert!(files[0].text.contains(r#"--fsdp_config '{"version":1}'"#), "{}", files[0].text);
+    for (ranks, target) in [(4, Target::Torchrun), (4, Target::Accelerate), (8, Target::Deepspeed)] {
+        let error = plain(&among(ranks), target).expect_err("no words for these groups");
+        assert!(error.to_string().contains("`plan.sharding_ranks` is"), "{error}");
+    }
+}
+
+#[test]
 fn a_refusal_names_the_field_and_who_can() {
     let stages = json!([{ "first": 0, "layers": 7 }, { "first": 7, "layers": 7 }]);
     let zero_bubble = with(&[

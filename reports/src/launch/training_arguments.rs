@@ -7,7 +7,7 @@
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
-use super::program::Places;
+use super::program::{Places, among_neighbours};
 use serde_json::json;
 use trainyard_plan::{Decay, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 
@@ -90,6 +90,10 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
     }
     if let Some(strategy) = fsdp_strategy(draft)? {
         list.add("fsdp", format!("{strategy} auto_wrap"));
+        if strategy.starts_with("hybrid") {
+            // Without a word transformers 5 takes FSDP2, which it lets share among all replicas only.
+            list.add("fsdp_config", json!({ "version": 1 }));
+        }
     }
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     reduction(draft, list);
@@ -112,8 +116,7 @@ fn reduction(draft: &mut Draft<'_>, list: &mut List) {
 
 /// The word for what FSDP shares out; nothing where replicas share nothing.
 fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError> {
-    let among_neighbours = draft.job.sharding_ranks().is_some();
-    Ok(match (draft.job.plan().state_sharding(), among_neighbours) {
+    Ok(match (draft.job.plan().state_sharding(), among_neighbours(draft)?) {
         (StateSharding::None, _) => None,
         (StateSharding::Gradients, false) => Some("shard_grad_op"),
         (StateSharding::Gradients, true) => Some("hybrid_shard_zero2"),

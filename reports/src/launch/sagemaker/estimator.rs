@@ -46,6 +46,9 @@ fn arguments(training: &Training) -> Vec<(&'static str, Value)> {
         ("checkpoint_local_path", json!(PLACES.results)),
         ("max_run", json!(training.max_run_s)),
     ]);
+    if training.input.mode() != "File" {
+        list.push(("input_mode", json!(training.input.mode())));
+    }
     if training.spot {
         list.extend([("use_spot_instances", json!(true)), ("max_wait", json!(training.max_wait_s()))]);
     }

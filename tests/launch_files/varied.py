@@ -1,0 +1,57 @@
+"""Plans that differ from one of the command line's in some fields, so that the words of each target are read: by name,
+the plan, and the fields with their values."""
+
+INPUT = {"storage": "s3-fastfile", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none"}
+DECAY = {"job.training.warm_up_steps": 20, "job.training.final_learning_rate": 1e-5}
+STAGES = {
+    "plan.parallel": {"data": 8, "tensor": 1, "pipeline": 2, "sequence": False},
+    "plan.batch": {"global": 256, "micro": 8, "accumulation": 4},
+    "plan.schedule": "1f1b",
+}
+
+VARIED = {
+    "fp32": ("replicated", {"plan.precision": "fp32"}),
+    "tf32": ("fully-sharded", {"plan.precision": "tf32"}),
+    "recomputed": ("replicated", {"plan.recompute": "full"}),
+    "recomputed-shards": ("fully-sharded", {"plan.recompute": "full"}),
+    "zero-1": ("fully-sharded", {"plan.state_sharding": "optimizer"}),
+    "zero-2": ("fully-sharded", {"plan.state_sharding": "gradients"}),
+    "machines": ("fully-sharded", {"plan.sharding_ranks": 8}),
+    "machines-zero-2": ("fully-sharded", {"plan.sharding_ranks": 8, "plan.state_sharding": "gradients"}),
+    "fours": ("fully-sharded", {"plan.sharding_ranks": 4}),
+    "micro-batch": ("replicated", {"plan.gradient_reduction": "micro-batch"}),
+    "compressed": ("replicated", {"plan.gradient_compression": "fp16"}),
+    "smddp": ("fully-sharded", {"plan.collectives": "smddp", "plan.state_sharding": "none"}),
+    "ring": ("replicated", {"plan.collectives": "ring"}),
+    "offload-nvme": ("fully-sharded", {"plan.offload": "optimizer@nvme+parameters"}),
+    "offload-activations": ("replicated", {"plan.offload": "activations", "plan.recompute": "full"}),
+    "adam": ("replicated", {"plan.optimizer": "adam"}),
+    "sgd": ("replicated", {"plan.optimizer": "sgd"}),
+    "momentum": ("replicated", {"plan.optimizer": "sgd-momentum", "job.training.momentum": 0.8}),
+    "lars": ("replicated", {"plan.optimizer": "lars"}),
+    "lamb": ("replicated", {"plan.optimizer": "lamb"}),
+    "lamb-zero-2": ("fully-sharded", {"plan.optimizer": "lamb", "plan.state_sharding": "gradients"}),
+    "rmsprop": ("replicated", {"plan.optimizer": "rmsprop"}),
+    "rates": (
+        "replicated",
+        {
+            "job.training.betas": [0.9, 0.95], "job.training.epsilon": 1e-6, "job.training.weight_decay": 0.1,
+            "job.training.clip_norm": 1.0,
+        },
+    ),
+    "cosine": ("replicated", {"job.training.decay": "cosine", **DECAY}),
+    "cosine-to-nothing": ("replicated", {"job.training.decay": "cosine"}),
+    "linear": ("fully-sharded", {"job.training.decay": "linear", **DECAY}),
+    "linear-to-nothing": ("replicated", {"job.training.decay": "linear"}),
+    "polynomial": ("replicated", {"job.training.decay": "polynomial", **DECAY}),
+    "stages": ("replicated", {**STAGES, "plan.stages": [{"first": 0, "layers": 7}, {"first": 7, "layers": 7}]}),
+    "uneven-stages": ("replicated", {**STAGES, "plan.stages": [{"first": 0, "layers": 8}, {"first": 8, "layers": 6}]}),
+    "spot": ("replicated", {"plan.pricing": "spot"}),
+    "streamed": ("replicated", {"plan.input": INPUT}),
+    "piped": ("replicated", {"plan.input": {**INPUT, "storage": "s3-pipe"}}),
+    "warm-pool": ("replicated", {"job.campaign": {"start": "warm-pool"}}),
+    "kept": (
+        "replicated",
+        {"job.campaign": {"checkpoint_interval": "10 min", "evaluation": {"every_steps": 500, "samples": 1000}}},
+    ),
+}  # fmt: skip
