@@ -76,7 +76,11 @@ impl NoPlan {
     /// Which limit to relax.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::EmptySpace { .. } => Some("choose a global batch with more divisors, or hold fewer fields".into()),
+            Self::EmptySpace { .. } => Some(
+                "parallel.tensor divides the model's heads, parallel.data the global batch, and all degrees together \
+                 are the devices of at most cluster.max_instances instances; hold fewer fields, or change one of these"
+                    .into(),
+            ),
             Self::OutOfMemory { needed, available, instances, .. } => Some(format!(
                 "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
                 needed.as_f64() / available.as_f64().max(1.0)

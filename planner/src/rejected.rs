@@ -141,9 +141,8 @@ impl Rejections<'_> {
         let whole = |choice: &usize, count: u64| self.found.plans.get(choice).is_some_and(|plans| count >= *plans);
         let large = self.found.too_large.iter().filter(|(choice, large)| !whole(choice, large.0));
         let count: u64 = large.map(|(_, large)| large.0).sum();
-        let what = "plans on instances where others fit";
-        let why = "need more than a device has".into();
-        (count > 0).then(|| Rejected { count, ..rejected(RejectedBy::Memory, what, why, None) })
+        let why = "need more memory than a device has".into();
+        (count > 0).then(|| Rejected { count, ..rejected(RejectedBy::Memory, "further plans", why, None) })
     }
 }
 
