@@ -3,6 +3,7 @@
 //! Every command reads what the user names, calls public functions of the libraries, and shows what they return.
 //! Only this crate knows paths, exit codes and terminals.
 
+mod allocator;
 mod arguments;
 mod commands;
 mod diagnose;
@@ -17,12 +18,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Parser;
-use peak_alloc::PeakAlloc;
 use std::process::ExitCode;
-
-/// Counts what is allocated, so that a run can tell how much memory training takes.
-#[global_allocator]
-static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -37,6 +33,9 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure> {
+    if matches!(command, Command::Train(_) | Command::Run(_) | Command::Calibrate(_)) {
+        allocator::keep_freed_memory();
+    }
     match command {
         Command::Train(arguments) => commands::train::train(&arguments, output),
         Command::Plan(arguments) => commands::plan::plan(&arguments, output),

@@ -1,4 +1,5 @@
-//! Runs plans: a [`Plan`](trainyard_plan::Plan) trains through Burn on the processors of this machine.
+//! Runs plans: a [`Plan`](trainyard_plan::Plan) trains through Burn on the processors of this machine, or on its GPUs
+//! (feature `cuda`).
 //!
 //! Ranks are threads of one process or of several, joined by a [`process_group`]; [`run()`] trains a model on real data
 //! as its plan cuts it, writes checkpoints, and measures every step.

@@ -1,6 +1,6 @@
 //! Running a plan: what `train` and `run` share. Everything that a run leaves behind goes into one folder.
 
-use crate::ALLOCATOR;
+use crate::allocator::ALLOCATOR;
 use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
