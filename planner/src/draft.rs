@@ -7,9 +7,9 @@ use crate::warnings::Warnings;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
 
-/// What is enough of a draft's search. A look takes a fraction of a millisecond, a simulation of a model of 175 billion
-/// parameters some tens of them: stated defaults, with which a draft follows a slider on two processors.
-const ENOUGH: Enough = Enough { looks: 128, simulations: 2 };
+/// What is enough of a draft's search. For a model of 175 billion parameters a look takes some milliseconds, a simulation
+/// some tens of them: stated defaults, with which a draft follows a slider on two processors.
+const ENOUGH: Enough = Enough { looks: 32, simulations: 2 };
 
 /// A plan whose document says nothing of why, with its simulated step.
 #[derive(Clone, Debug)]

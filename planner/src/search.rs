@@ -208,12 +208,13 @@ impl Untried {
         self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, Box::new(built)) });
     }
 
-    /// What comes next, in order of what it could reach, as far as it still matters.
-    fn turn(&mut self, searcher: &Searcher<'_>, looks: usize, simulations: usize) -> Turn {
+    /// What comes next, in order of what it could reach, as far as it still matters. `fits_first` has what fits
+    /// simulated before anything else is looked at.
+    fn turn(&mut self, searcher: &Searcher<'_>, looks: usize, simulations: usize, fits_first: bool) -> Turn {
         let mut turn = Turn::default();
         let limit = searcher.limit();
         while !turn.is_full(looks, simulations) && self.bound().is_some_and(|bound| bound < limit) {
-            if self.is_fitting_next() {
+            if self.is_fitting_next() || (fits_first && !self.fitting.is_empty()) {
                 let Some(Waiting { bound, item: (candidate, built), .. }) = self.fitting.pop() else { break };
                 if bound < searcher.limit_of(&candidate) {
                     turn.simulations.push((candidate, built));
@@ -283,7 +284,8 @@ impl<'a> Searcher<'a> {
                 found.gap = self.gap(bound);
                 break;
             }
-            let turn = untried.turn(&self, looks, SIMULATIONS.min(left));
+            let fits_first = self.problem().enough.is_some_and(|enough| looked >= enough.looks);
+            let turn = untried.turn(&self, looks, SIMULATIONS.min(left), fits_first);
             looks = (2 * looks).min(*LOOKS.end());
             looked += turn.looks.len() as u64;
             self.take(turn, &mut untried, found);
