@@ -85,8 +85,8 @@ impl Reducer {
     pub(crate) fn collect(&mut self, units: &mut BTreeMap<usize, Unit>) -> Result<(), GroupError> {
         match self {
             Self::Host(thread) => {
-                for (layer, reduced) in thread.collect()? {
-                    units.get_mut(&layer).expect(HELD).put_from_host(reduced);
+                for Bucket { layer, values } in thread.collect()? {
+                    units.get_mut(&layer).expect(HELD).put_from_host(values);
                 }
             }
             Self::Gpus(gpus) => {
@@ -136,14 +136,9 @@ impl HostReducer {
     }
 
     /// Everything that was handed over, in the order in which it was.
-    fn collect(&mut self) -> Result<Vec<(usize, Vec<Vec<f32>>)>, GroupError> {
+    fn collect(&mut self) -> Result<Vec<Bucket>, GroupError> {
         let count = std::mem::take(&mut self.under_way);
-        (0..count)
-            .map(|_| {
-                let Bucket { layer, values } = self.reduced.recv().expect("the thread answers everything")?;
-                Ok((layer, values))
-            })
-            .collect()
+        (0..count).map(|_| self.reduced.recv().expect("the thread answers everything")).collect()
     }
 }
 

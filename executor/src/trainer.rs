@@ -372,13 +372,11 @@ impl Trainer {
             return Ok(());
         }
         let unit = self.units.get_mut(&layer).expect(HELD);
-        match &mut self.reducer {
-            Some(reducer) => reducer.submit(layer, unit),
-            None => {
-                unit.keep_gradients();
-                Ok(())
-            }
+        if let Some(reducer) = &mut self.reducer {
+            return reducer.submit(layer, unit);
         }
+        unit.keep_gradients();
+        Ok(())
     }
 
     /// Waits until all gradients are summed over replicas.

@@ -84,7 +84,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     };
     if let Some(constants) = &refitted.constants {
         let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
-        files::write(&path, &constants.to_toml())?;
+        files::write(&path, constants.to_toml())?;
         output.note(format!("constants written to {}; --constants {} uses them", path.display(), path.display()));
     }
     output.result(&refitted.document, || {
@@ -222,6 +222,6 @@ fn keep(
     let profile = fit_profile(measurements).map_err(|problem: ProfileProblem| {
         Failure::new(Exit::Failed, "the measurements make no sense").because(problem.to_string())
     })?;
-    files::write(path, &profile_to_toml(&profile))?;
+    files::write(path, profile_to_toml(&profile))?;
     Ok(profile)
 }

@@ -64,7 +64,7 @@ pub(crate) fn train(file: &Path, arguments: &TrainArguments, output: &Output) ->
     let mut queue = Queue { runs, folder: folder.clone(), free: devices, clock: Clock::start(), output };
     let stopped = queue.run(stop_on_interrupt())?;
     let document = document(spec, devices, queue);
-    files::write(&folder.join("jobs.json"), &json(&document))?;
+    files::write(&folder.join("jobs.json"), json(&document))?;
     output.result(&document, || reports::jobs(&document, output.width()));
     verdict(&document, stopped, &folder)
 }

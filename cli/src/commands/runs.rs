@@ -42,7 +42,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     })?;
     if let Some(profile) = &corrected.profile {
         let to = arguments.out.clone().unwrap_or(path);
-        files::write(&to, &profile_to_toml(profile))?;
+        files::write(&to, profile_to_toml(profile))?;
         output.note(format!("corrected profile written to {}", to.display()));
     }
     output.result(&corrected.document, || reports::corrections(&corrected.document, output.width()));

@@ -51,11 +51,11 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
 
     let folder = files::run_folder(arguments.out.as_deref(), &document.plan.model.name)?;
     let plan_file = folder.join(plan_name);
-    files::write(&folder.join(PROFILE), &profile_to_toml(&profile))?;
+    files::write(&folder.join(PROFILE), profile_to_toml(&profile))?;
     if let Some(constants) = &constants {
-        files::write(&folder.join(CONSTANTS), &constants.to_toml())?;
+        files::write(&folder.join(CONSTANTS), constants.to_toml())?;
     }
-    files::write(&plan_file, &json(&document))?;
+    files::write(&plan_file, json(&document))?;
     output.note(planned(&document, &plan_file));
     if let Some(why) = missed_goal(&document) {
         let hint = format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data));

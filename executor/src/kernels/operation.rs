@@ -99,10 +99,7 @@ pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [Dispatch
 /// A tensor on the host, as one that autodiff knows; a constant where it is none of those.
 fn primitive(tensor: DispatchTensor) -> Tracked {
     fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
-        match kind {
-            DispatchTensorKind::Autodiff(kind) => unboxed(*kind),
-            plain => plain,
-        }
+        if let DispatchTensorKind::Autodiff(kind) = kind { unboxed(*kind) } else { kind }
     }
     match unboxed(tensor.kind) {
         DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => tensor,

@@ -229,7 +229,9 @@ impl Frame<'_> {
         if joined {
             picture.path(places.clone(), colour, 2);
         }
-        places.into_iter().for_each(|place| mark(picture, place, series, strength));
+        for place in places {
+            mark(picture, place, series, strength);
+        }
     }
 
     /// A line across with its words, those of an upright one so far below the top.

@@ -16,7 +16,7 @@ pub(crate) struct Rows {
     pub(crate) left: i32,
     pub(crate) right: i32,
     pub(crate) top: i32,
-    rows: i32,
+    count: i32,
     names_above: bool,
 }
 
@@ -26,7 +26,7 @@ impl Rows {
         let names_above = breadth == Breadth::Narrow;
         let widest = names.iter().map(|name| measure(name, Letters::PLAIN)).max().unwrap_or(0).min(NAMES);
         let left = if names_above { MARGIN } else { MARGIN + widest + 10 };
-        Self { left, right: breadth.width() - MARGIN - after, top, rows: count(names.len()), names_above }
+        Self { left, right: breadth.width() - MARGIN - after, top, count: count(names.len()), names_above }
     }
 
     fn height(&self) -> i32 {
@@ -34,7 +34,7 @@ impl Rows {
     }
 
     pub(crate) fn bottom(&self) -> i32 {
-        self.top + self.rows * self.height()
+        self.top + self.count * self.height()
     }
 
     /// Upper and lower edge of the bar of a row.

@@ -28,7 +28,8 @@ pub(crate) fn mark(picture: &mut Picture, (x, y): Place, series: usize, strength
         1 => picture.area(vec![(x, y - radius - 1), (x + radius, y + radius - 1), (x - radius, y + radius - 1)], tone),
         2 => picture.bar([(x - radius + 1, y - radius + 1), (x + radius - 1, y + radius - 1)], tone),
         _ => {
-            picture.area(vec![(x, y - radius - 1), (x + radius + 1, y), (x, y + radius + 1), (x - radius - 1, y)], tone)
+            let corners = vec![(x, y - radius - 1), (x + radius + 1, y), (x, y + radius + 1), (x - radius - 1, y)];
+            picture.area(corners, tone);
         }
     }
 }

@@ -152,8 +152,9 @@ fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
         let Some((lane, kind)) = lane_of(interval) else { continue };
         let own = spent.entry(lane).or_insert_with(|| vec![[0.0; KINDS.len()]; pieces]);
         let (start, end) = (interval.start.seconds().0 / seconds, interval.end.seconds().0 / seconds);
-        for piece in start as usize..(end.ceil() as usize).min(pieces) {
-            own[piece][kind as usize] += end.min(piece as f64 + 1.0) - start.max(piece as f64);
+        let first = start as usize;
+        for (piece, own) in (first..end.ceil() as usize).zip(own.iter_mut().skip(first)) {
+            own[kind as usize] += end.min(piece as f64 + 1.0) - start.max(piece as f64);
         }
     }
     let kind = |spent: &[f64; KINDS.len()]| {

@@ -1,6 +1,6 @@
 //! The assumptions behind a plan as bars to both sides of what is predicted, the greatest effect on top.
 
-use crate::chart::{Breadth, Colour, HEAD, Legend, Letters, MARGIN, Picture, Rows, Sample, Side, title};
+use crate::chart::{Breadth, Colour, HEAD, Legend, Letters, MARGIN, Picture, Rows, Sample, Side, count, title};
 use crate::format::deviation;
 use crate::what_if::factor;
 use trainyard_plan::{Sensitivity, WhatIfDocument};
@@ -41,7 +41,7 @@ pub(super) fn plot(document: &WhatIfDocument, breadth: Breadth) -> Result<Pictur
     if breadth == Breadth::Wide || shown.len() == 1 {
         let mut picture = Picture::new(heading.as_str(), (breadth.width(), rows.bottom() + FOOT));
         names.iter().enumerate().for_each(|(row, name)| rows.name(&mut picture, row, name, Letters::PLAIN));
-        let width = (rows.right - rows.left) / shown.len() as i32;
+        let width = (rows.right - rows.left) / count(shown.len());
         for (place, own) in (0..).zip(shown) {
             let left = rows.left + place * width;
             panel(left, left + width, &rows, own, &mut picture);

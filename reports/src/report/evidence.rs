@@ -15,7 +15,7 @@ use trainyard_plan::WhatIfCase;
 use trainyard_plan::document::StageMemory;
 use trainyard_planner::ReportContent;
 
-pub(super) fn step(content: &ReportContent) -> Option<Markup> {
+pub(super) fn step(content: &ReportContent) -> Markup {
     let explained = &content.explanation.plan;
     let prediction = &content.document.prediction;
     let gantt = "One lane for each stage of the pipeline, the first device of each. Bars are passes of micro-batches with \
@@ -27,15 +27,15 @@ pub(super) fn step(content: &ReportContent) -> Option<Markup> {
         ("bubble", percent(prediction.bubble)),
         ("throughput", format!("{} samples/s", rate(prediction.samples_per_s))),
     ];
-    Some(html! {
+    html! {
         (figure(gantt, |breadth| step_gantt(&step_name(content), &content.timeline, breadth)))
         (figure(waterfall, |breadth| path_plot(explained, breadth)))
         (table("Critical path of a step", &["part", ">time", ">share"], &path(explained)))
         (facts(&facts_of))
-    })
+    }
 }
 
-pub(super) fn memory(content: &ReportContent) -> Option<Markup> {
+pub(super) fn memory(content: &ReportContent) -> Markup {
     let memory = &content.document.prediction.memory_bytes;
     let row = |(stage, held): (usize, &StageMemory)| {
         [
@@ -62,11 +62,11 @@ pub(super) fn memory(content: &ReportContent) -> Option<Markup> {
     ];
     let kept = [("main memory of a machine", memory.host), ("disk of a machine", memory.disk)];
     let kept: Vec<(&str, String)> = kept.into_iter().filter_map(|(name, size)| Some((name, bytes(size?)))).collect();
-    Some(html! {
+    html! {
         (figure("", |breadth| memory_plot(&content.document.plan.model.name, memory, breadth)))
         (table("", &header, &rows))
         @if !kept.is_empty() { (facts(&kept)) }
-    })
+    }
 }
 
 pub(super) fn cost(content: &ReportContent) -> Option<Markup> {
@@ -135,12 +135,12 @@ pub(super) fn machines(content: &ReportContent) -> Option<Markup> {
     })
 }
 
-pub(super) fn risks(content: &ReportContent) -> Option<Markup> {
+pub(super) fn risks(content: &ReportContent) -> Markup {
     let tornado = "Each assumption alone at the ends of its own uncertainty, all others as planned.";
     let campaign = "Possible courses of the whole training: start-up, checkpoints, interruptions and restarts as chance \
                     has them.";
     let drawn = content.sensitivities.as_ref();
-    Some(html! {
+    html! {
         @if let Some(found) = drawn { (figure(tornado, |breadth| what_if_plot(found, breadth))) }
         @match &content.campaign {
             Ok(found) => {
@@ -152,5 +152,5 @@ pub(super) fn risks(content: &ReportContent) -> Option<Markup> {
             }
             Err(why) => { p { "What may become of the whole training is not known: " (why) "." } }
         }
-    })
+    }
 }

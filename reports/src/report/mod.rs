@@ -32,15 +32,15 @@ pub fn report(content: &ReportContent) -> String {
     let document = &content.document;
     let title = format!("Training plan: {} on {}", document.plan.model.name, cluster(&document.plan));
     let parts = [
-        recommendation::recommendation(content),
-        evidence::step(content),
-        evidence::memory(content),
+        Some(recommendation::recommendation(content)),
+        Some(evidence::step(content)),
+        Some(evidence::memory(content)),
         evidence::cost(content),
         evidence::scaling(content),
         evidence::machines(content),
-        evidence::risks(content),
-        recommendation::assumptions(content),
-        recommendation::reproduce(content),
+        Some(evidence::risks(content)),
+        Some(recommendation::assumptions(content)),
+        Some(recommendation::reproduce(content)),
     ];
     let shown: Vec<_> = PARTS.iter().zip(parts).filter_map(|((id, name), part)| Some((id, name, part?))).collect();
     let page = markup! {

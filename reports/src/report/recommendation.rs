@@ -30,10 +30,10 @@ pub(super) fn tiles(content: &ReportContent) -> Markup {
     html! { dl.tiles { @for (name, value, more) in &tiles { div { dt { (name) } dd { (value) small { (more) } } } } } }
 }
 
-pub(super) fn recommendation(content: &ReportContent) -> Option<Markup> {
+pub(super) fn recommendation(content: &ReportContent) -> Markup {
     let document = &content.document;
     let mind = &content.explanation.plan.warnings;
-    Some(html! {
+    html! {
         p.lead { (sentence(document)) }
         @if let Some(goal) = goal(document) { p { (goal) } }
         (facts(&headline(document)))
@@ -42,7 +42,7 @@ pub(super) fn recommendation(content: &ReportContent) -> Option<Markup> {
         (list(&content.explanation.plan.description))
         @if !mind.is_empty() { div.mind { h3 { "Mind" } (list(mind)) } }
         @if !content.explanation.notes.is_empty() { h3 { "Note" } (list(&content.explanation.notes)) }
-    })
+    }
 }
 
 /// The whole plan in a sentence or two.
@@ -87,7 +87,7 @@ fn goal(document: &PlanDocument) -> Option<String> {
     Some(format!("The job has {}. {kept}", asked.join(" and ")))
 }
 
-pub(super) fn assumptions(content: &ReportContent) -> Option<Markup> {
+pub(super) fn assumptions(content: &ReportContent) -> Markup {
     let mut constants = content.constants.clone();
     constants.extend(content.document.prediction.price.as_ref().map(|price| SourcedConstant {
         what: "price of a machine".into(),
@@ -104,7 +104,7 @@ pub(super) fn assumptions(content: &ReportContent) -> Option<Markup> {
             [own.what.clone(), factors, own.basis.clone()]
         })
         .collect();
-    Some(html! {
+    html! {
         p { "Constants of the machines and of their software, with where each comes from:" }
         div.scroll { table {
             thead { tr { th scope="col" { "constant" } th.number scope="col" { "value" } th scope="col" { "source" } } }
@@ -116,7 +116,7 @@ pub(super) fn assumptions(content: &ReportContent) -> Option<Markup> {
         @if !campaign.is_empty() { h3 { "Around the steps" } (list(&campaign)) }
         h3 { "The search" }
         (list(&search(&content.document)))
-    })
+    }
 }
 
 /// How the plan was found, and what was not possible.
@@ -135,7 +135,7 @@ fn search(document: &PlanDocument) -> Vec<String> {
     std::iter::once(first).chain(rejected(document)).collect()
 }
 
-pub(super) fn reproduce(content: &ReportContent) -> Option<Markup> {
+pub(super) fn reproduce(content: &ReportContent) -> Markup {
     let file = quoted(&content.explanation.plan.file);
     let drawn = content
         .campaign
@@ -149,11 +149,11 @@ pub(super) fn reproduce(content: &ReportContent) -> Option<Markup> {
          trainyard run {file} --data PATH\n"
     );
     let job = toml::to_string(&content.document.job).unwrap_or_default();
-    Some(html! {
+    html! {
         p { "With Trainyard " (env!("CARGO_PKG_VERSION")) " the same files give the same figures, to the last digit:" }
         pre { (commands) }
         @if !job.is_empty() { p { "The job, as " code { "job.toml" } ":" } pre { (job) } }
-    })
+    }
 }
 
 /// A file name as a shell takes it.
