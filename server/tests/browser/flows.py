@@ -113,7 +113,7 @@ def picks_a_model_and_moves_sliders(browser, url, shots):
     seen = [(tab.plan(), tab.figure("Time"), tab.figure("Cost"), tab.pictures())]
     part = tab.scenario()
     steps = [
-        lambda: part.get_by_label("Model", exact=True).select_option("bert-large"),
+        lambda: part.get_by_role("combobox", name="Model").select_option("bert-large"),
         lambda: tab.field("Data, tokens").fill("20 B") if tab.field("Data, tokens").count() else tab.field("Data").fill("20 B"),
         lambda: part.get_by_role("radio", name="fastest").check(),
         lambda: tab.field("Budget, USD").fill("300"),
@@ -246,7 +246,7 @@ def shares_a_scenario_as_a_link(browser, url, shots):
     tab = Tab(browser, url, fragment, color_scheme="dark")
     tab.settled()
     part = tab.scenario()
-    assert part.get_by_label("Model", exact=True).input_value() == "llama-2-7b"
+    assert part.get_by_role("combobox", name="Model").input_value() == "llama-2-7b"
     assert tab.field("Deadline").input_value() == "7 d"
     assert part.get_by_role("radio", name="fastest").is_checked()
     tab.proved()
