@@ -2,7 +2,7 @@
 
 use crate::bounds::Bounds;
 use crate::catalogs::ModelEntry;
-use crate::question::{ModelQuestion, PlanQuestion, refuse_files_of_plan};
+use crate::question::{ModelQuestion, PlanQuestion, check_plan};
 use crate::refusal::Refusal;
 use crate::step::StepPicture;
 use schemars::JsonSchema;
@@ -69,7 +69,7 @@ pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Resul
 
 /// A plan that somebody kept, simulated anew.
 pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanAnswer, Refusal> {
-    refuse_files_of_plan(document)?;
+    check_plan(document)?;
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error| Refusal::input(format!("in `plan`: {error}")).hint(error.hint()))?;
     let needed = memory_needed(&plan, Options::default()).0;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trainyard_models::{ModelSpec, from_hugging_face};
 use trainyard_plan::JobSpec;
-use trainyard_plan::document::PlanDocument;
+use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
 use trainyard_planner::{Fixed, Limits, Problem, Resources, UNNAMED_MODEL, problem};
 
 /// Which plan is best for a job?
@@ -89,8 +89,12 @@ fn refuse_files(job: &JobSpec) -> Result<(), Refusal> {
     refuse(&named)
 }
 
-/// The same of a plan.
-pub(crate) fn refuse_files_of_plan(document: &PlanDocument) -> Result<(), Refusal> {
+/// The same of a plan, and a plan of another version is told.
+pub(crate) fn check_plan(document: &PlanDocument) -> Result<(), Refusal> {
+    if document.schema != PLAN_SCHEMA {
+        let detail = format!("`schema` is `{}`, but this version reads `{PLAN_SCHEMA}`", document.schema);
+        return Err(Refusal::input(detail).hint("`trainyard plan JOB --out PLAN.json` writes one".to_owned()));
+    }
     let cluster = &document.plan.cluster;
     let named = [
         ("plan.cluster.profile", &cluster.profile),

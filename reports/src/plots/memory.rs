@@ -103,7 +103,8 @@ mod tests {
         for breadth in [Breadth::Wide, Breadth::Narrow] {
             let picture =
                 memory_plot("gpt2", &plan_document().prediction.memory_bytes, breadth).expect("a plan with stages");
-            for words in ["memory of a device", "weights", "software", "GiB", "a device has 40.0 GiB", "stages 0 to 1"] {
+            for words in ["memory of a device", "weights", "software", "GiB", "a device has 40.0 GiB", "stages 0 to 1"]
+            {
                 assert!(picture.text().contains(words), "{words}: {}", picture.text());
             }
             assert!(picture.outside().is_empty(), "{:?}", picture.outside());
