@@ -282,7 +282,7 @@ def downloads_launch_files(browser, url, shots):
 def asks_for_the_token(browser, program, shots):
     with Server(program, "--token", TOKEN) as server:
         tab = Tab(browser, server.url)
-        field = tab.page.get_by_label("Token")
+        field = tab.page.locator("#token-dialog input")
         field.fill("wrong")
         shots(tab, "token")
         field.press("Enter")
