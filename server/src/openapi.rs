@@ -8,6 +8,7 @@ use crate::refusal::Refusal;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
+use trainyard_history::{HistoryDocument, KeptDocument};
 use trainyard_plan::document::PlanDocument;
 
 /// One way to ask.
@@ -107,6 +108,22 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             about_answer: "The files. What a target cannot express is refused with the reason.",
         },
         Operation {
+            path: "/api/v1/history",
+            id: "history",
+            summary: "What was planned, simulated and run, the newest first.",
+            question: None,
+            answer: schema::<HistoryDocument>(generator),
+            about_answer: "Up to 200 entries; none where nothing is kept.",
+        },
+        Operation {
+            path: "/api/v1/history/{id}",
+            id: "entry",
+            summary: "An entry of the history.",
+            question: None,
+            answer: schema::<KeptDocument>(generator),
+            about_answer: "The entry with the document that its command printed.",
+        },
+        Operation {
             path: "/api/v1/openapi.json",
             id: "openapi",
             summary: "This document.",
@@ -115,6 +132,15 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             about_answer: "An OpenAPI document.",
         },
     ]
+}
+
+/// What stands in braces in a path: its name, what it is, and what is said where there is no such thing.
+fn parameter(path: &str) -> Option<(&str, &'static str, &'static str)> {
+    let (_, rest) = path.split_once('{')?;
+    match rest.trim_end_matches('}') {
+        name @ "id" => Some((name, "The id of an entry, or the start of it.", "There is no such entry.")),
+        name => Some((name, "One of `exports` of the catalogs.", "There is no such target.")),
+    }
 }
 
 /// An operation as the document has it.
@@ -140,18 +166,21 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
             ("504", "It took too long."),
         ]);
     }
-    if operation.path.contains('{') {
-        refusals.push(("404", "There is no such target."));
+    let parameter = parameter(operation.path);
+    if let Some((.., missing)) = parameter {
+        refusals.push(("404", missing));
+    }
+    if operation.path.starts_with("/api/v1/history") {
+        refusals.push(("500", "The history cannot be read."));
     }
     refusals.sort_unstable();
     for (status, about) in refusals {
         responses[status] = refused(about);
     }
     let mut value = json!({ "operationId": operation.id, "summary": operation.summary, "responses": responses });
-    if operation.path.contains('{') {
+    if let Some((name, about, _)) = parameter {
         value["parameters"] = json!([{
-            "name": "target", "in": "path", "required": true, "schema": { "type": "string" },
-            "description": "One of `exports` of the catalogs.",
+            "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": about,
         }]);
     }
     match operation.question {

@@ -241,6 +241,29 @@ def saves_and_opens_a_plan(browser, url, shots, program):
     tab.close()
 
 
+def opens_what_is_kept(browser, shots, program):
+    with tempfile.TemporaryDirectory() as folder:
+        history = str(pathlib.Path(folder) / "history.db")
+        job = ["--model", "gpt2", "--tokens", "1e9", "--global-batch", "64", "--instances", "p3.*", "--max-instances", "2"]
+        subprocess.run([program, "plan", *job, "-q", "--history", history], check=True, stdout=subprocess.DEVNULL)
+        with Server(program, "--history", history) as server:
+            tab = Tab(browser, server.url)
+            tab.settled()
+            button = tab.page.get_by_role("button", name="History")
+            expect(button).to_have_attribute("aria-expanded", "false")
+            button.press("Enter")
+            expect(tab.page.locator("#history-table tbody tr")).to_have_count(1)
+            expect(button).to_have_attribute("aria-expanded", "true")
+            if shots:
+                tab.page.screenshot(path=str(shots / "history.png"), full_page=True)
+            tab.page.get_by_role("button", name="Open ").filter(has_text="Open").last.press("Enter")
+            expect(tab.page.locator("#notice")).to_contain_text("Opened")
+            expect(tab.scenario().locator("select[data-field=model]")).to_have_value("gpt2")
+            button.press("Enter")
+            expect(tab.page.locator("#history")).to_be_hidden()
+            tab.close()
+
+
 def shares_a_scenario_as_a_link(browser, url, shots):
     fragment = "#model=llama-2-7b&deadline=604800&families=p4d,p5&instances=8&objective=time"
     tab = Tab(browser, url, fragment, color_scheme="dark")
