@@ -151,7 +151,9 @@ fn time(text: &str) -> Result<UtcTime, String> {
     let ago = text.parse::<Seconds>().ok().filter(|ago| ago.0.is_finite() && ago.0 >= 0.0);
     match ago {
         Some(ago) => Ok(machine::now().before(ago.0.ceil() as u64)),
-        None => text.parse().map_err(|_| "a date is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago: 12h, 30d".into()),
+        None => text
+            .parse()
+            .map_err(|_| "a date is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago: 12h, 30d".into()),
     }
 }
 

@@ -60,7 +60,10 @@ fn results_are_kept_beside_the_runs_and_nothing_else_is_touched() {
     assert_eq!(entries(place), Vec::<Value>::new());
     assert_eq!(files(place), ["one.json", "two.json"], "looking makes no file");
     let simulated = ends(0, place, &["simulate", "one.json", "--format", "json"]);
-    assert_eq!((files(place), files(&place.join("runs"))), (vec!["one.json".into(), "runs".into(), "two.json".into()], vec!["history.db".to_owned()]));
+    assert_eq!(
+        (files(place), files(&place.join("runs"))),
+        (vec!["one.json".into(), "runs".into(), "two.json".into()], vec!["history.db".to_owned()])
+    );
     let kept = entries(place);
     let id = kept[0]["id"].as_str().expect("an id");
     assert!(told(&simulated).contains(&format!("kept as {id} in runs/history.db")), "{}", told(&simulated));
@@ -140,7 +143,10 @@ fn a_plan_is_kept_with_the_files_of_its_machines() {
     fs::remove_dir_all(place.join("jobs")).expect("it is there");
     let id = entries(place)[0]["id"].as_str().expect("an id").to_owned();
     let told = document(&ends(0, place, &["history", "export", "--out", "out", "--format", "json"]));
-    assert_eq!(told["files"], serde_json::json!([format!("out/{id}.json"), format!("out/{id}-cluster.toml"), "out/history.json"]));
+    assert_eq!(
+        told["files"],
+        serde_json::json!([format!("out/{id}.json"), format!("out/{id}-cluster.toml"), "out/history.json"])
+    );
     let simulated = ends(0, place, &["simulate", &format!("out/{id}.json"), "--format", "json"]);
     assert_eq!(document(&simulated)["prediction"]["step_time_s"], document(&planned)["prediction"]["step_time_s"]);
     // With a plan of its own the same, from what was kept.
@@ -176,7 +182,11 @@ fn a_reader_that_goes_away_and_a_kill_leave_the_history_whole() {
     let acknowledged = entries(place).len();
     for _ in 0..4 {
         // Killed at once, wherever it is.
-        let mut child = program(place, &["simulate", "two.json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut child = program(place, &["simulate", "two.json"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
         child.kill().expect("it runs");
         child.wait().expect("it was killed");
     }

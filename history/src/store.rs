@@ -75,10 +75,9 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         version::check(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        folder.map_or(Ok(()), std::fs::create_dir_all).map_err(|error| HistoryError::Unavailable {
-            path: path.into(),
-            cause: error.to_string(),
-        })?;
+        folder
+            .map_or(Ok(()), std::fs::create_dir_all)
+            .map_err(|error| HistoryError::Unavailable { path: path.into(), cause: error.to_string() })?;
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
@@ -120,7 +119,7 @@ impl Store {
     ///
     /// When it cannot be written. Nothing of it is kept then.
     pub fn keep(&mut self, new: &NewEntry) -> Result<Entry, HistoryError> {
-        self.change(|transaction, _| {
+        self.change(|transaction| {
             let id = free_id(transaction, new)?;
             let figures = &new.figures;
             transaction.execute(
@@ -191,7 +190,7 @@ impl Store {
         if let Some(word) = words.iter().find(|word| !is_tag(word)) {
             return Err(HistoryError::NotATag { word: word.clone() });
         }
-        self.change(|transaction, _| {
+        self.change(|transaction| {
             let id = full_id(transaction, start)?;
             for word in words {
                 transaction.execute(
@@ -209,7 +208,7 @@ impl Store {
     ///
     /// When it does not have one of them, and as [`Store::find`]; when the file cannot be written.
     pub fn untag(&mut self, start: &str, words: &[String]) -> Result<Entry, HistoryError> {
-        self.change(|transaction, _| {
+        self.change(|transaction| {
             let id = full_id(transaction, start)?;
             let tags = entry_of(transaction, &id)?.tags;
             if let Some(word) = words.iter().find(|word| !tags.contains(word)) {
@@ -231,7 +230,7 @@ impl Store {
     ///
     /// As [`Store::find`]; when the file cannot be written.
     pub fn note(&mut self, start: &str, note: Option<&str>) -> Result<Entry, HistoryError> {
-        self.change(|transaction, _| {
+        self.change(|transaction| {
             let id = full_id(transaction, start)?;
             transaction.execute("UPDATE entry SET note = ?2 WHERE id = ?1", params![id, note])?;
             Ok(entry_of(transaction, &id)?)
@@ -253,7 +252,7 @@ impl Store {
     ///
     /// When the file cannot be written.
     pub fn prune(&mut self, prune: &Prune) -> Result<Vec<Entry>, HistoryError> {
-        self.change(|transaction, _| {
+        self.change(|transaction| {
             let old = prunable(transaction, prune)?;
             for entry in &old {
                 transaction.execute("DELETE FROM entry WHERE id = ?1", [&entry.id])?;
@@ -263,11 +262,11 @@ impl Store {
     }
 
     /// Changes the history in one transaction, which has the file to itself from its start: what it has read stays so.
-    fn change<T>(&mut self, change: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, Broken>) -> Result<T, HistoryError> {
+    fn change<T>(&mut self, change: impl FnOnce(&Transaction<'_>) -> Result<T, Broken>) -> Result<T, HistoryError> {
         let path = &self.path;
         let told = |error: rusqlite::Error| HistoryError::of(path, &error);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(told)?;
-        let changed = change(&transaction, path).map_err(|error| error.told(path))?;
+        let changed = change(&transaction).map_err(|error| error.told(path))?;
         transaction.commit().map_err(told)?;
         Ok(changed)
     }
@@ -318,7 +317,8 @@ fn entry_of(connection: &Connection, id: &str) -> rusqlite::Result<Entry> {
 }
 
 fn documents(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Document>> {
-    let sql = "SELECT name, text FROM document WHERE entry = (SELECT number FROM entry WHERE id = ?1) ORDER BY position";
+    let sql =
+        "SELECT name, text FROM document WHERE entry = (SELECT number FROM entry WHERE id = ?1) ORDER BY position";
     let document = |row: &rusqlite::Row<'_>| Ok(Document { name: row.get(0)?, text: row.get(1)? });
     connection.prepare(sql)?.query_map([id], document)?.collect()
 }

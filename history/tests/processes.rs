@@ -12,6 +12,7 @@ const COUNT: &str = "TRAINYARD_TEST_COUNT";
 const KEPT: &str = "kept ";
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the test that starts it reads what it prints")]
 #[ignore = "a process that the other tests start"]
 fn a_process_that_keeps_entries() {
     let place = std::env::var_os(PLACE).expect("a test says where");

@@ -35,8 +35,9 @@ fn found(store: &Store, filter: &Filter) -> Vec<String> {
 fn entries_are_found_by_what_they_are() {
     let folder = folder();
     let mut store = Store::open(&folder.path().join("history.db")).expect("room");
-    let kept = [(Kind::Plan, 10, "gpt2"), (Kind::Run, 20, "gpt2-xl"), (Kind::Plan, 30, "resnet50"), (Kind::Plan, 30, "vit")]
-        .map(|(kind, at, model)| store.keep(&entry(kind, at, model)).expect("room").id);
+    let kept =
+        [(Kind::Plan, 10, "gpt2"), (Kind::Run, 20, "gpt2-xl"), (Kind::Plan, 30, "resnet50"), (Kind::Plan, 30, "vit")]
+            .map(|(kind, at, model)| store.keep(&entry(kind, at, model)).expect("room").id);
     store.tag(&kept[0], &["a".into(), "b".into()]).expect("room");
     store.tag(&kept[2], &["b".into()]).expect("room");
     let all = Filter::default();
@@ -139,7 +140,10 @@ fn a_file_of_version_1_is_brought_forward_and_loses_nothing() {
     let mut store = Store::existing(&path).expect("an older version").expect("it is there");
     let old = store.find("a1b").expect("kept by version 1");
     assert_eq!((old.tags.clone(), old.note.clone()), (vec!["baseline".to_owned()], None));
-    assert_eq!(old.figures, Figures { step_time_s: Some(0.25), time_s: Some(3600.5), cost_usd: Some(12.5), ..Figures::default() });
+    assert_eq!(
+        old.figures,
+        Figures { step_time_s: Some(0.25), time_s: Some(3600.5), cost_usd: Some(12.5), ..Figures::default() }
+    );
     assert_eq!((old.documents.len(), old.at.to_string().as_str()), (2, "2026-09-21T14:13:20Z"));
     assert_eq!(store.documents("a1b2c3").expect("readable")[0].text, "{\"schema\": \"trainyard.plan/1\"}\n");
     store.note("z9", Some("older")).expect("what version 2 has");
@@ -181,7 +185,11 @@ fn what_is_no_history_is_refused_and_not_changed() {
         assert_eq!(std::fs::read(&path).expect("readable"), *content, "{name}");
     }
     assert!(matches!(Store::open(folder.path()), Err(HistoryError::Foreign { .. })), "a folder");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), foreign.len(), "nothing is left beside them");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("readable").count(),
+        foreign.len(),
+        "nothing is left beside them"
+    );
 }
 
 #[test]

@@ -15,7 +15,8 @@ pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> St
     if document.left_out > 0 {
         text += &format!("\n  and {} more, older ones; --limit N shows more\n", document.left_out);
     }
-    let notes = document.entries.iter().filter_map(|entry| Some(format!("{}: {}", entry.id, plain(entry.note.as_ref()?))));
+    let notes =
+        document.entries.iter().filter_map(|entry| Some(format!("{}: {}", entry.id, plain(entry.note.as_ref()?))));
     text += &bullets(width, "Notes", &notes.collect::<Vec<_>>());
     if everything {
         let commands = document.entries.iter().map(|entry| format!("{}: {}", entry.id, command(entry)));
@@ -28,10 +29,7 @@ pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> St
 /// What is known of an entry besides its document.
 pub fn kept(entry: &Entry, width: Width) -> String {
     let Figures { step_time_s, predicted_step_time_s, time_s, cost_usd, loss } = entry.figures;
-    let step = match (entry.kind, predicted_step_time_s) {
-        (Kind::Run, _) => "measured step",
-        _ => "step",
-    };
+    let step = if entry.kind == Kind::Run { "measured step" } else { "step" };
     let shown = [
         ("when", Some(format!("{} {} UTC", entry.at.date(), entry.at.time_of_day()))),
         ("program", Some(format!("trainyard {}", plain(&entry.program)))),
@@ -80,9 +78,8 @@ pub fn compared(document: &ComparedDocument, width: Width) -> String {
 
 fn figure(name: &str, a: Option<f64>, b: Option<f64>, print: fn(f64) -> String) -> Option<[String; 4]> {
     let change = a.zip(b).filter(|(a, _)| *a > 0.0).map(|(a, b)| deviation(b / a - 1.0));
-    (a.is_some() || b.is_some()).then(|| {
-        [name.into(), a.map_or_else(none, print), b.map_or_else(none, print), change.unwrap_or_default()]
-    })
+    (a.is_some() || b.is_some())
+        .then(|| [name.into(), a.map_or_else(none, print), b.map_or_else(none, print), change.unwrap_or_default()])
 }
 
 fn title(document: &HistoryDocument) -> String {
@@ -181,7 +178,9 @@ mod tests {
     #[test]
     fn a_list_has_a_row_for_each_entry() {
         let page = listed(vec![entry()]);
-        for words in ["4f2k9c  2026-09-21 14:13  plan", "250 ms", "12.50 USD  a b", "trainyard plan 'my job.toml'", "2 more"] {
+        for words in
+            ["4f2k9c  2026-09-21 14:13  plan", "250 ms", "12.50 USD  a b", "trainyard plan 'my job.toml'", "2 more"]
+        {
             assert!(page.contains(words), "{words}: {page}");
         }
     }
@@ -209,7 +208,8 @@ mod tests {
 
     #[test]
     fn two_entries_differ_by_their_figures() {
-        let faster = Entry { id: "7b".into(), figures: Figures { step_time_s: Some(0.2), ..Figures::default() }, ..entry() };
+        let faster =
+            Entry { id: "7b".into(), figures: Figures { step_time_s: Some(0.2), ..Figures::default() }, ..entry() };
         let page = compared(&ComparedDocument { schema: String::new(), a: entry(), b: faster }, Width(110));
         assert!(page.contains("-20.0 %") && page.contains("12.50 USD"), "{page}");
     }

@@ -43,7 +43,9 @@ impl From<HistoryError> for Refusal {
     fn from(error: HistoryError) -> Self {
         let hint = error.hint();
         match error {
-            HistoryError::Unknown { .. } | HistoryError::Ambiguous { .. } => Self::missing(error.to_string()).hint(hint),
+            HistoryError::Unknown { .. } | HistoryError::Ambiguous { .. } => {
+                Self::missing(error.to_string()).hint(hint)
+            }
             _ => Self::unreadable(error.to_string()).hint(hint),
         }
     }

@@ -432,7 +432,10 @@ fn what_is_kept_is_listed_and_opened() {
     let id = store.keep(&entry("<b>gpt2</b>", document.to_string())).expect("room").id;
     let before = std::fs::read(&place).expect("readable");
     let listed = asked("/api/v1/history").json();
-    assert_eq!((listed["entries"][0]["id"].clone(), listed["entries"][0]["model"].clone()), (json!(id), json!("<b>gpt2</b>")));
+    assert_eq!(
+        (listed["entries"][0]["id"].clone(), listed["entries"][0]["model"].clone()),
+        (json!(id), json!("<b>gpt2</b>"))
+    );
     let kept = asked(&format!("/api/v1/history/{}", &id[..4])).json();
     assert_eq!(kept["document"], document);
     assert_eq!(ask("/api/v1/simulate", &kept["document"]).status, StatusCode::OK);

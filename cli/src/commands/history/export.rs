@@ -59,17 +59,16 @@ fn wanted(arguments: &ExportKeptArguments, store: &Store) -> Result<Vec<Entry>, 
 /// Writes the documents of an entry into a folder: the first as `STEM.json`, the others as `STEM-NAME`.
 fn write(entry: &Entry, folder: &Path, stem: &str, store: &Store) -> Result<Vec<PathBuf>, Failure> {
     let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
-    let files: Vec<(PathBuf, String)> = named(&documents, stem)
-        .into_iter()
-        .map(|(name, text)| (folder.join(name), text))
-        .collect();
+    let files: Vec<(PathBuf, String)> =
+        named(&documents, stem).into_iter().map(|(name, text)| (folder.join(name), text)).collect();
     files::write_all(&files.iter().map(|(path, text)| (path.as_path(), text)).collect::<Vec<_>>())?;
     Ok(files.into_iter().map(|(path, _)| path).collect())
 }
 
 /// Names and texts of the files of an entry.
 fn named(documents: &[Document], stem: &str) -> Vec<(String, String)> {
-    let file = |index: usize, name: &str| if index == 0 { format!("{stem}.json") } else { format!("{stem}-{}", plain(name)) };
+    let file =
+        |index: usize, name: &str| if index == 0 { format!("{stem}.json") } else { format!("{stem}-{}", plain(name)) };
     let kept = |name: &str| documents.iter().any(|document| document.name == name);
     let there = NAMED.map(|name| kept(name).then(|| format!("{stem}-{name}")));
     let text = |document: &Document| beside(&document.text, &there).unwrap_or_else(|| document.text.clone());

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::history_arguments::ShowKeptArguments;
 use crate::output::Output;
 use serde::de::DeserializeOwned;
-use trainyard_history::{KEPT_SCHEMA, Kind, KeptDocument, Store};
+use trainyard_history::{KEPT_SCHEMA, KeptDocument, Kind, Store};
 use trainyard_plan::document::{COMPARISON_SCHEMA, PLAN_SCHEMA};
 use trainyard_plan::fleet::document::FLEET_SCHEMA;
 use trainyard_plan::list::JOBS_SCHEMA;
@@ -30,7 +30,8 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
     let kept = KeptDocument { schema: KEPT_SCHEMA.into(), entry, document };
     output.result(&kept, || {
         let printed = printed(&kept, output.width());
-        let printed = printed.unwrap_or_else(|| "  another version of the program wrote it; --document prints it\n".into());
+        let printed =
+            printed.unwrap_or_else(|| "  another version of the program wrote it; --document prints it\n".into());
         format!("{}\n{printed}", reports::kept(&kept.entry, output.width()))
     });
     Ok(Exit::Done)
