@@ -1,6 +1,6 @@
 //! What is kept, as pages.
 
-use crate::format::{Width, bullets, deviation, facts, seconds, table, usd};
+use crate::format::{Width, bullets, columns, deviation, facts, seconds, table, usd};
 use trainyard_history::{ComparedDocument, Entry, Figures, HistoryAct, HistoryDocument, Kind, UtcTime};
 
 /// Entries for a reader; with their notes and command lines if everything shall be shown.
@@ -9,9 +9,8 @@ pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> St
     if document.entries.is_empty() {
         return text;
     }
-    let header = ["id", "when, UTC", "kind", "model", "machines", ">step", ">time", ">cost", "tags"];
     text += "\n";
-    text += &table(width, header, document.entries.iter().map(row));
+    text += &rows(document, width);
     if document.left_out > 0 {
         text += &format!("\n  and {} more, older ones; --limit N shows more\n", document.left_out);
     }
@@ -76,6 +75,17 @@ pub fn compared(document: &ComparedDocument, width: Width) -> String {
         + &bullets(width, "Commands", &commands)
 }
 
+/// A row for each entry, without columns in which there is nothing.
+fn rows(document: &HistoryDocument, width: Width) -> String {
+    let header = ["id", "when, UTC", "kind", "model", "machines", ">step", ">time", ">cost", "tags"];
+    let cells: Vec<[String; 9]> = document.entries.iter().map(row).collect();
+    let told = |column: usize| cells.iter().any(|row| !row[column].is_empty() && row[column] != none());
+    let shown: Vec<usize> = (0..header.len()).filter(|column| told(*column)).collect();
+    let header: Vec<&str> = shown.iter().map(|column| header[*column]).collect();
+    let rows = cells.iter().map(|row| shown.iter().map(|column| row[*column].clone()).collect::<Vec<_>>());
+    columns(width, &header, rows)
+}
+
 fn figure(name: &str, a: Option<f64>, b: Option<f64>, print: fn(f64) -> String) -> Option<[String; 4]> {
     let change = a.zip(b).filter(|(a, _)| *a > 0.0).map(|(a, b)| deviation(b / a - 1.0));
     (a.is_some() || b.is_some())
@@ -133,12 +143,24 @@ fn command(entry: &Entry) -> String {
     std::iter::once("trainyard".to_owned()).chain(entry.arguments.iter().map(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Text of others on a terminal: what would move the cursor, break the line or turn the direction of writing is spelt out.
+/// Text of others on a line: what would move the cursor, break the line or turn the direction of writing is spelt out.
 fn plain(text: &str) -> String {
-    let turns = |letter| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let spelt = |letter: char| {
-        if letter.is_control() || turns(letter) { letter.escape_default().to_string() } else { letter.into() }
+    spelt(text, |_| false)
+}
+
+/// A page with names of others in it, in which only its own lines end.
+pub fn harmless(page: &str) -> String {
+    spelt(page, |letter| letter == '\n')
+}
+
+fn spelt(text: &str, fine: impl Fn(char) -> bool) -> String {
+    let turns = |letter: char| {
+        ['\u{200b}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2060}'..='\u{206f}', '\u{feff}'..='\u{feff}']
+            .iter()
+            .any(|range| range.contains(&letter))
     };
+    let harmful = |letter: char| (letter.is_control() || turns(letter)) && !fine(letter);
+    let spelt = |letter: char| if harmful(letter) { letter.escape_default().to_string() } else { letter.into() };
     text.chars().map(spelt).collect()
 }
 

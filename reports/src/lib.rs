@@ -34,7 +34,7 @@ pub use explanation::explanation;
 pub use fleet::fleet;
 pub use format::Width;
 pub use front::Points;
-pub use history::{compared, history, kept};
+pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
 pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
 pub use plan::plan;

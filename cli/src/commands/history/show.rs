@@ -32,7 +32,7 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
         let printed = printed(&kept, output.width());
         let printed =
             printed.unwrap_or_else(|| "  another version of the program wrote it; --document prints it\n".into());
-        format!("{}\n{printed}", reports::kept(&kept.entry, output.width()))
+        format!("{}\n{}", reports::kept(&kept.entry, output.width()), reports::harmless(&printed))
     });
     Ok(Exit::Done)
 }
