@@ -26,8 +26,6 @@ const NAMED: usize = 5;
 /// transaction back. (SQLite, "Atomic Commit In SQLite", and the pragma's description.)
 const MANNERS: &str = "PRAGMA synchronous = EXTRA; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
                        PRAGMA cell_size_check = ON;";
-/// Gives the room of pruned entries back to the disk; it is settled when a file is made.
-const SHRINKING: &str = "PRAGMA auto_vacuum = FULL;";
 
 /// A history that is open.
 #[derive(Debug)]
@@ -103,7 +101,7 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let mut connection = Connection::open_with_flags(absolute, flags).map_err(told)?;
         connection.busy_timeout(BUSY).map_err(told)?;
-        connection.execute_batch(SHRINKING).and_then(|()| connection.execute_batch(MANNERS)).map_err(told)?;
+        connection.execute_batch(MANNERS).map_err(told)?;
         version::bring_forward(&mut connection, path)?;
         Ok(Self { connection, path: path.into() })
     }

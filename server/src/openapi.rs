@@ -12,6 +12,7 @@ use trainyard_history::{HistoryDocument, KeptDocument};
 use trainyard_plan::document::PlanDocument;
 
 /// One way to ask.
+#[derive(Clone)]
 struct Operation {
     path: &'static str,
     id: &'static str,
@@ -31,10 +32,9 @@ pub fn openapi() -> Value {
     settings.definitions_path = "/components/schemas".into();
     let mut generator = settings.into_generator();
     let refusal = generator.subschema_for::<Refusal>();
-    let paths: Map<String, Value> = operations(&mut generator)
-        .into_iter()
-        .map(|operation| (operation.path.into(), described(operation, &refusal)))
-        .collect();
+    let operations = [operations(&mut generator), history(&mut generator)].concat();
+    let paths: Map<String, Value> =
+        operations.into_iter().map(|operation| (operation.path.into(), described(operation, &refusal))).collect();
     let schemas = generator.take_definitions(true);
     json!({
         "openapi": "3.1.0",
@@ -62,10 +62,11 @@ pub fn openapi() -> Value {
     })
 }
 
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
 fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
-    fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
     vec![
         Operation {
             path: "/api/v1/catalogs",
@@ -108,6 +109,20 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             about_answer: "The files. What a target cannot express is refused with the reason.",
         },
         Operation {
+            path: "/api/v1/openapi.json",
+            id: "openapi",
+            summary: "This document.",
+            question: None,
+            answer: schemars::json_schema!({ "type": "object" }),
+            about_answer: "An OpenAPI document.",
+        },
+    ]
+}
+
+/// What is asked of the history.
+fn history(generator: &mut SchemaGenerator) -> Vec<Operation> {
+    vec![
+        Operation {
             path: "/api/v1/history",
             id: "history",
             summary: "What was planned, simulated and run, the newest first.",
@@ -122,14 +137,6 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
             question: None,
             answer: schema::<KeptDocument>(generator),
             about_answer: "The entry with the document that its command printed.",
-        },
-        Operation {
-            path: "/api/v1/openapi.json",
-            id: "openapi",
-            summary: "This document.",
-            question: None,
-            answer: schemars::json_schema!({ "type": "object" }),
-            about_answer: "An OpenAPI document.",
         },
     ]
 }

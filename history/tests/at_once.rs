@@ -45,7 +45,7 @@ fn process(place: &Path, count: u64) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this program starts")
 }
 
-fn acknowledged(child: &mut Child) -> impl Iterator<Item = String> {
+fn acknowledged(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     lines.map_while(Result::ok).filter_map(|line| line.strip_prefix(KEPT).map(Into::into))
 }
