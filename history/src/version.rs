@@ -12,8 +12,11 @@ pub const VERSION: u32 = 2;
 /// What SQLite keeps for a program to know its files by: `TrYd`.
 const APPLICATION: u32 = 0x5472_5964;
 
-/// Gives the room of pruned entries back to the disk. It is settled before the first table is made; said later, it would
-/// write to the file of whoever only looks.
+/// Bytes of a database up to the number of its tables, views and the like.
+const HEADER: u64 = 105;
+
+/// Gives the room of pruned entries back to the disk. It is settled before the first table is made, which leaves an empty
+/// database for a moment; said later, it would write to the file of whoever only looks.
 const SHRINKING: &str = "PRAGMA auto_vacuum = FULL;";
 
 /// What leads from each version to the next; the first makes a file. None is ever changed once it was released.
@@ -56,12 +59,12 @@ const STEPS: [&str; VERSION as usize] = [
 ///
 /// # Source
 ///
-/// SQLite, "Database File Format", section 1.3: magic string, user version at byte 60, application id at byte 68.
+/// SQLite, "Database File Format", sections 1.3 and 1.6: magic string, user version at byte 60, application id at byte 68,
+/// cells of the page that lists the tables at byte 103.
 pub(crate) fn check(path: &Path) -> Result<(), HistoryError> {
-    let mut header = [0; 100];
     let unavailable = |error: std::io::Error| HistoryError::Unavailable { path: path.into(), cause: error.to_string() };
     let foreign = |what| Err(HistoryError::Foreign { path: path.into(), what });
-    let mut file = match File::open(path) {
+    let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(unavailable(error)),
@@ -69,23 +72,22 @@ pub(crate) fn check(path: &Path) -> Result<(), HistoryError> {
     if file.metadata().map_err(unavailable)?.is_dir() {
         return foreign("it is a folder");
     }
-    match file.read_exact(&mut header) {
-        Ok(()) => {}
-        // A process that was killed before its first entry was kept leaves an empty file.
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            let empty = file.metadata().map_err(unavailable)?.len() == 0;
-            return if empty { Ok(()) } else { foreign("it is no SQLite database") };
-        }
-        Err(error) => return Err(unavailable(error)),
+    let mut header = Vec::new();
+    file.take(HEADER).read_to_end(&mut header).map_err(unavailable)?;
+    if header.is_empty() {
+        // It was just made, or by a process that was killed before its first entry was kept.
+        return Ok(());
     }
-    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if !header.starts_with(b"SQLite format 3\0") {
+    if header.len() as u64 != HEADER || !header.starts_with(b"SQLite format 3\0") {
         return foreign("it is no SQLite database");
     }
-    if number(68) != APPLICATION {
-        return foreign("it is a database of another program");
+    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let nothing_in_it = number(60) == 0 && header[103..105] == [0, 0];
+    match number(68) {
+        APPLICATION => newer(path, number(60)),
+        0 if nothing_in_it => Ok(()),
+        _ => foreign("it is a database of another program"),
     }
-    newer(path, number(60))
 }
 
 fn newer(path: &Path, found: u32) -> Result<(), HistoryError> {

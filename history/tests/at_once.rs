@@ -42,7 +42,7 @@ fn process(place: &Path, count: u64) -> Child {
     let mut command = Command::new(program);
     command.args(["--exact", "a_process_that_keeps_entries", "--ignored", "--nocapture"]);
     command.env(PLACE, place).env(COUNT, count.to_string());
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this program starts")
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("this program starts")
 }
 
 fn acknowledged(child: &mut Child) -> impl Iterator<Item = String> + use<> {

@@ -219,7 +219,12 @@ fn looking_makes_no_file_and_keeping_makes_one() {
     // As a process leaves it that was killed before its first entry.
     let empty = folder.path().join("empty.db");
     std::fs::write(&empty, "").expect("room");
-    for path in [&path, &empty] {
+    // As one leaves it that was killed a moment later.
+    let made = folder.path().join("made.db");
+    let copied =
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/empty.db")).expect("a database");
+    std::fs::write(&made, copied).expect("room");
+    for path in [&path, &empty, &made] {
         Store::open(path).and_then(|mut store| store.keep(&entry(Kind::Plan, 1, "a"))).expect("room");
         let alone = std::fs::read_dir(path.parent().expect("a folder")).expect("readable");
         assert!(alone.flatten().all(|file| !file.file_name().to_string_lossy().contains("-journal")), "one file");
