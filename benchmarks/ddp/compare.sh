@@ -11,6 +11,7 @@
 # DATA        text to train on        [docs/]
 # STEPS       steps that count        [8]; two more warm up
 set -eu
+export TRAINYARD_HISTORY=off
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 trainyard=${TRAINYARD:-$root/target/release/trainyard}

@@ -1,5 +1,6 @@
 //! What can be typed. Meaning is given elsewhere: here are only names, defaults and help.
 
+use crate::history_arguments::{HISTORY_EXAMPLES, HistoryCommand};
 use crate::plot::is_plot;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -34,6 +35,8 @@ Examples:
       the what-if page on this machine: sliders, plans, pictures
   trainyard simulate examples/queue.toml --plot queue.svg
       many jobs that share a pool of instances: who waits, how long it takes, what it costs
+  trainyard history list
+      what was planned, simulated and run here
 
 Exit codes:
   0  done
@@ -60,6 +63,9 @@ pub(crate) struct Global {
     /// How results are printed
     #[arg(long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) format: Format,
+    /// Where results are kept, or `off` [default: $TRAINYARD_HISTORY, or runs/history.db]
+    #[arg(long, global = true, value_name = "PATH|off")]
+    pub(crate) history: Option<PathBuf>,
     /// When messages are coloured; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
@@ -136,6 +142,9 @@ pub(crate) enum Command {
     Validate(ValidateArguments),
     /// Serve the what-if page and its JSON API, on this machine unless told otherwise
     Serve(ServeArguments),
+    /// List, show, compare, tag, export and prune what was planned, simulated and run
+    #[command(subcommand, after_long_help = HISTORY_EXAMPLES)]
+    History(HistoryCommand),
     /// Show what the catalogs hold, with the source of every number
     Show(ShowArguments),
     /// Print completions for a shell

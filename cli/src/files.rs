@@ -11,6 +11,7 @@ use trainyard_calibration::profile_from_toml;
 use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
+use trainyard_history::Document;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles};
 use trainyard_units::{Bytes, human_bytes};
@@ -64,8 +65,27 @@ pub(crate) fn read_plan(path: &Path) -> Result<PlanDocument, Failure> {
 /// A profile of a machine.
 pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
     let text = read_text("profile", path).map_err(|failure| failure.hint("`trainyard calibrate` writes one"))?;
-    profile_from_toml(&text, &path.display().to_string())
+    profile_of_text(&text, path)
+}
+
+fn profile_of_text(text: &str, path: &Path) -> Result<MeasuredMachine, Failure> {
+    profile_from_toml(text, &path.display().to_string())
         .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+}
+
+/// The contents of the files that a plan names for its machines, from their texts and the names that errors tell.
+pub(crate) fn machine_files(
+    profile: (Option<&str>, &Path),
+    cluster: (Option<&str>, &Path),
+    constants: (Option<&str>, &Path),
+) -> Result<MachineFiles, Failure> {
+    let machine = match (profile, cluster) {
+        ((Some(text), path), _) => Some(MachineFile::Profile(Box::new(profile_of_text(text, path)?))),
+        (_, (Some(text), path)) => Some(MachineFile::Cluster(Box::new(diagnose::from_toml("cluster", text, path)?))),
+        _ => None,
+    };
+    let constants = constants.0.map(|text| constants_of_text(text, constants.1)).transpose()?;
+    Ok(MachineFiles { machine, constants, prices: None })
 }
 
 /// A file that describes a cluster.
@@ -75,7 +95,11 @@ pub(crate) fn read_cluster(path: &Path) -> Result<ClusterFile, Failure> {
 
 /// A file of constants that stand before the catalog.
 pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
-    let file: ConstantsFile = diagnose::from_toml("constants", &read_text("constants", path)?, path)?;
+    constants_of_text(&read_text("constants", path)?, path)
+}
+
+fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
+    let file: ConstantsFile = diagnose::from_toml("constants", text, path)?;
     Constants::try_from(file).map_err(|error: ConstantsError| {
         Failure::input(format!("cannot read constants `{}`", path.display()))
             .because(error.to_string())
@@ -124,6 +148,22 @@ fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<Machin
         return Ok(profile_of(document, plan)?.map(|profile| MachineFile::Profile(Box::new(profile))));
     };
     read_cluster(&beside(plan, Path::new(file))).map(|file| Some(MachineFile::Cluster(Box::new(file))))
+}
+
+/// The names under which the files of a plan's machines are kept: its profile, its cluster, its constants.
+pub(crate) const NAMED: [&str; 3] = ["profile.toml", "cluster.toml", "constants.toml"];
+
+/// The files that a plan document names for its machines, as they are, under names of their own. One that cannot be read
+/// is left out.
+pub(crate) fn named_by(document: &PlanDocument, plan: &Path) -> Vec<Document> {
+    let cluster = &document.plan.cluster;
+    let named = NAMED.into_iter().zip([&cluster.profile, &cluster.file, &cluster.constants]);
+    named
+        .filter_map(|(name, path)| {
+            let text = fs::read_to_string(beside(plan, Path::new(path.as_ref()?))).ok()?;
+            Some(Document { name: name.into(), text })
+        })
+        .collect()
 }
 
 /// A path that a file names, which is relative to the file: `..` in `examples/job.toml` is `.`.

@@ -9,6 +9,9 @@ mod commands;
 mod diagnose;
 mod failure;
 mod files;
+mod headline;
+mod history;
+mod history_arguments;
 mod job;
 mod machine;
 mod output;
@@ -16,6 +19,7 @@ mod plot;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
+use crate::history::History;
 use crate::output::Output;
 use clap::Parser;
 use std::process::ExitCode;
@@ -23,7 +27,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(&arguments.global);
-    match dispatch(arguments.command, &output) {
+    let history = History::new(&arguments.global);
+    match dispatch(arguments.command, &history, &output) {
         Ok(code) => code.into(),
         Err(failure) => {
             output.failure(&failure);
@@ -32,23 +37,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, output: &Output) -> Result<failure::Exit, Failure> {
+fn dispatch(command: Command, history: &History, output: &Output) -> Result<failure::Exit, Failure> {
     if matches!(command, Command::Train(_) | Command::Run(_) | Command::Calibrate(_)) {
         allocator::keep_freed_memory();
     }
     match command {
-        Command::Train(arguments) => commands::train::train(&arguments, output),
-        Command::Plan(arguments) => commands::plan::plan(&arguments, output),
-        Command::WhatIf(arguments) => commands::what_if::what_if(&arguments, output),
-        Command::Simulate(arguments) => commands::simulate::simulate(&arguments, output),
+        Command::Train(arguments) => commands::train::train(&arguments, history, output),
+        Command::Plan(arguments) => commands::plan::plan(&arguments, history, output),
+        Command::WhatIf(arguments) => commands::what_if::what_if(&arguments, history, output),
+        Command::Simulate(arguments) => commands::simulate::simulate(&arguments, history, output),
         Command::Report(arguments) => commands::report::report(&arguments, output),
         Command::Explain(arguments) => commands::explain::explain(&arguments, output),
         Command::Export(arguments) => commands::export::export(&arguments, output),
-        Command::Run(arguments) => commands::run::run(&arguments, output),
+        Command::Run(arguments) => commands::run::run(&arguments, history, output),
         Command::Compare(arguments) => commands::compare::compare(&arguments, output),
         Command::Calibrate(arguments) => commands::calibrate::calibrate(&arguments, output),
         Command::Validate(arguments) => commands::validate::validate(&arguments, output),
-        Command::Serve(arguments) => commands::serve::serve(&arguments, output),
+        Command::Serve(arguments) => commands::serve::serve(&arguments, history, output),
+        Command::History(command) => commands::history::history(&command, history, output),
         Command::Show(arguments) => commands::show::show(&arguments, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments, output),
         Command::Man => commands::shell::man(output),

@@ -38,6 +38,8 @@ fn workplace() -> tempfile::TempDir {
 fn trainyard(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
     command.current_dir(folder).args(arguments).env_remove("TRAINYARD_PROFILE").env("NO_COLOR", "1");
+    // What is kept goes where the runs are: into this folder.
+    command.env_remove("TRAINYARD_HISTORY");
     command
 }
 
@@ -71,6 +73,7 @@ fn the_whole_loop_closes_on_this_machine() {
     let first = document(&ends(0, place, &["train", "job.toml", "--format", "json"]));
     let run = place.join("runs/tiny-1");
     everything_is_written_down(&first, place, &run);
+    plan_and_run_are_kept(&first, place, &run);
     the_trace_shows_predicted_above_measured(&read(&run.join("trace.json")));
     the_same_plan_and_seed_give_the_same_training(place, &run);
     jobs_train_side_by_side(place, &run);
@@ -105,6 +108,26 @@ fn everything_is_written_down(document: &Value, place: &Path, run: &Path) {
     assert!(place.join("runs/local-profile.toml").exists() && run.join("profile.toml").exists());
     assert!(fs::read_to_string(run.join("loss.svg")).expect("a plot").contains("predicted"));
     assert_eq!(losses(run).len(), 12);
+}
+
+fn plan_and_run_are_kept(document: &Value, place: &Path, run: &Path) {
+    let listed = self::document(&ends(0, place, &["history", "list", "--format", "json"]));
+    let entries = listed["entries"].as_array().expect("a list");
+    let kinds: Vec<&str> = entries.iter().map(|entry| entry["kind"].as_str().expect("a kind")).collect();
+    assert_eq!(kinds, ["run", "plan"]);
+    let id = |index: usize| entries[index]["id"].as_str().expect("an id");
+    assert_eq!(entries[0]["figures"]["step_time_s"], document["measured"]["step_time_s"]);
+    let printed = ends(0, place, &["history", "show", id(0), "--document"]);
+    assert_eq!(&self::document(&printed), document);
+    ends(0, place, &["history", "export", id(0), "--out", "kept/run.json"]);
+    assert_eq!(read(&place.join("kept/run-measurement.json")), read(&run.join("measurement.json")));
+    // Plan and measurements are compared again, and the plan is simulated from the profile that was kept with it.
+    let compared = ends(0, place, &["compare", "kept/run-plan.json", "kept/run-measurement.json", "--format", "json"]);
+    assert_eq!(self::document(&compared)["measured"], document["measured"]);
+    let simulated = ends(0, place, &["simulate", "kept/run-plan.json", "--format", "json", "--history", "off"]);
+    assert_eq!(self::document(&simulated)["prediction"]["step_time_s"], document["predicted"]["step_time_s"]);
+    ends(0, place, &["history", "show", id(0)]);
+    ends(0, place, &["history", "compare", id(0), id(1)]);
 }
 
 fn the_trace_shows_predicted_above_measured(trace: &Value) {

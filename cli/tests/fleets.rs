@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 const FLEET: &str = "tests/cmd/fleet.in/plain.toml";
 
 fn trainyard(arguments: &[&str]) -> Output {
-    let program = Command::new(env!("CARGO_BIN_EXE_trainyard")).env("NO_COLOR", "1").args(arguments).output();
-    program.expect("the program starts")
+    let mut program = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+    program.env("NO_COLOR", "1").env("TRAINYARD_HISTORY", "off").args(arguments).output().expect("the program starts")
 }
 
 fn path(folder: &Path, name: &str) -> String {

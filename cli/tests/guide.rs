@@ -28,6 +28,7 @@ fn the_guide_shows_what_commands_print() {
             .register_bin("trainyard", Path::new(env!("CARGO_BIN_EXE_trainyard")))
             .env("NO_COLOR", "1")
             .env("TRAINYARD_PROFILE", "no-profile-yet.toml")
+            .env("TRAINYARD_HISTORY", "off")
             .case(&page)
             .run();
         std::env::set_current_dir(root).expect("the root of the repository can be entered");

@@ -10,6 +10,7 @@ fn the_readme_shows_what_commands_print() {
     trycmd::TestCases::new()
         .register_bin("trainyard", Path::new(env!("CARGO_BIN_EXE_trainyard")))
         .env("NO_COLOR", "1")
+        .env("TRAINYARD_HISTORY", "off")
         .case("README.md")
         .case("docs/export.md")
         .run();

@@ -6,7 +6,12 @@ use std::process::{Child, Command, Output, Stdio};
 
 fn serve(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.arg("serve").args(arguments).env("NO_COLOR", "1").env_remove("TRAINYARD_TOKEN");
+    command
+        .arg("serve")
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .env("TRAINYARD_HISTORY", "off")
+        .env_remove("TRAINYARD_TOKEN");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -1,6 +1,6 @@
 //! The only place that reads the clock.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A point in time from which others are measured.
 #[derive(Clone, Copy, Debug)]
@@ -18,5 +18,11 @@ impl Clock {
     /// Seconds since the start.
     pub fn seconds(self) -> f64 {
         self.start.elapsed().as_secs_f64()
+    }
+
+    /// Whole seconds since 1970, UTC; none on a machine whose clock stands before that.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    pub fn unix_seconds() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 }

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { node, table } from "./charts.js";
+import { documentOf, showHistory } from "./history.js";
 import { Scenario, describe, figures } from "./scenario.js";
 import { fromFragment, fromPlan, isShareable, toFragment, toQuestion } from "./state.js";
 import { bytes, duration, percent, usd } from "./text.js";
@@ -165,6 +166,32 @@ async function openPlan(document, name, scenario) {
   if (answer.plan.job.model.config) notice("The plan's model came from a configuration: drop it here as well to change the scenario.");
 }
 
+/** Shows what is kept, or hides it again. */
+async function toggleHistory() {
+  const [section, button] = [byId("history"), byId("kept")];
+  const shown = section.hidden;
+  if (shown) {
+    try {
+      await showHistory(byId("history-table"), openKept);
+    } catch (refusal) {
+      notice([refusal.message, refusal.hint].filter(Boolean).join(". "));
+      return;
+    }
+  }
+  section.hidden = !shown;
+  button.setAttribute("aria-expanded", String(shown));
+}
+
+/** Opens a plan that is kept as one that was saved. */
+async function openKept(entry) {
+  try {
+    notice(`Opened ${entry.id}.`);
+    await openPlan(await documentOf(entry), entry.id, scenarios[0]);
+  } catch (refusal) {
+    notice([`${entry.id}: ${refusal.message}`, refusal.hint].filter(Boolean).join(". "));
+  }
+}
+
 function copyLink() {
   writeLink();
   if (!isShareable(scenarios.map((scenario) => scenario.state))) {
@@ -180,6 +207,7 @@ function listen() {
   byId("compare").addEventListener("click", toggleComparison);
   byId("open").addEventListener("click", () => chooseFile(scenarios[0]));
   byId("share").addEventListener("click", copyLink);
+  byId("kept").addEventListener("click", toggleHistory);
   byId("file").addEventListener("change", () => {
     const [file] = byId("file").files;
     byId("file").value = "";

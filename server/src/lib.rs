@@ -1,8 +1,8 @@
 //! The what-if page and the JSON API behind it: jobs in, plans out, over HTTP.
 //!
 //! [`router`] is the whole of it as a value that can be called without a socket; [`serve`] puts it behind a listener that
-//! somebody else opened, until a [`Stop`] says so. Nothing here opens files or sockets: a request names models and
-//! instances of the catalogs, or brings the content of a `config.json`, and never a path.
+//! somebody else opened, until a [`Stop`] says so. Nothing here opens sockets, or files but the history that the settings
+//! name: a request names models and instances of the catalogs, or brings the content of a `config.json`, and never a path.
 //!
 //! Plans are searched by `trainyard_planner` in threads of their own, a bounded number at a time. A search whose client
 //! has gone is cancelled, answers are kept, and equal questions that come at the same time are answered once.
@@ -20,6 +20,7 @@ mod bounds;
 mod catalogs;
 mod export;
 mod guard;
+mod history;
 mod listen;
 mod openapi;
 mod planning;

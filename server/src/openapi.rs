@@ -8,9 +8,11 @@ use crate::refusal::Refusal;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
+use trainyard_history::{HistoryDocument, KeptDocument};
 use trainyard_plan::document::PlanDocument;
 
 /// One way to ask.
+#[derive(Clone)]
 struct Operation {
     path: &'static str,
     id: &'static str,
@@ -30,10 +32,9 @@ pub fn openapi() -> Value {
     settings.definitions_path = "/components/schemas".into();
     let mut generator = settings.into_generator();
     let refusal = generator.subschema_for::<Refusal>();
-    let paths: Map<String, Value> = operations(&mut generator)
-        .into_iter()
-        .map(|operation| (operation.path.into(), described(operation, &refusal)))
-        .collect();
+    let operations = [operations(&mut generator), history(&mut generator)].concat();
+    let paths: Map<String, Value> =
+        operations.into_iter().map(|operation| (operation.path.into(), described(operation, &refusal))).collect();
     let schemas = generator.take_definitions(true);
     json!({
         "openapi": "3.1.0",
@@ -61,10 +62,11 @@ pub fn openapi() -> Value {
     })
 }
 
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
 fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
-    fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
     vec![
         Operation {
             path: "/api/v1/catalogs",
@@ -117,6 +119,37 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
     ]
 }
 
+/// What is asked of the history.
+fn history(generator: &mut SchemaGenerator) -> Vec<Operation> {
+    vec![
+        Operation {
+            path: "/api/v1/history",
+            id: "history",
+            summary: "What was planned, simulated and run, the newest first.",
+            question: None,
+            answer: schema::<HistoryDocument>(generator),
+            about_answer: "Up to 200 entries; none where nothing is kept.",
+        },
+        Operation {
+            path: "/api/v1/history/{id}",
+            id: "entry",
+            summary: "An entry of the history.",
+            question: None,
+            answer: schema::<KeptDocument>(generator),
+            about_answer: "The entry with the document that its command printed.",
+        },
+    ]
+}
+
+/// What stands in braces in a path: its name, what it is, and what is said where there is no such thing.
+fn parameter(path: &str) -> Option<(&str, &'static str, &'static str)> {
+    let (_, rest) = path.split_once('{')?;
+    match rest.trim_end_matches('}') {
+        name @ "id" => Some((name, "The id of an entry, or the start of it.", "There is no such entry.")),
+        name => Some((name, "One of `exports` of the catalogs.", "There is no such target.")),
+    }
+}
+
 /// An operation as the document has it.
 fn described(operation: Operation, refusal: &Schema) -> Value {
     let refused = |about: &str| {
@@ -140,18 +173,21 @@ fn described(operation: Operation, refusal: &Schema) -> Value {
             ("504", "It took too long."),
         ]);
     }
-    if operation.path.contains('{') {
-        refusals.push(("404", "There is no such target."));
+    let parameter = parameter(operation.path);
+    if let Some((.., missing)) = parameter {
+        refusals.push(("404", missing));
+    }
+    if operation.path.starts_with("/api/v1/history") {
+        refusals.push(("500", "The history cannot be read."));
     }
     refusals.sort_unstable();
     for (status, about) in refusals {
         responses[status] = refused(about);
     }
     let mut value = json!({ "operationId": operation.id, "summary": operation.summary, "responses": responses });
-    if operation.path.contains('{') {
+    if let Some((name, about, _)) = parameter {
         value["parameters"] = json!([{
-            "name": "target", "in": "path", "required": true, "schema": { "type": "string" },
-            "description": "One of `exports` of the catalogs.",
+            "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": about,
         }]);
     }
     match operation.question {

@@ -83,6 +83,16 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, "not-found", format!("there is no {what}"))
     }
 
+    /// What is named is not there.
+    pub(crate) fn missing(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// What the server was given cannot be read.
+    pub(crate) fn unreadable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
+    }
+
     pub(crate) fn method() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not take this method")
     }

@@ -7,6 +7,7 @@ use crate::bounds::Bounds;
 use crate::catalogs::Catalogs;
 use crate::export::{Target, export};
 use crate::guard::{Token, guard};
+use crate::history;
 use crate::openapi::openapi;
 use crate::planning::{Lane, Planning};
 use crate::question::{ModelQuestion, PlanQuestion};
@@ -18,6 +19,7 @@ use axum::http::{Request, Response};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use trainyard_plan::document::PlanDocument;
 
@@ -32,6 +34,8 @@ pub struct Settings {
     pub token: Option<Token>,
     /// Programs that launch files can be written for.
     pub exports: &'static [Target],
+    /// The history that is shown, if there is one; it is not changed.
+    pub history: Option<PathBuf>,
 }
 
 /// What all requests share.
@@ -63,6 +67,8 @@ pub fn router(settings: Settings) -> Router {
         .route("/api/v1/plan", post(plan))
         .route("/api/v1/simulate", post(simulate))
         .route("/api/v1/export/{target}", post(launch_files))
+        .route("/api/v1/history", get(kept))
+        .route("/api/v1/history/{id}", get(kept_entry))
         .fallback(|| async { Refusal::not_found("such path") })
         .method_not_allowed_fallback(|| async { Refusal::method() })
         .layer(from_fn_with_state(Arc::clone(&server), guard))
@@ -110,5 +116,17 @@ async fn launch_files(State(server): State<Server>, Path(target): Path<String>, 
     let document: PlanDocument = read(request, server.settings.bounds.body).await?;
     let targets = server.settings.exports;
     let work = move |_| export(targets, &target, &document).map(|answer| body::text(&answer));
+    server.planning.find(Lane::Quick, work).await.map(json)
+}
+
+async fn kept(State(server): State<Server>) -> Answer {
+    let place = server.settings.history.clone();
+    let work = move |_| history::list(place.as_deref()).map(|answer| body::text(&answer));
+    server.planning.find(Lane::Quick, work).await.map(json)
+}
+
+async fn kept_entry(State(server): State<Server>, Path(id): Path<String>) -> Answer {
+    let place = server.settings.history.clone();
+    let work = move |_| history::kept(place.as_deref(), &id).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }

@@ -6,13 +6,14 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tower::ServiceExt;
+use trainyard_history::{Document, Figures, Kind, NewEntry, Store, UtcTime};
 use trainyard_plan::document::PlanDocument;
 use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Target, Token, openapi, router};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 fn settings() -> Settings {
-    Settings { bounds: Bounds::STANDARD, loopback: true, token: None, exports: &[] }
+    Settings { bounds: Bounds::STANDARD, loopback: true, token: None, exports: &[], history: None }
 }
 
 struct Answered {
@@ -401,4 +402,57 @@ fn the_description_has_every_path_and_every_schema() {
         let name = reference.strip_prefix("#/components/schemas/").expect("a schema of the document");
         assert!(document["components"]["schemas"][name].is_object(), "{reference}");
     }
+}
+
+fn entry(name: &str, text: String) -> NewEntry {
+    NewEntry {
+        kind: Kind::Plan,
+        at: UtcTime::of_unix_seconds(1_790_000_000),
+        program: "0.1.0".into(),
+        arguments: vec!["plan".into(), name.into()],
+        model: Some(name.into()),
+        machines: None,
+        figures: Figures::default(),
+        documents: vec![Document { name: "plan.json".into(), text }],
+    }
+}
+
+#[test]
+fn what_is_kept_is_listed_and_opened() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("history.db");
+    let asked = |path: &str| answered(router(Settings { history: Some(place.clone()), ..settings() }), get(path));
+    // Looking makes no file.
+    assert_eq!(asked("/api/v1/history").json()["entries"], json!([]));
+    assert_eq!(asked("/api/v1/history/4f2k9c").refusal().0, 404);
+    assert!(!place.exists());
+
+    let document = plan()["plan"].clone();
+    let mut store = Store::open(&place).expect("room");
+    let id = store.keep(&entry("<b>gpt2</b>", document.to_string())).expect("room").id;
+    let before = std::fs::read(&place).expect("readable");
+    let listed = asked("/api/v1/history").json();
+    assert_eq!(
+        (listed["entries"][0]["id"].clone(), listed["entries"][0]["model"].clone()),
+        (json!(id), json!("<b>gpt2</b>"))
+    );
+    let kept = asked(&format!("/api/v1/history/{}", &id[..4])).json();
+    assert_eq!(kept["document"], document);
+    assert_eq!(ask("/api/v1/simulate", &kept["document"]).status, StatusCode::OK);
+    let (status, kind, text) = asked("/api/v1/history/..%2f..%2fetc").refusal();
+    assert_eq!((status, kind.as_str()), (404, "not-found"));
+    assert!(text.contains(&id), "{text}");
+    assert_eq!(answered(router(settings()), post("/api/v1/history", "{}")).status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(std::fs::read(&place).expect("readable") == before, "it is not changed");
+}
+
+#[test]
+fn a_history_that_is_none_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("notes.txt");
+    std::fs::write(&place, "not a database").expect("room");
+    let answer = answered(router(Settings { history: Some(place), ..settings() }), get("/api/v1/history"));
+    let (status, kind, text) = answer.refusal();
+    assert_eq!((status, kind.as_str()), (500, "failed"));
+    assert!(text.contains("is no history"), "{text}");
 }

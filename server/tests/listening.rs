@@ -18,7 +18,7 @@ fn exchange(address: SocketAddr, request: &str) -> String {
 fn while_serving(bounds: Bounds, test: impl FnOnce(SocketAddr)) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let settings = Settings { bounds, loopback: true, token: None, exports: &[] };
+    let settings = Settings { bounds, loopback: true, token: None, exports: &[], history: None };
     let stop = Stop::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(listener, settings, &stop));

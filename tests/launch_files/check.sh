@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 TRAINYARD=${TRAINYARD:-target/release/trainyard}
 # The validator's modules lie among the sources.
-export PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1 TRAINYARD_HISTORY=off
 PLANS=(cli/tests/cmd/export.in/*.json)
 
 for kit in "${@:-torch sagemaker skypilot slurm}"; do

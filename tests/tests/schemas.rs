@@ -6,6 +6,7 @@
 use schemars::{JsonSchema, schema_for};
 use std::path::Path;
 use trainyard_calibration::{RefitDocument, ValidationDocument};
+use trainyard_history::{ComparedDocument, HistoryDocument, KeptDocument};
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::fleet::document::FleetDocument;
@@ -89,6 +90,13 @@ fn queue() {
 #[test]
 fn api() {
     is_kept("openapi", serde_json::to_string_pretty(&trainyard_server::openapi()));
+}
+
+#[test]
+fn history() {
+    agrees::<HistoryDocument>("history");
+    agrees::<KeptDocument>("history-entry");
+    agrees::<ComparedDocument>("history-comparison");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
-    let date = machine::today().unwrap_or_else(|| "unknown".into());
+    let date = machine::today();
     let failed = |message: String, hint: Option<String>| {
         Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
     };
@@ -212,7 +212,7 @@ fn keep(
         device: machine.kind,
         devices: machine.devices as u32,
         memory: machine.memory,
-        measured: machine::today().unwrap_or_else(|| "unknown".into()),
+        measured: machine::today(),
         framework: framework(machine.kind).into(),
         copy_bandwidth: copy_bandwidth(machine.kind).map_err(|error| failed(&error))?,
         overlap_slowdown,

@@ -4,6 +4,7 @@ use crate::allocator::ALLOCATOR;
 use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::{History, Outcome};
 use crate::output::{Output, json};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use trainyard_executor::{
     oversubscription, refusal, run_in, write_report,
 };
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_history::Kind;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
@@ -98,7 +100,12 @@ pub(crate) fn runnable(
 }
 
 /// Runs the plan, writes what was measured, and shows it beside the prediction.
-pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn execute(
+    execution: &Execution<'_>,
+    plan: &Plan,
+    history: &History,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let training = &execution.document.job.training;
     let options = RunOptions {
         data: execution.data.clone(),
@@ -138,7 +145,9 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
     watch.bar.finish_and_clear();
     warn_of(&outcome.report, output);
     let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
+    let kept = history.keep(kept(execution, &document, &outcome.report), output);
     output.result(&document, || reports::comparison(&document, output.width()));
+    kept.tell(output);
     if outcome.report.end == RunEnd::Interrupted {
         let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
         // New checkpoints go beside the one that was gone on from.
@@ -147,6 +156,14 @@ pub(crate) fn execute(execution: &Execution<'_>, plan: &Plan, output: &Output) -
         return Err(Failure::new(Exit::Interrupted, message).hint(hint));
     }
     Ok(Exit::Done)
+}
+
+/// A run to be kept: predicted beside measured, the measurements, and the plan with the files that it names.
+fn kept(execution: &Execution<'_>, document: &ComparisonDocument, report: &RunReport) -> Outcome {
+    Outcome::new(Kind::Run, "comparison.json", document, (document, report).into())
+        .with("measurement.json", json(report))
+        .with("plan.json", json(execution.document))
+        .with_all(files::named_by(execution.document, &execution.plan_file))
 }
 
 /// What went wrong. Where a rank of several processes failed, others may wait for it for ever: the job ends here.

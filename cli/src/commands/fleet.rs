@@ -4,10 +4,12 @@ use crate::arguments::{GoalArguments, JobArguments, PlanArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::{History, Outcome};
 use crate::job::{self, Job};
 use crate::output::{Output, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use trainyard_history::Kind;
 use trainyard_plan::JobSpec;
 use trainyard_plan::fleet::{FleetJobSpec, FleetSpec};
 use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
@@ -21,7 +23,12 @@ pub(crate) fn is_fleet(file: &Path) -> bool {
 }
 
 /// Plans a fleet. One that misses its goal is shown all the same.
-pub(crate) fn plan(file: &Path, arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn plan(
+    file: &Path,
+    arguments: &PlanArguments,
+    history: &History,
+    output: &Output,
+) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
     let mut spec: FleetSpec = diagnose::from_toml("fleet", &files::read_text("fleet", file)?, file)?;
     aim(&mut spec, &arguments.goal);
@@ -40,7 +47,9 @@ pub(crate) fn plan(file: &Path, arguments: &PlanArguments, output: &Output) -> R
     let planned = planned.map_err(|error| explain(&error, &spec, file))?;
     let notes = write(&planned, &spec, file, arguments)?;
     let document = &planned.document;
+    let kept = history.keep(Outcome::new(Kind::Plan, "fleet.json", document, document.into()), output);
     output.result(document, || reports::fleet(document, output.width(), output.verbose()));
+    kept.tell(output);
     for note in notes {
         output.note(note);
     }

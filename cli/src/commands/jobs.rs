@@ -7,6 +7,7 @@ use crate::arguments::{Device, JobArguments, TrainArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::{History, Outcome};
 use crate::job::{self, Job};
 use crate::output::{Output, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use std::time::Duration;
 use trainyard_calibration::profile_to_toml;
 use trainyard_executor::{Clock, DataReport, DataSource, cores};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
+use trainyard_history::Kind;
 use trainyard_models::Model;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{
@@ -46,7 +48,12 @@ pub(crate) fn is_list(file: &Path) -> bool {
 }
 
 /// Trains all jobs of a list.
-pub(crate) fn train(file: &Path, arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn train(
+    file: &Path,
+    arguments: &TrainArguments,
+    history: &History,
+    output: &Output,
+) -> Result<Exit, Failure> {
     only_for_jobs(arguments)?;
     let spec: JobListSpec = diagnose::from_toml("list of jobs", &files::read_text("list of jobs", file)?, file)?;
     let devices = devices(&spec, file)?;
@@ -60,12 +67,15 @@ pub(crate) fn train(file: &Path, arguments: &TrainArguments, output: &Output) ->
     files::write_all(&plans.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect::<Vec<_>>())?;
     output.note(format!("run       {} jobs on {devices} devices; {}", jobs.len(), folder.display()));
 
-    let runs = jobs.into_iter().map(|job| Run { command: command(&job, &folder), job, outcome: None }).collect();
+    let command = |job: &Listed| [command(job, &folder), history.words()].concat();
+    let runs = jobs.into_iter().map(|job| Run { command: command(&job), job, outcome: None }).collect();
     let mut queue = Queue { runs, folder: folder.clone(), free: devices, clock: Clock::start(), output };
     let stopped = queue.run(stop_on_interrupt())?;
     let document = document(spec, devices, queue);
     files::write(&folder.join("jobs.json"), json(&document))?;
+    let kept = history.keep(Outcome::new(Kind::Run, "jobs.json", &document, (&document).into()), output);
     output.result(&document, || reports::jobs(&document, output.width()));
+    kept.tell(output);
     verdict(&document, stopped, &folder)
 }
 

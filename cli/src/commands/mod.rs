@@ -7,6 +7,7 @@ mod execution;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fleet;
+pub(crate) mod history;
 mod jobs;
 pub(crate) mod plan;
 mod processes;

@@ -3,9 +3,13 @@
 use crate::arguments::PlanArguments;
 use crate::commands::fleet;
 use crate::failure::{Exit, Failure};
+use crate::headline::Headline;
+use crate::history::{History, Outcome};
 use crate::output::{Output, json};
 use crate::{files, job};
 use std::path::Path;
+use trainyard_history::Kind;
+use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{missed_by_choice, missed_goal, point};
 use trainyard_reports::{self as reports, Breadth, Points};
 
@@ -13,19 +17,19 @@ use trainyard_reports::{self as reports, Breadth, Points};
 const TOP: u16 = 5;
 
 /// Recommends a plan for a job, or plans for a fleet of jobs that share a pool.
-pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn plan(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if let Some(path) = arguments.job.job.as_deref().filter(|path| fleet::is_fleet(path)) {
-        return fleet::plan(path, arguments, output);
+        return fleet::plan(path, arguments, history, output);
     }
     if arguments.plans.is_some() {
         return Err(Failure::input("`--plans` is for fleets, but this is a job")
             .hint("a fleet has a [pool] and a [[job]] for each kind of jobs"));
     }
-    plan_job(arguments, output)
+    plan_job(arguments, history, output)
 }
 
 /// Recommends a plan. One that misses the goal is shown all the same.
-fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure> {
+fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let mut job = job::read(&arguments.job)?;
     job.aim(&arguments.goal);
     let limits = job::limits(&arguments.search, usize::from(arguments.top.unwrap_or(TOP)))?;
@@ -48,6 +52,7 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
     written.extend(arguments.out.as_deref().map(|path| (path, json(&document).into_bytes())));
     written.extend(picture.as_ref().and_then(|picture| plot.file(picture)));
     files::write_all(&written)?;
+    let kept = history.keep(outcome(&document, folder), output);
     let points = if output.verbose() { Points::All } else { Points::Some };
     output.result(&document, || {
         let mut page = reports::plan(&document, points, output.width());
@@ -56,6 +61,7 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
         }
         page
     });
+    kept.tell(output);
     if let Some(path) = &arguments.out {
         output.note(format!("plan written to {}", path.display()));
     }
@@ -70,4 +76,11 @@ fn plan_job(arguments: &PlanArguments, output: &Output) -> Result<Exit, Failure>
         None => Ok(Exit::Done),
         Some((why, hint)) => Err(Failure::new(Exit::MissedGoal, why).hint(hint)),
     }
+}
+
+/// A plan to be kept, with the files that it names as seen from a folder.
+pub(super) fn outcome(document: &PlanDocument, folder: &Path) -> Outcome {
+    let headline = Headline::from(document);
+    Outcome::new(Kind::Plan, "plan.json", document, headline)
+        .with_all(files::named_by(document, &folder.join("plan.json")))
 }

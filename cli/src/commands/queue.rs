@@ -4,9 +4,11 @@ use crate::arguments::SimulateArguments;
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::{History, Outcome};
 use crate::output::Output;
 use std::collections::BTreeMap;
 use std::path::Path;
+use trainyard_history::Kind;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::queue::QueueSpec;
 use trainyard_planner::predict_queue;
@@ -18,7 +20,7 @@ pub(crate) fn is_queue(file: &Path) -> bool {
 }
 
 /// Simulates a queue.
-pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let file = &arguments.plan;
     only_for_plans(arguments)?;
     let spec: QueueSpec = diagnose::from_toml("queue", &files::read_text("queue", file)?, file)?;
@@ -30,7 +32,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result
         let picture = reports::gantt(&document).map_err(|why| refused(file).because(why))?;
         plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
+    let kept = history.keep(Outcome::new(Kind::Simulation, "queue.json", &document, (&document).into()), output);
     output.result(&document, || reports::queue(&document, output.width(), output.verbose()));
+    kept.tell(output);
     if let Some(path) = &plot.plot {
         output.note(format!("Gantt chart written to {}", path.display()));
     }

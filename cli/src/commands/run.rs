@@ -5,6 +5,7 @@ use super::{device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::History;
 use crate::output::Output;
 use trainyard_executor::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
@@ -14,7 +15,7 @@ use trainyard_planner::resimulate;
 use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
-pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if let Some(device) = arguments.device {
         device::check(device.into())?;
     }
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<Exit, Fai
         reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
-    let ended = execute(&execution, &plan, output);
+    let ended = execute(&execution, &plan, history, output);
     if world.processes() > 1
         && let Err(failure) = &ended
         && failure.code() != Exit::Interrupted

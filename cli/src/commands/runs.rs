@@ -35,7 +35,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let stack = catalog.stack(STACK).map_err(|error| Failure::input(error.to_string()))?;
     let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
-    let date = machine::today().unwrap_or_else(|| "unknown".into());
+    let date = machine::today();
     let shown = from.display().to_string();
     let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error: RunsError| {
         Failure::input(format!("cannot calibrate from `{shown}`")).because(error.to_string()).maybe_hint(error.hint())

@@ -3,6 +3,7 @@
 use super::export::launch_files;
 use crate::arguments::ServeArguments;
 use crate::failure::{Exit, Failure};
+use crate::history::History;
 use crate::output::Output;
 use serde_json::json;
 use std::io::{Error, ErrorKind};
@@ -34,7 +35,7 @@ fn exported(target: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, 
 const TOKEN: &str = "TRAINYARD_TOKEN";
 
 /// Serves the page. Ctrl-C and SIGTERM end it, a second one at once.
-pub(crate) fn serve(arguments: &ServeArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let loopback = arguments.listen.is_loopback();
     let token = token(arguments)?;
     if token.is_none() && !loopback {
@@ -54,7 +55,8 @@ pub(crate) fn serve(arguments: &ServeArguments, output: &Output) -> Result<Exit,
     output.result(&json!({ "url": url }), || format!("{url}\n"));
     output.note("the what-if page is there; Ctrl-C ends it");
     let bounds = Bounds { searches: rayon::current_num_threads(), ..Bounds::STANDARD };
-    let settings = Settings { bounds, loopback, token, exports: &EXPORTS };
+    let history = history.place().map(Into::into);
+    let settings = Settings { bounds, loopback, token, exports: &EXPORTS, history };
     run(listener, settings, &stop)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot serve {url}")).because(error.to_string()))?;
     output.note("ended");

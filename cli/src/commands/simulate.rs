@@ -4,9 +4,12 @@ use crate::arguments::SimulateArguments;
 use crate::commands::queue;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::headline::Headline;
+use crate::history::{History, Outcome};
 use crate::machine;
-use crate::output::Output;
+use crate::output::{Output, json};
 use std::path::Path;
+use trainyard_history::Kind;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate};
@@ -15,22 +18,22 @@ use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
 
 /// Simulates what a file describes: a queue if it is TOML, a plan otherwise.
-pub(crate) fn simulate(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if queue::is_queue(&arguments.plan) {
         if arguments.constants.is_some() {
             return Err(Failure::input("`--constants` stands before the catalog of a plan, but this is a queue")
                 .hint("jobs of a queue say how long they take"));
         }
-        return queue::simulate(arguments, output);
+        return queue::simulate(arguments, history, output);
     }
-    simulate_plan(arguments, output)
+    simulate_plan(arguments, history, output)
 }
 
-fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit, Failure> {
+fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
     if arguments.campaign {
-        return whole_training(arguments, &document, files, output);
+        return whole_training(arguments, &document, files, history, output);
     }
     let options = options(arguments);
     let refused = |error: DocumentError| {
@@ -52,7 +55,11 @@ fn simulate_plan(arguments: &SimulateArguments, output: &Output) -> Result<Exit,
         written.extend(arguments.plot.file(&picture));
     }
     files::write_all(&written)?;
+    let simulated = Outcome::new(Kind::Simulation, "plan.json", &document, Headline::from(&document))
+        .with_all(files::named_by(&document, &arguments.plan));
+    let kept = history.keep(simulated, output);
     output.result(&document, || reports::simulation(&document, output.width()));
+    kept.tell(output);
     if let Err(full) = outcome.footprint.fits() {
         output.warn(format!("the plan does not fit into memory: {full}"));
     }
@@ -82,9 +89,11 @@ fn whole_training(
     arguments: &SimulateArguments,
     document: &PlanDocument,
     files: MachineFiles,
+    history: &History,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let document = campaign(document, files, arguments.runs, arguments.seed).map_err(|error| {
+    let plan = document;
+    let document = campaign(plan, files, arguments.runs, arguments.seed).map_err(|error| {
         Failure::input(format!("cannot simulate the training of plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())
@@ -93,7 +102,12 @@ fn whole_training(
         let picture = reports::campaign_plot(&document, Breadth::Wide).map_err(|why| no_plot(&why))?;
         arguments.plot.file(&picture).map_or(Ok(()), |(path, content)| files::write(path, content))?;
     }
+    let drawn = Outcome::new(Kind::Simulation, "campaign.json", &document, Headline::from(&document))
+        .with("plan.json", json(plan))
+        .with_all(files::named_by(plan, &arguments.plan));
+    let kept = history.keep(drawn, output);
     output.result(&document, || reports::campaign(&document, output.width()));
+    kept.tell(output);
     told(arguments, output);
     Ok(Exit::Done)
 }

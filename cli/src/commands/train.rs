@@ -5,6 +5,7 @@ use super::{device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::history::History;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::Path;
@@ -27,9 +28,9 @@ const PROFILE: &str = "profile.toml";
 const CONSTANTS: &str = "constants.toml";
 
 /// Calibrates if needed, plans, simulates, runs, and compares.
-pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if let Some(file) = arguments.job.job.as_deref().filter(|file| jobs::is_list(file)) {
-        return jobs::train(file, arguments, output);
+        return jobs::train(file, arguments, history, output);
     }
     if let Some(device) = arguments.device {
         device::check(device.into())?;
@@ -57,6 +58,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
     }
     files::write(&plan_file, json(&document))?;
     output.note(planned(&document, &plan_file));
+    history.keep(super::plan::outcome(&document, &folder), output).tell(output);
     if let Some(why) = missed_goal(&document) {
         let hint = format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data));
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
@@ -80,7 +82,7 @@ pub(crate) fn train(arguments: &TrainArguments, output: &Output) -> Result<Exit,
         reliability: arguments.reliability,
         weights: arguments.weights.clone(),
     };
-    execute(&execution, &plan, output)
+    execute(&execution, &plan, history, output)
 }
 
 /// Puts the job onto this machine: what `--on` says, or the profile of the job, or `local`.

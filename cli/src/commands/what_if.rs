@@ -2,10 +2,12 @@
 
 use crate::arguments::{GoalArguments, JobArguments, SearchArguments, WhatIfArguments};
 use crate::failure::{Exit, Failure};
+use crate::history::{History, Outcome};
 use crate::job::Job;
 use crate::output::{Output, json};
 use crate::{files, job, plot};
 use std::path::Path;
+use trainyard_history::Kind;
 use trainyard_plan::WhatIfDocument;
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
 use trainyard_planner::{Limits, MachineFiles};
@@ -18,7 +20,7 @@ struct Asked {
 }
 
 /// Varies one or two keys, or each assumption behind a plan.
-pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
     let asked = asked(arguments)?;
     let document = answer(&asked, &axes, arguments.tornado, output)?;
@@ -42,7 +44,9 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, output: &Output) -> Result<Ex
             written.push(format!("{what} written to {}", path.display()));
         }
     }
+    let kept = history.keep(Outcome::new(Kind::WhatIf, "what-if.json", &document, (&document).into()), output);
     output.result(&document, || reports::what_if(&document, output.width()));
+    kept.tell(output);
     for note in &written {
         output.note(note);
     }

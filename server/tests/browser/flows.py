@@ -10,6 +10,7 @@ billion parameters are moved and the times from a change to the pictures are pri
 
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -241,6 +242,28 @@ def saves_and_opens_a_plan(browser, url, shots, program):
     tab.close()
 
 
+def opens_what_is_kept(browser, shots, program):
+    with tempfile.TemporaryDirectory() as folder:
+        history = str(pathlib.Path(folder) / "history.db")
+        job = ["--model", "gpt2", "--tokens", "1e9", "--global-batch", "64", "--instances", "p3.*", "--max-instances", "2"]
+        subprocess.run([program, "plan", *job, "-q", "--history", history], check=True, stdout=subprocess.DEVNULL)
+        with Server(program, "--history", history) as server:
+            tab = Tab(browser, server.url)
+            tab.settled()
+            button = tab.page.get_by_role("button", name="History", exact=True)
+            expect(button).to_have_attribute("aria-expanded", "false")
+            button.press("Enter")
+            expect(tab.page.locator("#history-table tbody tr")).to_have_count(1)
+            expect(button).to_have_attribute("aria-expanded", "true")
+            shots(tab, "history")
+            tab.page.locator("#history-table").get_by_role("button").press("Enter")
+            expect(tab.scenario().locator(".status")).to_contain_text("Opened")
+            expect(tab.scenario().locator("select[data-field=model]")).to_have_value("gpt2")
+            button.press("Enter")
+            expect(tab.page.locator("#history")).to_be_hidden()
+            tab.close()
+
+
 def shares_a_scenario_as_a_link(browser, url, shots):
     fragment = "#model=llama-2-7b&deadline=604800&families=p4d,p5&instances=8&objective=time"
     tab = Tab(browser, url, fragment, color_scheme="dark")
@@ -302,6 +325,8 @@ def keeps_the_rules_of_accessibility(browser, url):
     for scheme in ("light", "dark"):
         tab = Tab(browser, url, "#compare=1", bypass_csp=True, color_scheme=scheme)
         tab.settled("Scenario B")
+        tab.page.get_by_role("button", name="History", exact=True).click()
+        expect(tab.page.locator("#history caption")).to_be_visible()
         found = Axe().run(tab.page).response["violations"]
         assert not found, json.dumps([(one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found], indent=1)
         tab.close()
@@ -360,6 +385,8 @@ def main():
     parser.add_argument("--latency", action="store_true")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
+    # Only the flow that shows a history has one.
+    os.environ["TRAINYARD_HISTORY"] = "off"
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 
     def shots(tab, name):
@@ -379,6 +406,7 @@ def main():
             "reads a configuration": lambda: reads_a_configuration(browser, server.url, shots),
             "compares two scenarios": lambda: compares_two_scenarios(browser, server.url, shots),
             "saves and opens a plan": lambda: saves_and_opens_a_plan(browser, server.url, shots, arguments.program),
+            "opens what is kept": lambda: opens_what_is_kept(browser, shots, arguments.program),
             "shares a scenario as a link": lambda: shares_a_scenario_as_a_link(browser, server.url, shots),
             "downloads launch files": lambda: downloads_launch_files(browser, server.url, shots),
             "asks for the token": lambda: asks_for_the_token(browser, arguments.program, shots),

@@ -1,0 +1,56 @@
+//! `trainyard history show`: an entry, and what its command printed.
+
+use super::refused;
+use crate::failure::{Exit, Failure};
+use crate::history_arguments::ShowKeptArguments;
+use crate::output::Output;
+use serde::de::DeserializeOwned;
+use trainyard_history::{KEPT_SCHEMA, KeptDocument, Kind, Store};
+use trainyard_plan::document::{COMPARISON_SCHEMA, PLAN_SCHEMA};
+use trainyard_plan::fleet::document::FLEET_SCHEMA;
+use trainyard_plan::list::JOBS_SCHEMA;
+use trainyard_plan::queue::document::QUEUE_SCHEMA;
+use trainyard_plan::{CAMPAIGN_SCHEMA, WHAT_IF_SCHEMA};
+use trainyard_reports::{self as reports, Points, Width};
+
+/// Shows an entry, or only its document.
+pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output) -> Result<Exit, Failure> {
+    let entry = store.find(&arguments.id).map_err(|error| refused(&error))?;
+    let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
+    let text = documents.into_iter().next().map(|document| document.text).unwrap_or_default();
+    if arguments.document {
+        output.page(&text);
+        return Ok(Exit::Done);
+    }
+    let document = serde_json::from_str(&text).map_err(|error| {
+        Failure::new(Exit::Failed, format!("the document of entry {} cannot be read", entry.id))
+            .because(error.to_string())
+            .hint("--document prints it as it is")
+    })?;
+    let kept = KeptDocument { schema: KEPT_SCHEMA.into(), entry, document };
+    output.result(&kept, || {
+        let printed = printed(&kept, output.width());
+        let printed =
+            printed.unwrap_or_else(|| "  another version of the program wrote it; --document prints it\n".into());
+        format!("{}\n{}", reports::kept(&kept.entry, output.width()), reports::harmless(&printed))
+    });
+    Ok(Exit::Done)
+}
+
+/// What the command printed for people, if this version knows the form of the document.
+fn printed(kept: &KeptDocument, width: Width) -> Option<String> {
+    fn read<T: DeserializeOwned>(kept: &KeptDocument) -> Option<T> {
+        serde_json::from_value(kept.document.clone()).ok()
+    }
+    match kept.document.get("schema")?.as_str()? {
+        PLAN_SCHEMA if kept.entry.kind == Kind::Simulation => Some(reports::simulation(&read(kept)?, width)),
+        PLAN_SCHEMA => Some(reports::plan(&read(kept)?, Points::Some, width)),
+        CAMPAIGN_SCHEMA => Some(reports::campaign(&read(kept)?, width)),
+        QUEUE_SCHEMA => Some(reports::queue(&read(kept)?, width, false)),
+        FLEET_SCHEMA => Some(reports::fleet(&read(kept)?, width, false)),
+        WHAT_IF_SCHEMA => Some(reports::what_if(&read(kept)?, width)),
+        COMPARISON_SCHEMA => Some(reports::comparison(&read(kept)?, width)),
+        JOBS_SCHEMA => Some(reports::jobs(&read(kept)?, width)),
+        _ => None,
+    }
+}

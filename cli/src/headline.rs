@@ -1,0 +1,121 @@
+//! What a list says of a document: what it is about, and its first figures.
+
+use trainyard_executor::RunReport;
+use trainyard_history::Figures;
+use trainyard_plan::document::{ComparisonDocument, PlanDocument};
+use trainyard_plan::fleet::document::FleetDocument;
+use trainyard_plan::list::JobsDocument;
+use trainyard_plan::queue::document::QueueDocument;
+use trainyard_plan::{CampaignDocument, PlanSpec, WhatIfDocument};
+
+/// What a list says of a document.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Headline {
+    pub(crate) model: Option<String>,
+    pub(crate) machines: Option<String>,
+    pub(crate) figures: Figures,
+}
+
+impl Headline {
+    fn of(plan: &PlanSpec, figures: Figures) -> Self {
+        let cluster = &plan.cluster;
+        Self {
+            model: Some(plan.model.name.clone()),
+            machines: Some(format!("{} × {}", cluster.instances, cluster.instance)),
+            figures,
+        }
+    }
+}
+
+impl From<&PlanDocument> for Headline {
+    fn from(document: &PlanDocument) -> Self {
+        let prediction = &document.prediction;
+        let figures = Figures {
+            step_time_s: Some(prediction.step_time_s),
+            time_s: Some(prediction.elapsed_s()),
+            cost_usd: prediction.cost_usd,
+            ..Figures::default()
+        };
+        Self::of(&document.plan, figures)
+    }
+}
+
+impl From<&CampaignDocument> for Headline {
+    fn from(document: &CampaignDocument) -> Self {
+        let figures = Figures {
+            step_time_s: Some(document.step_time_s),
+            time_s: Some(document.time_s.p50),
+            cost_usd: document.cost_usd.as_ref().map(|cost| cost.p50),
+            ..Figures::default()
+        };
+        Self::of(&document.plan, figures)
+    }
+}
+
+impl From<&WhatIfDocument> for Headline {
+    /// Of what is varied, as it is without variation.
+    fn from(document: &WhatIfDocument) -> Self {
+        let first = document.cases.iter().find_map(|case| case.figures.as_ref());
+        let Some(base) = document.base.as_ref() else {
+            let model = first.map(|figures| figures.plan.model.name.clone()).or(document.job.model.name.clone());
+            return Self { model, ..Self::default() };
+        };
+        let figures = Figures {
+            step_time_s: Some(base.step_time_s),
+            time_s: Some(base.time_s),
+            cost_usd: base.cost_usd,
+            ..Figures::default()
+        };
+        Self::of(&base.plan, figures)
+    }
+}
+
+impl From<&QueueDocument> for Headline {
+    fn from(document: &QueueDocument) -> Self {
+        let prediction = &document.prediction;
+        let figures = Figures {
+            time_s: Some(prediction.makespan_s),
+            cost_usd: prediction.cost.map(|cost| cost.total_usd),
+            ..Figures::default()
+        };
+        Self { model: None, machines: Some(counted(document.jobs.len(), "job")), figures }
+    }
+}
+
+impl From<&FleetDocument> for Headline {
+    fn from(document: &FleetDocument) -> Self {
+        let prediction = &document.prediction;
+        let figures = Figures {
+            time_s: Some(prediction.makespan_s),
+            cost_usd: Some(prediction.cost.total_usd),
+            ..Figures::default()
+        };
+        let jobs = document.plans.iter().map(|plan| plan.count as usize).sum();
+        Self { model: None, machines: Some(counted(jobs, "job")), figures }
+    }
+}
+
+impl From<&JobsDocument> for Headline {
+    fn from(document: &JobsDocument) -> Self {
+        let figures = Figures { time_s: Some(document.makespan_s), ..Figures::default() };
+        let machines = format!("{} on {} devices", counted(document.jobs.len(), "job"), document.devices);
+        Self { model: None, machines: Some(machines), figures }
+    }
+}
+
+impl From<(&ComparisonDocument, &RunReport)> for Headline {
+    fn from((document, report): (&ComparisonDocument, &RunReport)) -> Self {
+        let figures = Figures {
+            step_time_s: Some(document.measured.step_time_s),
+            predicted_step_time_s: document.predicted.map(|predicted| predicted.step_time_s),
+            time_s: Some(report.steps.iter().map(|step| step.seconds).sum()),
+            cost_usd: None,
+            loss: Some(document.loss.last).filter(|loss| loss.is_finite()),
+        };
+        Self { machines: Some(document.device.clone()), ..Self::of(&document.plan, figures) }
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

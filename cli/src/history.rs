@@ -1,0 +1,150 @@
+//! Keeping results: where, and what of them.
+//!
+//! A result is kept before it is shown, so that nothing is lost that somebody saw. A history that cannot be written
+//! never makes a command fail: it says so once.
+
+use crate::arguments::Global;
+use crate::headline::Headline;
+use crate::machine;
+use crate::output::{Output, json};
+use serde::Serialize;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use trainyard_history::{Document, HistoryError, Kind, NewEntry, Store};
+
+/// Where results are kept unless somebody says otherwise: beside the runs and profiles, the only place that the program
+/// writes to of itself. A history belongs to the folder of its plans, as its profiles and runs do: what an entry names,
+/// it names as seen from there.
+const HISTORY: &str = "runs/history.db";
+/// The environment's word for the place.
+const ENVIRONMENT: &str = "TRAINYARD_HISTORY";
+/// The place that is none.
+const OFF: &str = "off";
+
+/// Where results are kept, if they are.
+#[derive(Debug)]
+pub(crate) struct History {
+    place: Option<PathBuf>,
+    /// Whether the place was named on the command line, which processes that this one starts do not see.
+    named: Option<PathBuf>,
+    arguments: Vec<String>,
+    warned: Cell<bool>,
+}
+
+/// A result that was kept or not, to be told after it was shown.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Kept(Option<String>);
+
+/// A result to be kept.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    kind: Kind,
+    headline: Headline,
+    documents: Vec<Document>,
+}
+
+impl Outcome {
+    /// A document under the name that its file has when it is exported.
+    pub(crate) fn new<T: Serialize>(kind: Kind, name: &str, document: &T, headline: Headline) -> Self {
+        Self { kind, headline, documents: Vec::new() }.with(name, json(document))
+    }
+
+    /// With a document that belongs to it.
+    pub(crate) fn with(mut self, name: &str, text: String) -> Self {
+        self.documents.push(Document { name: name.into(), text });
+        self
+    }
+
+    /// With documents that belong to it.
+    pub(crate) fn with_all(mut self, documents: Vec<Document>) -> Self {
+        self.documents.extend(documents);
+        self
+    }
+}
+
+impl History {
+    /// As the command line and the environment say.
+    pub(crate) fn new(global: &Global) -> Self {
+        let words = std::env::args_os().skip(1);
+        Self {
+            place: place(global.history.clone(), std::env::var_os(ENVIRONMENT).map(PathBuf::from)),
+            named: global.history.clone(),
+            arguments: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+            warned: Cell::new(false),
+        }
+    }
+
+    /// The file; none if results are not kept.
+    pub(crate) fn place(&self) -> Option<&Path> {
+        self.place.as_deref()
+    }
+
+    /// The words with which a process that this one starts keeps its results at the same place.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.named.iter().flat_map(|path| ["--history".into(), path.display().to_string()]).collect()
+    }
+
+    /// Keeps a result.
+    pub(crate) fn keep(&self, outcome: Outcome, output: &Output) -> Kept {
+        let Some(place) = &self.place else { return Kept(None) };
+        let Outcome { kind, headline, documents } = outcome;
+        let new = NewEntry {
+            kind,
+            at: machine::now(),
+            program: env!("CARGO_PKG_VERSION").into(),
+            arguments: self.arguments.clone(),
+            model: headline.model,
+            machines: headline.machines,
+            figures: headline.figures,
+            documents,
+        };
+        match Store::open(place).and_then(|mut store| store.keep(&new)) {
+            Ok(entry) => Kept(Some(format!("kept as {} in {}", entry.id, place.display()))),
+            Err(error) => {
+                self.warn(&error, output);
+                Kept(None)
+            }
+        }
+    }
+
+    fn warn(&self, error: &HistoryError, output: &Output) {
+        if !self.warned.replace(true) {
+            let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            output.warn(format!("the result is not kept: {error}{hint}"));
+        }
+    }
+}
+
+impl Kept {
+    /// Says under which id a result was kept, if it was.
+    pub(crate) fn tell(self, output: &Output) {
+        if let Some(text) = self.0 {
+            output.note(text);
+        }
+    }
+}
+
+/// The place that a flag or the environment names; an empty one says nothing.
+fn place(flag: Option<PathBuf>, environment: Option<PathBuf>) -> Option<PathBuf> {
+    let said = |path: &PathBuf| !path.as_os_str().is_empty();
+    let path = flag.filter(said).or(environment.filter(said)).unwrap_or_else(|| HISTORY.into());
+    (path.as_os_str() != OFF).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_stands_before_the_environment_and_off_is_no_place() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(place(None, None), path("runs/history.db"));
+        assert_eq!(place(None, path("")), path("runs/history.db"));
+        assert_eq!(place(None, path("a.db")), path("a.db"));
+        assert_eq!(place(path("b.db"), path("a.db")), path("b.db"));
+        assert_eq!(place(path("b.db"), path("off")), path("b.db"));
+        assert_eq!(place(path("off"), path("a.db")), None);
+        assert_eq!(place(path("./off"), None), path("./off"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Why a history cannot be read or written.
+
+use rusqlite::ErrorCode;
+use std::path::{Path, PathBuf};
+
+/// Why a history does not do what it is asked. Whatever the reason, nothing of it was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// The file is something else.
+    #[error("`{}` is no history: {what}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// A later version of the program wrote the file.
+    #[error("the history `{}` is of version {found}, but this program reads up to version {known}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version that is known.
+        known: u32,
+    },
+    /// The file is a history, but what it holds makes no sense.
+    #[error("the history `{}` is damaged: {cause}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// Others wrote for longer than this waited.
+    #[error("the history `{}` was locked by another process for {seconds} s", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// How long this waited.
+        seconds: u64,
+    },
+    /// The system does not let it be read or written.
+    #[error("the history `{}` cannot be used: {cause}", path.display())]
+    Unavailable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// No entry has an id that starts so.
+    #[error("there is no entry `{}` in the history", id.escape_debug())]
+    Unknown {
+        /// What was typed.
+        id: String,
+        /// Ids that are like it.
+        nearest: Vec<String>,
+    },
+    /// Several entries have ids that start so.
+    #[error("`{id}` is the start of several ids: {}", ids.join(", "))]
+    Ambiguous {
+        /// What was typed.
+        id: String,
+        /// Some of the ids.
+        ids: Vec<String>,
+    },
+    /// A word that cannot be a tag.
+    #[error("`{}` is no tag, which is one word of at most 64 letters, digits and -_.:/+", word.escape_debug())]
+    NotATag {
+        /// The word.
+        word: String,
+    },
+    /// A tag that an entry does not have.
+    #[error("entry {id} has no tag `{word}`")]
+    NoSuchTag {
+        /// The entry.
+        id: String,
+        /// The word.
+        word: String,
+        /// The tags that it has.
+        tags: Vec<String>,
+    },
+}
+
+impl HistoryError {
+    /// What SQLite says of a file.
+    pub(crate) fn of(path: &Path, error: &rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Busy { path, seconds: crate::store::BUSY.as_secs() }
+            }
+            Some(ErrorCode::NotADatabase) => Self::Foreign { path, what: "it is no SQLite database" },
+            Some(
+                ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::PermissionDenied
+                | ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::OutOfMemory
+                | ErrorCode::TooBig,
+            ) => Self::Unavailable { path, cause: error.to_string() },
+            _ => Self::Damaged { path, cause: error.to_string() },
+        }
+    }
+
+    /// Whether what the user typed is to blame, not the file.
+    pub fn is_input(&self) -> bool {
+        !matches!(self, Self::Busy { .. } | Self::Unavailable { .. } | Self::Damaged { .. })
+    }
+
+    /// What may be done about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Foreign { .. } => "name another file with --history or TRAINYARD_HISTORY; it was not changed".into(),
+            Self::Newer { .. } => "use a newer version of this program, or another file; it was not changed".into(),
+            Self::Damaged { .. } => {
+                "move it away, and a new one is begun; `sqlite3 FILE .recover` may save what it holds".into()
+            }
+            Self::Busy { .. } => "try again when the other process is done".into(),
+            Self::Unavailable { .. } => "--history PATH names another place, and --history off keeps nothing".into(),
+            Self::Unknown { nearest, .. } if nearest.is_empty() => "the history is empty".into(),
+            Self::Unknown { nearest, .. } => {
+                format!("the nearest are {}; `trainyard history list` shows all", nearest.join(", "))
+            }
+            Self::Ambiguous { .. } => "type more of it".into(),
+            Self::NotATag { .. } => "`trainyard history note` keeps whole sentences".into(),
+            Self::NoSuchTag { tags, .. } if tags.is_empty() => "it has none".into(),
+            Self::NoSuchTag { tags, .. } => format!("it has {}", tags.join(", ")),
+        };
+        Some(hint)
+    }
+}

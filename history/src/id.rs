@@ -1,0 +1,83 @@
+//! Names of entries: short, easy to read out and to type.
+
+use crate::entry::NewEntry;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Digits and letters without those that look alike.
+///
+/// # Source
+///
+/// Crockford, "Base 32", in lower case.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Letters of an id: a thousand million of them, so that a few thousand entries rarely want the same.
+const LENGTH: usize = 6;
+
+/// The id that an entry would like to have, or after so many refusals another one. It follows from when and how the
+/// command was given.
+pub(crate) fn candidate(entry: &NewEntry, refusals: u64) -> String {
+    let mut text = format!("{}\0{}\0{refusals}", entry.at.unix_seconds(), entry.kind.name());
+    for argument in &entry.arguments {
+        text.push('\0');
+        text.push_str(argument);
+    }
+    let mut bits = xxh3_64(text.as_bytes());
+    let mut id = String::new();
+    for _ in 0..LENGTH {
+        id.push(char::from(ALPHABET[(bits % 32) as usize]));
+        bits /= 32;
+    }
+    id
+}
+
+/// The start of an id as it was typed; nothing if no id starts so.
+pub(crate) fn typed(text: &str) -> Option<String> {
+    let letter = |letter: char| {
+        let letter = match letter.to_ascii_lowercase() {
+            'o' => '0',
+            'i' | 'l' => '1',
+            other => other,
+        };
+        u8::try_from(letter).ok().filter(|byte| ALPHABET.contains(byte)).map(char::from)
+    };
+    let id: String = text.chars().map(letter).collect::<Option<_>>()?;
+    (1..=LENGTH).contains(&id.len()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Figures, Kind};
+    use crate::time::UtcTime;
+
+    fn entry(arguments: &[&str]) -> NewEntry {
+        NewEntry {
+            kind: Kind::Plan,
+            at: UtcTime::of_unix_seconds(1),
+            program: String::new(),
+            arguments: arguments.iter().map(|word| (*word).into()).collect(),
+            model: None,
+            machines: None,
+            figures: Figures::default(),
+            documents: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_id_follows_from_the_command_and_can_be_typed() {
+        let id = candidate(&entry(&["plan", "a"]), 0);
+        assert_eq!(candidate(&entry(&["plan", "a"]), 0), id);
+        for other in [candidate(&entry(&["plan", "a"]), 1), candidate(&entry(&["plana"]), 0)] {
+            assert_ne!(other, id);
+        }
+        assert_eq!(typed(&id), Some(id));
+    }
+
+    #[test]
+    fn letters_that_look_alike_are_one() {
+        assert_eq!(typed("OIl").as_deref(), Some("011"));
+        assert_eq!(typed("ABC").as_deref(), Some("abc"));
+        for none in ["", "u", "../x", "ä", "1234567", "%", "a b"] {
+            assert_eq!(typed(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is asked of a history.
+
+use crate::entry::{Entry, Figures, Kind};
+use crate::time::UtcTime;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Params, Row};
+
+/// Which entries are wanted; what is left out does not matter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// Of this model, or of models like `gpt*`.
+    pub model: Option<String>,
+    /// With all of these tags.
+    pub tags: Vec<String>,
+    /// From then on.
+    pub since: Option<UtcTime>,
+    /// At most so many, the newest.
+    pub limit: Option<u32>,
+}
+
+/// Entries that were found, the newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// How many more there are.
+    pub left_out: u64,
+}
+
+/// Everything of an entry but the text of its documents, in the order in which [`entry`] reads it.
+pub(crate) const COLUMNS: &str = "id, kind, at, program, arguments, model, machines, step_time_s, \
+     predicted_step_time_s, time_s, cost_usd, loss, note, \
+     (SELECT json_group_array(word ORDER BY word) FROM tag WHERE tag.entry = entry.number), \
+     (SELECT json_group_array(name ORDER BY position) FROM document WHERE document.entry = entry.number)";
+
+/// What a filter asks for; its parameters are kind, model, tags as a JSON list, and the first second.
+const WANTED: &str = "(?1 IS NULL OR kind = ?1) \
+     AND (?2 IS NULL OR model = ?2 OR lower(model) GLOB lower(?2)) \
+     AND NOT EXISTS (SELECT 1 FROM json_each(?3) AS wanted WHERE wanted.value NOT IN \
+         (SELECT word FROM tag WHERE tag.entry = entry.number)) \
+     AND (?4 IS NULL OR at >= ?4)";
+
+/// The newest first; of one second, that which was kept last.
+pub(crate) const NEWEST_FIRST: &str = "ORDER BY at DESC, number DESC";
+
+pub(crate) fn list(connection: &Connection, filter: &Filter) -> rusqlite::Result<Listing> {
+    let kind = filter.kind.map(Kind::name);
+    let tags = json(&filter.tags);
+    let since = filter.since.map(UtcTime::unix_seconds);
+    // SQLite takes a negative limit for none.
+    let limit = filter.limit.map_or(-1, i64::from);
+    let sql = format!("SELECT {COLUMNS} FROM entry WHERE {WANTED} {NEWEST_FIRST} LIMIT ?5");
+    let found = entries(connection, &sql, (kind, &filter.model, &tags, since, limit))?;
+    let count = format!("SELECT count(*) FROM entry WHERE {WANTED}");
+    let all: u64 = connection.query_row(&count, (kind, &filter.model, &tags, since), |row| row.get(0))?;
+    Ok(Listing { left_out: all.saturating_sub(found.len() as u64), entries: found })
+}
+
+/// The entries that a query finds, which selects [`COLUMNS`].
+pub(crate) fn entries(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<Entry>> {
+    connection.prepare(sql)?.query_map(parameters, entry)?.collect()
+}
+
+/// A list of words as it is kept in one field.
+pub(crate) fn json(words: &[String]) -> String {
+    serde_json::to_string(words).expect("words are JSON")
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        id: row.get(0)?,
+        kind: named(row, 1)?,
+        at: UtcTime::of_unix_seconds(row.get(2)?),
+        program: row.get(3)?,
+        arguments: words(row, 4)?,
+        model: row.get(5)?,
+        machines: row.get(6)?,
+        figures: Figures {
+            step_time_s: row.get(7)?,
+            predicted_step_time_s: row.get(8)?,
+            time_s: row.get(9)?,
+            cost_usd: row.get(10)?,
+            loss: row.get(11)?,
+        },
+        note: row.get(12)?,
+        tags: words(row, 13)?,
+        documents: words(row, 14)?,
+    })
+}
+
+fn named(row: &Row<'_>, column: usize) -> rusqlite::Result<Kind> {
+    let name: String = row.get(column)?;
+    Kind::named(&name).ok_or_else(|| wrong(column, format!("`{}` is no kind of entry", name.escape_debug()).into()))
+}
+
+fn words(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| wrong(column, error.into()))
+}
+
+fn wrong(column: usize, cause: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, cause)
+}
