@@ -12,6 +12,7 @@ use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
+use trainyard_models::{ModelSpec, ONNX_BYTES_MAX, from_onnx};
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles};
 use trainyard_units::{Bytes, human_bytes};
@@ -44,6 +45,20 @@ pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
         bytes = text;
     }
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+}
+
+/// The model of an ONNX file, called as the file is.
+pub(crate) fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
+    let unreadable = |cause: String| Failure::input(format!("cannot read model `{}`", path.display())).because(cause);
+    let (file, length) = open("model", path)?;
+    if length > ONNX_BYTES_MAX {
+        return Err(unreadable(format!("it is longer than {}", human_bytes(Bytes(ONNX_BYTES_MAX))))
+            .hint("export it with its weights in files of their own (external_data=True); they are not read"));
+    }
+    let mut bytes = Vec::new();
+    file.take(ONNX_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    from_onnx(bytes, &name).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))
 }
 
 /// A file to be read bit by bit, and its length in bytes.
@@ -277,19 +292,23 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
 
 /// The folders in a folder, in the order of their names.
 pub(crate) fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut folders = listed(folder)?;
+    folders.retain(|path| path.is_dir());
+    Ok(folders)
+}
+
+/// What a folder holds, in the order of the names.
+pub(crate) fn listed(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::input(format!("cannot read folder `{}`", folder.display())).because(error.to_string())
     };
     let entries = fs::read_dir(folder).map_err(unreadable)?;
-    let mut folders = Vec::new();
+    let mut paths = Vec::new();
     for entry in entries {
-        let path = entry.map_err(unreadable)?.path();
-        if path.is_dir() {
-            folders.push(path);
-        }
+        paths.push(entry.map_err(unreadable)?.path());
     }
-    folders.sort();
-    Ok(folders)
+    paths.sort();
+    Ok(paths)
 }
 
 /// `target` as seen from `folder`; absolute where one is not reachable from the other.

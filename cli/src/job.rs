@@ -46,7 +46,10 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         None => JobSpec::default(),
     };
     if let Some(name) = &arguments.model {
-        spec.model = ModelChoice { name: Some(name.clone()), ..ModelChoice::default() };
+        spec.model = match is_onnx(Path::new(name)) {
+            true => ModelChoice { file: Some(beside_job(name, file.as_deref())), ..ModelChoice::default() },
+            false => ModelChoice { name: Some(name.clone()), ..ModelChoice::default() },
+        };
     }
     if arguments.tokens.is_some() || arguments.samples.is_some() {
         (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
@@ -65,6 +68,17 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         spec.cluster.prices = Some(path.display().to_string());
     }
     Ok(Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() })
+}
+
+/// Whether a file is a model in the ONNX format, by its name.
+fn is_onnx(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
+}
+
+/// A path of a flag as a job would name it: relative to the job's file, if there is one.
+fn beside_job(path: &str, job: Option<&Path>) -> String {
+    let folder = job.and_then(Path::parent);
+    folder.map_or_else(|| path.into(), |folder| files::relative(folder, Path::new(path)).display().to_string())
 }
 
 impl Job {
@@ -131,6 +145,9 @@ impl Job {
         let choice = &self.spec.model;
         if let Some(file) = &choice.file {
             let path = self.path(file);
+            if is_onnx(&path) {
+                return files::read_onnx(&path).map(Some);
+            }
             return from_toml("model", &files::read_text("model", &path)?, &path).map(Some);
         }
         let Some(config) = &choice.config else { return Ok(None) };

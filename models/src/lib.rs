@@ -13,6 +13,7 @@ mod graph;
 mod hugging_face;
 pub mod layers;
 mod model;
+mod onnx;
 mod operator;
 mod spec;
 mod tokens;
@@ -29,6 +30,7 @@ pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face, to_hugging_face};
 pub use layers::Layers;
 pub use model::{Model, Sample};
+pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
     OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,

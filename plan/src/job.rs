@@ -43,7 +43,7 @@ pub struct ModelChoice {
     /// Catalog id; or, beside `config` or `family`, what the model is to be called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A TOML file as in the catalog, relative to the job file.
+    /// A TOML file as in the catalog, or a file in the ONNX format (`.onnx`), relative to the job file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The `config.json` of a Hugging Face checkpoint, relative to the job file.
