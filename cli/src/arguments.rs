@@ -25,6 +25,8 @@ Examples:
       plans for jobs that share a pool, a deadline and a budget, and a schedule for all of them
   trainyard simulate plan.json --trace step.json
       one step of that plan; open the trace at ui.perfetto.dev
+  trainyard simulate plan.json --trace traces/
+      the same as a file for each rank, as the PyTorch profiler writes them
   trainyard report plan.json --out report.html
       the plan as a page to be read, printed and sent
   trainyard explain plan.json --against other.json
@@ -160,8 +162,8 @@ pub(crate) struct JobArguments {
     /// Job file (TOML); may be left out if flags say it all
     #[arg(value_name = "JOB", help_heading = None)]
     pub(crate) job: Option<PathBuf>,
-    /// Model of the catalog, see `trainyard show models`
-    #[arg(long, value_name = "NAME")]
+    /// Model of the catalog, see `trainyard show models`; or a file in the ONNX format
+    #[arg(long, value_name = "NAME|FILE.onnx")]
     pub(crate) model: Option<String>,
     /// Tokens in the data set, 10e9
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "samples")]
@@ -490,12 +492,22 @@ pub(crate) struct TrainArguments {
 /// Arguments of `trainyard simulate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArguments {
-    /// Plan document, or a queue (TOML)
-    #[arg(value_name = "PLAN.json|QUEUE.toml")]
+    /// Plan document, a queue (TOML), or a folder of Chakra execution traces (NAME.RANK.et)
+    #[arg(value_name = "PLAN.json|QUEUE.toml|TRACES")]
     pub(crate) plan: PathBuf,
-    /// Write the step of a plan as a trace for ui.perfetto.dev
-    #[arg(long, value_name = "T.json")]
+    /// Write the step of a plan as a trace in the PyTorch profiler's form: all ranks in one file for ui.perfetto.dev, or
+    /// a file for each in a folder (DIR/) for Holistic Trace Analysis; .gz packs it
+    #[arg(long, value_name = "T.json|T.json.gz|DIR/")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write the step of a plan as Chakra execution traces, a file for each rank, for ASTRA-sim and others
+    #[arg(long, value_name = "DIR")]
+    pub(crate) chakra: Option<PathBuf>,
+    /// Machines that execution traces are simulated on, see `trainyard show instances`
+    #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["trace", "chakra", "unfold", "spread", "campaign", "plot"])]
+    pub(crate) on: Option<String>,
+    /// How many of them [default: as many as the ranks need]
+    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) instances: Option<u32>,
     #[command(flatten)]
     pub(crate) plot: PlotArguments,
     /// Simulate every rank by itself instead of one for all that must behave alike: slower, the same result
@@ -511,7 +523,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Simulate the whole training: start-up, checkpoints, interruptions, restarts, and what they cost
-    #[arg(long, conflicts_with_all = ["trace", "unfold", "spread"])]
+    #[arg(long, conflicts_with_all = ["trace", "chakra", "unfold", "spread"])]
     pub(crate) campaign: bool,
     /// Possible courses of the campaign
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "campaign", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

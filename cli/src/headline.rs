@@ -6,7 +6,7 @@ use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::JobsDocument;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, PlanSpec, WhatIfDocument};
+use trainyard_plan::{CampaignDocument, PlanSpec, ReplayDocument, WhatIfDocument};
 
 /// What a list says of a document.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +67,13 @@ impl From<&WhatIfDocument> for Headline {
             ..Figures::default()
         };
         Self::of(&base.plan, figures)
+    }
+}
+
+impl From<&ReplayDocument> for Headline {
+    fn from(document: &ReplayDocument) -> Self {
+        let figures = Figures { step_time_s: Some(document.step_time_s), ..Figures::default() };
+        Self { model: None, machines: Some(format!("{} × {}", document.instances, document.instance)), figures }
     }
 }
 

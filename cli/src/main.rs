@@ -16,6 +16,7 @@ mod job;
 mod machine;
 mod output;
 mod plot;
+mod traces;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;

@@ -5,6 +5,7 @@
 //! [`resident`] counts the bytes each rank holds. A [`Timeline`] is what happened when, predicted or measured.
 
 mod campaign;
+pub mod chakra;
 mod check;
 mod decision;
 pub mod document;
@@ -24,10 +25,12 @@ mod partition;
 mod placement;
 pub mod queue;
 mod rates;
+mod replay;
 mod schedule;
 mod spec;
 mod task;
 mod timeline;
+mod trace;
 mod training;
 mod valid;
 mod what_if;
@@ -52,6 +55,7 @@ pub use parameters::{Chain, Held};
 pub use partition::{StageId, Stages};
 pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};
+pub use replay::{REPLAY_SCHEMA, ReplayDocument};
 pub use schedule::{Pipeline, Slot, StagePass};
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
@@ -62,6 +66,10 @@ pub use task::{
     Work,
 };
 pub use timeline::{Interval, StageUse, Timeline};
+pub use trace::{
+    Between, Direction, Message, MessageKind, RankTrace, Seat, StepTrace, TraceDetail, TracedKernels, TracedPart,
+    TracedTask, TracedWork,
+};
 pub use training::{Decay, TrainingSpec};
 pub use valid::{Architecture, Plan, PlanError};
 pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};

@@ -50,7 +50,7 @@ pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_flee
 pub use front::{PointError, point};
 pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
-pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate};
+pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_by_choice, missed_goal, recommend};

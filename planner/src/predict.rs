@@ -9,10 +9,10 @@ use trainyard_hardware_profiles::{
     Service, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{Plan, PlanError, Store};
+use trainyard_plan::{Plan, PlanError, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
-    simulate_with,
+    simulate_with, step_trace,
 };
 use trainyard_units::Seconds;
 
@@ -336,6 +336,17 @@ pub fn resimulate(
     let data = data.as_ref().map(|data| &data.set);
     let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, rent, data, options)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
+}
+
+/// The simulated step of a document's plan in detail, on every rank that is simulated.
+///
+/// # Errors
+///
+/// As [`resimulate`].
+pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options) -> Result<StepTrace, DocumentError> {
+    let plan = Plan::try_from(document.plan.clone())?;
+    let machine = machine(document, files)?;
+    Ok(step_trace(&plan, &machine, options).map_err(PredictionError::from)?)
 }
 
 /// How the machines of a document's plan are rented; nothing for machines that are not.

@@ -124,7 +124,7 @@ impl<'a> Ensemble<'a> {
     }
 
     /// The node in which an actor does a task; nothing if it takes no part in it.
-    fn node(&self, task: u32, actor: u32) -> Option<u32> {
+    pub(crate) fn node(&self, task: u32, actor: u32) -> Option<u32> {
         let place = match &self.asks[self.works[task as usize] as usize] {
             Asks::Kernels(_) => {
                 let here = self.stage_of.get(actor as usize) == Some(&self.stage(task));

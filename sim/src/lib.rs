@@ -20,7 +20,9 @@ mod layout;
 mod machine;
 pub mod network;
 pub mod queue;
+mod replay;
 mod simulate;
+mod trace;
 mod variation;
 mod wiring;
 
@@ -36,8 +38,10 @@ pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
 pub use machine::{Machine, MachineError};
 pub use network::LinkId;
+pub use replay::{Replay, ReplayError, replay};
 pub use simulate::{
     Options, Outcome, memory_needed, rank_timelines, simulate, simulate_with, step_time, step_time_with,
 };
+pub use trace::{TRACED_MAX, step_trace};
 pub use variation::Variation;
 pub use wiring::{ENCRYPTED_SHARE, Path, Wiring};

@@ -147,18 +147,23 @@ pub(crate) struct Step<'a> {
     plan: &'a Plan,
     pub(crate) graph: TaskGraph,
     /// Per task, which of `asks` it does.
-    works: Vec<u32>,
+    pub(crate) works: Vec<u32>,
     asks: Vec<Asks>,
     pub(crate) fold: Fold,
-    stage_of: Vec<StageId>,
+    pub(crate) stage_of: Vec<StageId>,
     slowdown: f64,
 }
 
 impl<'a> Step<'a> {
     fn new(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Self, MachineError> {
+        Self::priced(plan, machine, options, &Self::prices(plan, machine, options)?)
+    }
+
+    /// The prices that such a simulation rests on.
+    pub(crate) fn prices(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Prices<'a>, MachineError> {
         // Where devices are drawn one by one, the slowest of them is among them.
         let slowest_of = if options.variation.is_some() { 1 } else { plan.mesh().ranks() };
-        Self::priced(plan, machine, options, &Prices::on_slowest_of(slowest_of, plan, machine)?)
+        Prices::on_slowest_of(slowest_of, plan, machine)
     }
 
     pub(crate) fn priced(
@@ -299,7 +304,7 @@ impl Paces {
 
 /// From start to end, or the step that is counted. Steps that follow each other without a pause take no less than the
 /// kernels of the busiest device, though what it puts off to the next step may not show in the one that is counted.
-fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
+pub(crate) fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
     match ensemble.window(ran) {
         Some((start, end)) => end.since(start).seconds().max(ensemble.busiest()),
         None => ran.iter().map(|ran| ran.end).max().unwrap_or(Instant::START).seconds(),

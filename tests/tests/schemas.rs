@@ -13,7 +13,7 @@ use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::{JobListSpec, JobsDocument};
 use trainyard_plan::queue::QueueSpec;
 use trainyard_plan::queue::document::QueueDocument;
-use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, LaunchDocument, WhatIfDocument};
+use trainyard_plan::{CampaignDocument, ExplanationDocument, JobSpec, LaunchDocument, ReplayDocument, WhatIfDocument};
 
 fn agrees<T: JsonSchema>(name: &str) {
     is_kept(name, serde_json::to_string_pretty(&schema_for!(T)));
@@ -63,6 +63,11 @@ fn what_if_document() {
 #[test]
 fn explanation_document() {
     agrees::<ExplanationDocument>("explanation");
+}
+
+#[test]
+fn replay_document() {
+    agrees::<ReplayDocument>("replay");
 }
 
 #[test]

@@ -115,6 +115,10 @@ fn sourced<T>(value: T, fitted: Fitted) -> Sourced<T> {
 pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<TraceFindings, TraceError> {
     let document = trace::read(text, file)?;
     let lacking = |problem, hint| TraceError::Lacking { file: file.into(), problem, hint };
+    if document.trainyard.as_ref().is_some_and(|origin| origin.kind == "predicted") {
+        let hint = "record a training with torch.profiler; a prediction cannot correct itself";
+        return Err(lacking("it is a prediction of this program, no measurement", hint));
+    }
     let steps = steps(&document);
     if steps.is_empty() {
         let hint = "call `prof.step()` after each step, so that the trace has `ProfilerStep#N`";

@@ -62,6 +62,15 @@ pub(super) struct Document {
     pub(super) events: Vec<Event>,
     #[serde(rename = "deviceProperties", default)]
     pub(super) devices: Vec<DeviceProperties>,
+    /// What this program says of its own traces.
+    #[serde(default)]
+    pub(super) trainyard: Option<Origin>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Origin {
+    #[serde(default)]
+    pub(super) kind: String,
 }
 
 #[derive(Debug, Deserialize)]

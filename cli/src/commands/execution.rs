@@ -290,7 +290,7 @@ fn keep(
         Failure::new(Exit::Failed, format!("cannot write `{}`", measurement.display())).because(error.to_string())
     })?;
     let trace = file("trace.json");
-    files::write(&trace, format!("{}\n", traces(execution.predicted, &report.timeline)))?;
+    files::write(&trace, traces(execution.predicted, &report.timeline))?;
     let prediction = execution.predicted.map(|_| &execution.document.prediction);
     let mut document = comparison(execution.document, prediction, report);
     let plot = file("loss.svg");
@@ -403,7 +403,7 @@ pub(super) fn measured(report: &RunReport) -> Figures {
 }
 
 /// The simulated step above the measured one of each rank.
-fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> serde_json::Value {
+fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> String {
     let ranks = spans.iter().map(|span| span.rank).max().map_or(0, |last| last + 1);
     let measured: Vec<(String, Timeline)> = (0..ranks)
         .map(|rank| {

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod calibrate;
+pub(crate) mod chakra;
 pub(crate) mod compare;
 mod device;
 mod execution;

@@ -1,19 +1,20 @@
 //! `trainyard simulate`: one step of a plan, its whole training, or a queue of jobs.
 
 use crate::arguments::SimulateArguments;
-use crate::commands::queue;
+use crate::commands::{chakra, queue};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::machine;
 use crate::output::{Output, json};
+use crate::traces;
 use std::path::Path;
 use trainyard_history::Kind;
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate};
-use trainyard_reports::{self as reports, Breadth, Process};
+use trainyard_planner::{DocumentError, MachineFiles, campaign, resimulate, trace_step};
+use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::{Options, Variation, memory_needed};
 use trainyard_units::human_bytes;
 
@@ -25,6 +26,13 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
                 .hint("jobs of a queue say how long they take"));
         }
         return queue::simulate(arguments, history, output);
+    }
+    if arguments.plan.is_dir() {
+        return chakra::simulate(arguments, history, output);
+    }
+    if arguments.on.is_some() {
+        return Err(Failure::input("`--on` names machines for execution traces, but this is a plan")
+            .hint("a plan names its own; `--fix instance=NAME` of `plan` asks for others"));
     }
     simulate_plan(arguments, history, output)
 }
@@ -43,12 +51,16 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     };
     let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
     enough_memory(&plan, options)?;
+    let wanted = arguments.trace.is_some() || arguments.chakra.is_some();
+    let trace = wanted.then(|| trace_step(&document, files.clone(), options).map_err(refused)).transpose()?;
+    let traced = trace.as_ref().zip(arguments.trace.as_ref());
+    let traced = traced.map(|(trace, path)| traces::files(path, trace, &plan)).transpose()?;
+    let graphs = trace.as_ref().zip(arguments.chakra.as_ref());
+    let graphs = graphs.map(|(trace, folder)| chakra::written(folder, trace, &plan)).transpose()?;
     let (document, outcome) = resimulate(&document, files, options).map_err(refused)?;
     let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
-    if let Some(path) = &arguments.trace {
-        let trace = reports::trace(&[Process { name: "predicted", timeline: &outcome.timeline }]);
-        written.push((path, format!("{trace}\n").into_bytes()));
-    }
+    written.extend(traced.iter().flat_map(|traces| &traces.files).map(|(path, content)| (&**path, content.clone())));
+    written.extend(graphs.iter().flat_map(|(files, _)| files).map(|(path, content)| (&**path, content.clone())));
     if arguments.plot.plot.is_some() {
         let name = format!("{}: one step on each stage", document.plan.model.name);
         let picture = reports::step_gantt(&name, &outcome.timeline, Breadth::Wide).map_err(|why| no_plot(&why))?;
@@ -67,8 +79,11 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
         let (actors, ranks) = (outcome.actors, plan.mesh().ranks());
         output.note(format!("{actors} of {ranks} ranks were simulated, each for all that must behave as it does"));
     }
-    if let Some(path) = &arguments.trace {
-        output.note(format!("trace written to {}; open it at ui.perfetto.dev", path.display()));
+    if let Some(traces) = &traced {
+        output.note(traces.told.clone());
+    }
+    if let Some((_, told)) = &graphs {
+        output.note(told);
     }
     told(arguments, output);
     Ok(Exit::Done)

@@ -20,7 +20,7 @@ use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{
     Cluster, CollectiveOperation, CorrectedPhase, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
 };
-use trainyard_plan::{Collectives, ParallelSpec};
+use trainyard_plan::{Collectives, MessageKind, ParallelSpec};
 use trainyard_units::{Bytes, Seconds};
 
 /// What a group of ranks does together, and which bytes its size counts.
@@ -38,6 +38,19 @@ pub enum Collective {
     AllToAll,
     /// The first of two sends a buffer to the second: bytes of that buffer.
     Transfer,
+}
+
+impl From<Collective> for MessageKind {
+    /// What a broadcast's receivers do is what those of a gathering do.
+    fn from(collective: Collective) -> Self {
+        match collective {
+            Collective::AllReduce => Self::AllReduce,
+            Collective::AllGather | Collective::Broadcast => Self::AllGather,
+            Collective::ReduceScatter => Self::ReduceScatter,
+            Collective::AllToAll => Self::AllToAll,
+            Collective::Transfer => Self::Transfer,
+        }
+    }
 }
 
 /// Messages that the library has under way at once between pairs (NVIDIA/nccl, `src/include/device.h`,

@@ -40,6 +40,21 @@ const FLASH_BACKWARD_WORK: f64 = 2.5;
 /// And at this share of forward's rate.
 const FLASH_BACKWARD: f64 = 0.8;
 
+/// What an operator asks in a pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OperatorCost {
+    /// The operator.
+    pub(crate) name: &'static str,
+    /// The longer of its kernels and of their launches.
+    pub(crate) seconds: Seconds,
+    /// Backward, the part of its kernels that is for gradients of weights.
+    pub(crate) weights_share: f64,
+    /// Arithmetic.
+    pub(crate) flops: f64,
+    /// Bytes of device memory read and written.
+    pub(crate) bytes: f64,
+}
+
 /// A GPU as a stack uses it in one precision.
 #[derive(Clone, Copy)]
 pub(crate) struct GpuPricing<'a> {
@@ -240,6 +255,34 @@ impl GpuPricing<'_> {
         let sequential = operator.sequential(pass).map_or(0, |sequence| sequence.steps * sequence.product.elements());
         let elements = products + sequential;
         Bytes(elements * self.precision.element_bytes()).as_f64() + self.streamed(operator, pass, fused)
+    }
+
+    /// What each operator of a layer asks in a pass, over `samples` samples on one of the ranks that share it. Their
+    /// times tell how the layer's is shared out; together they are not it, because host and device overlap.
+    pub(crate) fn operator_costs(
+        &self,
+        layer: &Layer,
+        pass: Pass,
+        samples: u64,
+        sharing: Sharing,
+    ) -> Vec<OperatorCost> {
+        let fused = self.fused(layer);
+        let operators = layer.operators.iter().map(|operator| operator.on_rank(samples, sharing));
+        let cost = |operator: OperatorKind| {
+            let device = self.operator(operator, pass, fused);
+            let host = self.stack.launch.value * f64::from(self.kernels(operator, pass));
+            // Of the two products that backward has for each weight, the second is its gradient.
+            let products = operator.multiplies_weights().then(|| self.products(operator, pass)).unwrap_or_default();
+            let weights: Seconds = products.into_iter().skip(1).step_by(2).sum();
+            OperatorCost {
+                name: operator.name(),
+                seconds: soft_maximum(device, host),
+                weights_share: if device.0 > 0.0 { weights.0 / device.0 } else { 0.0 },
+                flops: operator.flops(pass).0,
+                bytes: self.moved(operator, pass, fused),
+            }
+        };
+        operators.map(cost).filter(|cost| cost.seconds > Seconds::ZERO).collect()
     }
 
     /// Every pass of a layer's operators that has arithmetic, over `samples` samples on one of the ranks that share it.

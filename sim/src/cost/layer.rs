@@ -176,9 +176,33 @@ fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Second
     Seconds(collective.0 - kernel.0).max(slowed)
 }
 
+/// What passing keys and values round adds, forward and backward, beside the core of attention. Backward passes them
+/// round again, and their gradients with them, beside twice the work.
+fn exposed_passing(passing: Seconds, core: Seconds) -> [Seconds; 2] {
+    let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
+    [exposed(core, 1.0), exposed(core * 2.0, 2.0)]
+}
+
+/// Something that is sent inside a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct InsideMessage {
+    pub(crate) kind: Collective,
+    pub(crate) group: Group,
+    /// The buffer, as [`Collective`] counts it.
+    pub(crate) bytes: Bytes,
+    /// Bytes of an element.
+    pub(crate) element: u64,
+    /// How often in each direction.
+    pub(crate) count: u32,
+    /// Time in which ranks wait for all of them, forward.
+    pub(crate) forward: Seconds,
+    /// The same backward.
+    pub(crate) backward: Seconds,
+}
+
 /// The communication inside layers. Ranks of a group wait for it: it is not spread over shared links by the engine, but
 /// priced as if all groups of a stage did it at the same time and nothing else used their links.
-struct Inside<'a> {
+pub(crate) struct Inside<'a> {
     /// How much longer kernels take beside a collective.
     slowdown: f64,
     /// Whether ranks are connected by links that are known, and not by what was measured as a whole.
@@ -192,7 +216,7 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    fn new(micro: u64, mesh: Mesh, precision: Precision, machine: &'a Machine) -> Self {
+    pub(crate) fn new(micro: u64, mesh: Mesh, precision: Precision, machine: &'a Machine) -> Self {
         let sharing = mesh.sharing();
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
         Self {
@@ -213,14 +237,42 @@ impl<'a> Inside<'a> {
         let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
         let experts = self.exchanges(wiring, layer)?;
         let passing = self.passing(wiring, layer)?;
-        let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
+        let [passed, passed_back] = exposed_passing(passing, kernels.core);
         Ok(LayerPrice {
-            inside_forward: reductions + experts + exposed(kernels.core, 1.0),
-            // Backward passes keys and values round again, and their gradients with them, beside twice the work.
-            inside_backward: reduced_back + experts + exposed(kernels.core * 2.0, 2.0),
+            inside_forward: reductions + experts + passed,
+            inside_backward: reduced_back + experts + passed_back,
             recomputed,
             ..kernels
         })
+    }
+
+    /// What is sent inside a layer, kind by kind, with the time in which ranks wait for it: together that of
+    /// [`LayerPrice::inside_forward`] and [`LayerPrice::inside_backward`].
+    pub(crate) fn messages(&self, layer: &Layer, kernels: &LayerPrice) -> Result<Vec<InsideMessage>, MachineError> {
+        let Some(wiring) = &self.wiring else { return Ok(Vec::new()) };
+        let mut messages = Vec::new();
+        let mut add = |kind, group, elements: u64, count, [forward, backward]: [Seconds; 2]| {
+            if forward + backward > Seconds::ZERO {
+                let bytes = Bytes(elements * self.element);
+                messages.push(InsideMessage { kind, group, bytes, element: self.element, count, forward, backward });
+            }
+        };
+        let stream = layer.stream_elements.div_ceil(self.sharing.context) * self.micro;
+        let reductions = self.reductions(wiring, layer, kernels)?;
+        if self.sharing.sequence {
+            let halves = reductions.map(|time| time * 0.5);
+            add(Collective::AllGather, Group::Tensor, stream, layer.tensor_reductions, halves);
+            add(Collective::ReduceScatter, Group::Tensor, stream, layer.tensor_reductions, halves);
+        } else {
+            add(Collective::AllReduce, Group::Tensor, stream, layer.tensor_reductions, reductions);
+        }
+        let experts = self.exchanges(wiring, layer)?;
+        add(Collective::AllToAll, Group::Expert, self.exchanged(layer), layer.exchanges(), [experts; 2]);
+        let passing = self.passing(wiring, layer)?;
+        let passed = layer.context_elements.div_ceil(self.sharing.tensor) * self.micro;
+        let exposed = exposed_passing(passing, kernels.core);
+        add(Collective::AllGather, Group::Context, passed, 1, exposed);
+        Ok(messages)
     }
 
     /// Tensor parallelism, forward and backward: sums of the residual stream (Shoeybi et al., arXiv:1909.08053,
@@ -261,11 +313,16 @@ impl<'a> Inside<'a> {
         if self.sharing.expert == 1 || layer.exchanged_elements == 0 {
             return Ok(Seconds::ZERO);
         }
+        let bytes = Bytes(self.exchanged(layer) * self.element);
+        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * f64::from(layer.exchanges()))
+    }
+
+    /// Elements that one exchange moves from each rank.
+    fn exchanged(&self, layer: &Layer) -> u64 {
         let parts = self.sharing.context * if self.sharing.sequence { self.sharing.tensor } else { 1 };
         let elements = layer.exchanged_elements.div_ceil(parts) * self.micro;
         let share = if layer.looked_up(1) > 0 { self.table_exchange } else { 1.0 };
-        let bytes = Bytes((elements as f64 * share) as u64 * self.element);
-        Ok(self.slowest(wiring, Group::Expert, Collective::AllToAll, bytes)? * f64::from(layer.exchanges()))
+        (elements as f64 * share) as u64
     }
 
     /// Context parallelism: each rank's keys and values visit all others, block by block, while attention works on the

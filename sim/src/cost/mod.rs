@@ -15,9 +15,11 @@ mod roofline;
 mod route;
 mod softmax;
 
+pub(crate) use collective::operation;
 pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub use gemm::product_time;
-pub(crate) use gpu::{memory_rate, rate};
+pub(crate) use gpu::{OperatorCost, memory_rate, rate};
+pub(crate) use layer::{Inside, InsideMessage};
 pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_among};
 pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};

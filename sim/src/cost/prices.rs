@@ -2,7 +2,7 @@
 
 use super::collective::{Collective, measured, measured_collective, operation};
 use super::compression::Compression;
-use super::gpu::{GpuPricing, update_bytes};
+use super::gpu::{GpuPricing, OperatorCost, update_bytes};
 use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
 use super::measured::MeasuredPricing;
 use super::operation::{Operation, Phase};
@@ -13,9 +13,10 @@ use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{CollectiveOperation, Device, DeviceKind, DevicePosition, Gpu, MeasuredMachine};
+use trainyard_plan::operators::Pass;
 use trainyard_plan::{
-    Content, Exchange, GradientCompression, Group, Held, Plan, Precision, Rank, Segment, StageId, StagePass, Store,
-    TaskGraph, Way, Work,
+    Between, Content, Exchange, GradientCompression, Group, Held, Message, MessageKind, Plan, Precision, Rank, Segment,
+    StageId, StagePass, Store, TaskGraph, Way, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -99,6 +100,66 @@ impl<'a> Prices<'a> {
     /// Seconds of one layer on one kind of machine.
     pub(crate) fn layer(&self, pool: usize, index: usize) -> LayerPrice {
         self.layers[pool].layer(index)
+    }
+
+    /// What each operator of a layer asks in a pass on one kind of machine; nothing where layers were measured whole.
+    pub(crate) fn operator_costs(&self, pool: usize, index: usize, pass: Pass) -> Vec<OperatorCost> {
+        let Device::Gpu(gpu) = self.device(pool) else { return Vec::new() };
+        let (layer, sharing) = (self.plan.graph().layer(index), self.plan.mesh().sharing());
+        self.gpu_pricing(gpu).operator_costs(layer, pass, self.plan.batch().micro, sharing)
+    }
+
+    /// What ranks send each other for a piece of work, which they must not be thought to compute.
+    pub(crate) fn message(&self, work: Work) -> Option<Message> {
+        let element = self.plan.precision().element_bytes();
+        match work {
+            Work::Transfer { from, to, bytes } => {
+                let tensor = u64::from(self.plan.mesh().tensor());
+                let parts = if self.measured().is_none() && self.scatters_transfers() { tensor } else { 1 };
+                let (between, sent) = (Between::Stages { from, to }, Bytes(bytes.0.div_ceil(parts)));
+                Some(Message { kind: MessageKind::Transfer, between, bytes: Some(sent), element })
+            }
+            Work::Exchange(exchange) => Some(self.exchange_message(exchange, Between::Group(exchange.group))),
+            Work::ReduceShared { held } => {
+                let stages = self.plan.stages();
+                let (from, to) = (stages.at(0).0, stages.at(stages.links() - 1).0);
+                Some(self.exchange_message(shared_exchange(from, held), Between::Stages { from, to }))
+            }
+            Work::Compute(_) | Work::Copy { .. } | Work::Update { .. } | Work::HostUpdate { .. } => None,
+        }
+    }
+
+    fn exchange_message(&self, exchange: Exchange, between: Between) -> Message {
+        let members = match between {
+            Between::Group(group) => u64::from(self.plan.mesh().group_size(group)),
+            Between::Stages { .. } => 2,
+        };
+        let (element, values) = (self.plan.precision().element_bytes(), exchange.held.parameters);
+        let (kind, bytes, element) = match exchange.content {
+            _ if self.measured().is_some() => {
+                let bytes = self.carried(exchange);
+                (of_plan(exchange.collective), bytes, (bytes.0 / values.max(1)).max(1))
+            }
+            Content::Weights => (of_plan(exchange.collective), Bytes(values * element), element),
+            Content::Gradients => {
+                let compression = self.compression(members);
+                let sent = compression.sent(values);
+                (compression.collective(of_plan(exchange.collective)), sent, (sent.0 / values.max(1)).max(1))
+            }
+        };
+        Message { kind: kind.into(), between, bytes: Some(bytes), element }
+    }
+
+    fn compression(&self, members: u64) -> Compression {
+        let in_precision = self.machine.stack.compute_precision_gradients.value;
+        let plain = if in_precision { self.plan.precision().element_bytes() } else { 4 };
+        Compression::new(self.plan.gradient_compression(), plain, members)
+    }
+
+    /// Whether the ranks of a tensor group each send their part of what they all hold.
+    fn scatters_transfers(&self) -> bool {
+        let mesh = self.plan.mesh();
+        mesh.tensor() > 1 && self.machine.stack.scattered_transfers.value && !mesh.parallel().sequence
     }
 
     fn device(&self, pool: usize) -> &'a Device {
@@ -207,8 +268,7 @@ impl<'a> Prices<'a> {
             return Ok(pairs.into_iter().map(|pair| (pair, Operation::taking(time))).collect());
         }
         let mesh = self.plan.mesh();
-        let tensor = u64::from(mesh.tensor());
-        let scattered = tensor > 1 && self.machine.stack.scattered_transfers.value && !mesh.parallel().sequence;
+        let (tensor, scattered) = (u64::from(mesh.tensor()), self.scatters_transfers());
         let placed = pairs.into_iter().map(|pair| {
             let part = if scattered { Bytes(bytes.0.div_ceil(tensor)) } else { bytes };
             let mut operation = self.collective(Collective::Transfer, &self.layout().positions(&pair), part);
@@ -269,12 +329,7 @@ impl<'a> Prices<'a> {
     /// Gradients among some ranks, compressed if the plan says so.
     fn gradients(&self, exchange: Exchange, members: &[DevicePosition]) -> Operation {
         let values = exchange.held.parameters;
-        let plain = if self.machine.stack.compute_precision_gradients.value {
-            self.plan.precision().element_bytes()
-        } else {
-            4
-        };
-        let compression = Compression::new(self.plan.gradient_compression(), plain, members.len() as u64);
+        let compression = self.compression(members.len() as u64);
         let collective = compression.collective(of_plan(exchange.collective));
         let mut operation = self.collective(collective, members, compression.sent(values));
         if let Device::Gpu(gpu) = self.device(self.machine.cluster.pool_index(members[0].instance)) {
@@ -299,13 +354,7 @@ impl<'a> Prices<'a> {
             }
             return Ok(there);
         }
-        let exchange = Exchange {
-            collective: trainyard_plan::Collective::AllReduce,
-            stage: first,
-            group: Group::Gradient,
-            content: Content::Gradients,
-            held,
-        };
+        let exchange = shared_exchange(first, held);
         let pairs = self.layout().pairs(first.0, last.0).into_iter();
         Ok(pairs
             .map(|pair| {
@@ -438,6 +487,12 @@ impl<'a> Prices<'a> {
 /// Whether two times differ by rounding only.
 fn near(a: Seconds, b: Seconds) -> bool {
     (a.0 - b.0).abs() <= 1e-9 * a.0.max(b.0)
+}
+
+/// The sum of gradients of the table that the first and the last stage share.
+fn shared_exchange(stage: StageId, held: Held) -> Exchange {
+    let (collective, content) = (trainyard_plan::Collective::AllReduce, Content::Gradients);
+    Exchange { collective, stage, group: Group::Gradient, content, held }
 }
 
 fn of_plan(collective: trainyard_plan::Collective) -> Collective {

@@ -1,0 +1,175 @@
+//! From files to graphs.
+
+use super::error::ChakraError;
+use super::proto::{self, Metadata, Node};
+use super::{CHAKRA_NODES_MAX, GraphNode, GraphWork, RankGraph};
+use crate::trace::MessageKind;
+use prost::Message;
+use prost::bytes::Buf;
+use prost::encoding::decode_varint;
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_units::{Bytes, Seconds};
+
+/// Longest message of one node.
+const MESSAGE_MAX: usize = 1 << 20;
+
+/// Most edges of a rank.
+const EDGES_MAX: usize = 8 * CHAKRA_NODES_MAX;
+
+/// The largest buffer: what a machine of today could not hold.
+const BUFFER_MAX: u64 = 1 << 50;
+
+/// The longest time of a node: a day.
+const TIME_MAX: Seconds = Seconds(86_400.0);
+
+/// The graph of the file of one rank.
+///
+/// # Errors
+///
+/// When the bytes are no trace, or one whose nodes do not fit together.
+pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
+    let mut rest = file;
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut edges = 0;
+    let mut first = true;
+    while rest.has_remaining() {
+        let place = file.len() - rest.len();
+        let broken = |problem: String| ChakraError::Broken { place, problem };
+        let length = decode_varint(&mut rest).map_err(|error| broken(error.to_string()))?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > rest.len() {
+            return Err(broken(format!("{length} bytes are announced where {} are left", rest.len())));
+        }
+        if length > MESSAGE_MAX {
+            return Err(broken(format!("a message of {length} bytes is longer than {MESSAGE_MAX}")));
+        }
+        let (message, behind) = rest.split_at(length);
+        rest = behind;
+        if std::mem::take(&mut first) {
+            Metadata::decode(message).map_err(|error| broken(error.to_string()))?;
+            continue;
+        }
+        let node = Node::decode(message).map_err(|error| broken(error.to_string()))?;
+        edges += node.control.len() + node.data.len();
+        if nodes.len() >= CHAKRA_NODES_MAX || edges > EDGES_MAX {
+            return Err(ChakraError::TooMany { maximum: CHAKRA_NODES_MAX });
+        }
+        nodes.push(node);
+    }
+    if nodes.is_empty() {
+        return Err(ChakraError::Broken { place: file.len(), problem: "there are no nodes".into() });
+    }
+    ordered(&nodes)
+}
+
+/// Which ranks groups consist of, as ASTRA-sim's file of them says.
+///
+/// # Errors
+///
+/// When the text is no object of lists of ranks.
+pub fn groups(text: &str) -> Result<BTreeMap<String, Vec<u32>>, ChakraError> {
+    serde_json::from_str(text).map_err(|error| ChakraError::Groups { problem: error.to_string() })
+}
+
+/// The nodes in an order in which they could run: of those that could, the first of the file.
+fn ordered(nodes: &[Node]) -> Result<RankGraph, ChakraError> {
+    let mut places = BTreeMap::new();
+    for (place, node) in nodes.iter().enumerate() {
+        if places.insert(node.id, place).is_some() {
+            return Err(wrong(node, "another node has the same number"));
+        }
+    }
+    let mut waits: Vec<Vec<usize>> = Vec::with_capacity(nodes.len());
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (place, node) in nodes.iter().enumerate() {
+        let mut before = Vec::new();
+        for id in node.control.iter().chain(&node.data) {
+            let known =
+                places.get(id).ok_or_else(|| wrong(node, format!("it waits for node {id}, which there is not")))?;
+            before.push(*known);
+        }
+        before.sort_unstable();
+        before.dedup();
+        before.iter().for_each(|known| readers[*known].push(place));
+        waits.push(before);
+    }
+    let mut missing: Vec<usize> = waits.iter().map(Vec::len).collect();
+    let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|place| missing[*place] == 0).collect();
+    let mut new_places: Vec<Option<u32>> = vec![None; nodes.len()];
+    let mut graph = RankGraph::default();
+    while let Some(place) = ready.pop_first() {
+        let node = &nodes[place];
+        new_places[place] = Some(graph.nodes.len() as u32);
+        let mut after: Vec<u32> = waits[place].iter().filter_map(|before| new_places[*before]).collect();
+        after.sort_unstable();
+        graph.nodes.push(GraphNode { id: node.id, name: node.name.clone(), work: work(node)?, after });
+        for reader in &readers[place] {
+            missing[*reader] -= 1;
+            if missing[*reader] == 0 {
+                ready.insert(*reader);
+            }
+        }
+    }
+    match new_places.iter().position(Option::is_none) {
+        None => Ok(graph),
+        Some(place) => Err(ChakraError::Cycle { id: nodes[place].id, name: nodes[place].name.clone() }),
+    }
+}
+
+fn wrong(node: &Node, problem: impl Into<String>) -> ChakraError {
+    ChakraError::Node { id: node.id, name: node.name.clone(), problem: problem.into() }
+}
+
+fn work(node: &Node) -> Result<GraphWork, ChakraError> {
+    let needs = |name: &str| wrong(node, format!("it needs the attribute `{name}`"));
+    let size = |name: &str| -> Result<Bytes, ChakraError> {
+        let value = node.int(name).ok_or_else(|| needs(name))?;
+        match u64::try_from(value) {
+            Ok(bytes) if bytes <= BUFFER_MAX => Ok(Bytes(bytes)),
+            _ => Err(wrong(node, format!("`{name}` is {value}, but it must be from 0 to {BUFFER_MAX}"))),
+        }
+    };
+    let peer = |name: &str| -> Result<u32, ChakraError> {
+        let value = node.int(name).ok_or_else(|| needs(name))?;
+        u32::try_from(value).map_err(|_| wrong(node, format!("`{name}` is {value}, which is no rank")))
+    };
+    let tag = node.int("comm_tag").unwrap_or(0);
+    Ok(match node.kind {
+        proto::METADATA => GraphWork::Nothing,
+        proto::COMPUTE => {
+            let number = |name| node.number(name).unwrap_or(0.0);
+            let (flops, bytes) = (number("num_ops"), number("tensor_size"));
+            GraphWork::Compute { time: time(node)?, flops, bytes, on_host: node.is("is_cpu_op") }
+        }
+        proto::MEMORY_LOAD | proto::MEMORY_STORE => GraphWork::Copy { time: time(node)?, bytes: size("tensor_size")? },
+        proto::SEND => GraphWork::Send { peer: peer("comm_dst")?, bytes: size("comm_size")?, tag },
+        proto::RECEIVE => GraphWork::Receive { peer: peer("comm_src")?, bytes: size("comm_size")?, tag },
+        proto::COLLECTIVE => {
+            let kind = match node.int("comm_type").ok_or_else(|| needs("comm_type"))? {
+                proto::ALL_REDUCE => MessageKind::AllReduce,
+                proto::ALL_GATHER | proto::BROADCAST => MessageKind::AllGather,
+                proto::ALL_TO_ALL => MessageKind::AllToAll,
+                proto::REDUCE_SCATTER | proto::REDUCE_SCATTER_BLOCK => MessageKind::ReduceScatter,
+                // A sum of one value.
+                proto::BARRIER => MessageKind::AllReduce,
+                other => return Err(wrong(node, format!("collectives of type {other} are not known"))),
+            };
+            let barrier = node.int("comm_type") == Some(proto::BARRIER);
+            let bytes = if barrier { Bytes(4) } else { size("comm_size")? };
+            GraphWork::Collective { kind, bytes, group: node.text("pg_name") }
+        }
+        other => return Err(wrong(node, format!("nodes of type {other} are not known"))),
+    })
+}
+
+/// How long a node took; nothing where that was not recorded.
+fn time(node: &Node) -> Result<Option<Seconds>, ChakraError> {
+    let seconds = match node.number("runtime_ns") {
+        Some(nanoseconds) => nanoseconds * 1e-9,
+        None => node.duration_micros as f64 * 1e-6,
+    };
+    if seconds > TIME_MAX.0 {
+        return Err(wrong(node, format!("it takes {seconds} s, more than a day")));
+    }
+    Ok((seconds > 0.0 || node.number("runtime_ns").is_some()).then_some(Seconds(seconds)))
+}

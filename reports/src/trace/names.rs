@@ -1,0 +1,103 @@
+//! What streams, kernels and groups are called: as PyTorch and NCCL call them, because tools tell by the name what
+//! computes and what communicates.
+
+use std::borrow::Cow;
+use trainyard_plan::{
+    Between, Direction, Message, MessageKind, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork, Way,
+};
+
+/// A row of a device: its number as a stream, and what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stream {
+    /// Kernels run on 7, as PyTorch's default stream does; NCCL has streams above.
+    pub(super) number: u64,
+    pub(super) carries: &'static str,
+}
+
+/// The stream of kernels.
+pub(super) const COMPUTE: Stream = Stream { number: 7, carries: "kernels" };
+
+/// The row for what the machine's processor does, and for waiting: no stream.
+pub(super) const PROCESSOR: Stream = Stream { number: 2, carries: "processor" };
+
+/// Where a part of a task runs.
+pub(super) fn stream(task: &TracedTask, what: &TracedWork) -> Stream {
+    let of = |number, carries| Stream { number, carries };
+    match (task.stream, what) {
+        (_, TracedWork::Host) | (StreamKind::Wait(_), _) => PROCESSOR,
+        (StreamKind::Compute(_), TracedWork::Message(message)) => match message.between {
+            Between::Group(trainyard_plan::Group::Context) => of(24, "sequence collectives inside layers"),
+            Between::Group(trainyard_plan::Group::Expert) => of(28, "exchanges of experts or tables"),
+            _ => of(20, "tensor collectives inside layers"),
+        },
+        (StreamKind::Compute(_), _) => COMPUTE,
+        (StreamKind::SendForward(_), _) if task.receives => of(36, "receives activations"),
+        (StreamKind::SendForward(_), _) => of(32, "sends activations"),
+        (StreamKind::SendBackward(_), _) if task.receives => of(44, "receives gradients"),
+        (StreamKind::SendBackward(_), _) => of(40, "sends gradients"),
+        (StreamKind::Reduce(_), _) => of(48, "reduces gradients"),
+        (StreamKind::Gather(_), _) => of(52, "gathers weights"),
+        (StreamKind::CopyOut(_), _) => of(56, "copies to the machine"),
+        (StreamKind::CopyIn(_), _) => of(60, "copies from the machine"),
+    }
+}
+
+/// The name of kernels.
+pub(super) fn kernels(kernels: &TracedKernels, detail: TraceDetail) -> Cow<'_, str> {
+    let word = match kernels.direction {
+        Direction::Forward => "forward",
+        Direction::Again => "recomputed",
+        Direction::Backward => "backward",
+        Direction::Neither => "",
+    };
+    if detail > TraceDetail::Operators || word.is_empty() || kernels.operator == word {
+        return Cow::Borrowed(&kernels.operator);
+    }
+    format!("{} {word}", kernels.operator).into()
+}
+
+/// The name that NCCL's kernel has, by the library's versions from 2.19 on; its suffix is the one ring kernel that stands
+/// for every algorithm.
+pub(super) fn nccl(kind: MessageKind, dtype: &str) -> String {
+    let arguments = "ncclDevKernelArgsStorage<4096ul>";
+    let short = match dtype {
+        "Half" => "f16",
+        "BFloat16" => "bf16",
+        "Char" => "u8",
+        _ => "f32",
+    };
+    match kind {
+        MessageKind::AllReduce => format!("ncclDevKernel_AllReduce_Sum_{short}_RING_LL({arguments})"),
+        MessageKind::ReduceScatter => format!("ncclDevKernel_ReduceScatter_Sum_{short}_RING_LL({arguments})"),
+        MessageKind::AllGather => format!("ncclDevKernel_AllGather_RING_LL({arguments})"),
+        MessageKind::AllToAll | MessageKind::Transfer => format!("ncclDevKernel_SendRecv({arguments})"),
+    }
+}
+
+/// The name that PyTorch's process group has for it.
+pub(super) fn collective(message: Message, receives: bool) -> &'static str {
+    match message.kind {
+        MessageKind::AllReduce => "allreduce",
+        MessageKind::ReduceScatter => "_reduce_scatter_base",
+        MessageKind::AllGather => "_allgather_base",
+        MessageKind::AllToAll => "all_to_allv",
+        MessageKind::Transfer if receives => "recv",
+        MessageKind::Transfer => "send",
+    }
+}
+
+/// A copy as the profiler calls it.
+pub(super) fn copy(way: Way) -> &'static str {
+    match way {
+        Way::Out => "Memcpy DtoH (Device -> Pinned)",
+        Way::In => "Memcpy HtoD (Pinned -> Device)",
+    }
+}
+
+/// The name of a process group, which all of its ranks give it.
+pub(super) fn group(between: Between) -> Cow<'static, str> {
+    match between {
+        Between::Group(_) => between.name().into(),
+        Between::Stages { from, to } => format!("pipeline {}-{}", from.0.min(to.0), from.0.max(to.0)).into(),
+    }
+}
