@@ -36,10 +36,10 @@ function put(figure, svg, summary, head, rows) {
   figure.replaceChildren(caption, svg, details);
 }
 
-/** A table; cells that are numbers in text stand to the right. */
+/** A table; cells that are numbers in text stand to the right. A corner without a name is no heading. */
 export function table(head, rows) {
   const side = (cell) => (/^[-–0-9]/.test(cell) ? { class: "number" } : {});
-  const heading = node("tr", {}, ...head.map((cell) => node("th", { scope: "col" }, cell)));
+  const heading = node("tr", {}, ...head.map((cell) => (cell ? node("th", { scope: "col" }, cell) : node("td"))));
   const body = rows.map(([first, ...rest]) =>
     node("tr", {}, node("th", { scope: "row" }, first), ...rest.map((cell) => node("td", side(cell), cell))));
   return node("table", {}, node("thead", {}, heading), node("tbody", {}, ...body));
@@ -140,7 +140,7 @@ export function front(figure, plan) {
   for (const [name] of present) {
     const line = points.filter((point) => point.plan.pricing === name);
     const path = line.map((point) => `${x(point.time_s)},${y(point.cost_usd)}`).join(" ");
-    svg.append(shape("polyline", { points: path, class: "front" }));
+    svg.append(shape("polyline", { points: path, class: `front ${name}` }));
     for (const point of line) {
       const about = `${clusterOf(point.plan)}, ${name}: ${duration(point.time_s)}, ${usd(point.cost_usd)}`;
       svg.append(shape("circle", { cx: x(point.time_s), cy: y(point.cost_usd), r: 5, class: name }, shape("title", {}, about)));
