@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 TRAINYARD=${TRAINYARD:-target/release/trainyard}
-export PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1 TRAINYARD_HISTORY=off
 venv=${HTA_VENV:-target/traces/hta}
 if [ ! -x "$venv/bin/python" ]; then
   python3 -m venv "$venv"
