@@ -114,7 +114,7 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
 }
 
 /// Samples that a micro-batch of a model can have at most.
-pub fn micro_batch_max(graph: &OperatorGraph) -> u64 {
+pub(crate) fn micro_batch_max(graph: &OperatorGraph) -> u64 {
     // What an operator moves for one sample is within 64 bits itself: dimensions are.
     let moved = |operator: &Operator| operator.kind.traffic(Pass::Backward).bytes(4).as_f64();
     let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
@@ -122,8 +122,9 @@ pub fn micro_batch_max(graph: &OperatorGraph) -> u64 {
     (MICRO_BATCH_MAX / most.max(1.0)) as u64
 }
 
-pub(crate) fn micro_batch(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {
-    let (micro, most) = (spec.batch.micro, micro_batch_max(graph));
+/// Whether a micro-batch has at most so many samples.
+pub(crate) fn micro_batch(spec: &PlanSpec, most: u64) -> Result<(), PlanError> {
+    let micro = spec.batch.micro;
     if micro <= most {
         return Ok(());
     }

@@ -39,7 +39,7 @@ pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignDocument, CampaignPhases, CampaignSpec, CheckpointStorage, CheckpointUse, EvaluationSpec,
     Histogram, Interruptions, Quantiles, Scenario, StartKind,
 };
-pub use check::{StepSize, micro_batch_max};
+pub use check::StepSize;
 pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,

@@ -25,12 +25,19 @@ const BATCH_MAX: u64 = 1 << 32;
 pub struct Architecture {
     model: Model,
     graph: OperatorGraph,
+    micro_batch_max: u64,
 }
 
 impl Architecture {
     /// Of a model.
     pub fn new(model: Model) -> Arc<Self> {
-        Arc::new(Self { graph: model.graph(), model })
+        let graph = model.graph();
+        Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, model })
+    }
+
+    /// Samples that a micro-batch of the model can have at most.
+    pub fn micro_batch_max(&self) -> u64 {
+        self.micro_batch_max
     }
 
     /// The model's operators.
@@ -360,7 +367,7 @@ impl Plan {
         check_batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
         check::parallel(&spec, graph)?;
-        check::micro_batch(&spec, graph)?;
+        check::micro_batch(&spec, architecture.micro_batch_max)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;

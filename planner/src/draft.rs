@@ -9,7 +9,7 @@ use trainyard_plan::{JobSpec, Timeline};
 
 /// What is enough of a draft's search. For a model of 175 billion parameters a look takes some milliseconds, a simulation
 /// some tens of them: stated defaults, with which a draft follows a slider on two processors.
-const ENOUGH: Enough = Enough { looks: 32, simulations: 2 };
+const ENOUGH: Enough = Enough { looks: 32, simulations: 1 };
 
 /// A plan whose document says nothing of why, with its simulated step.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub struct Draft {
 
 /// A plan that comes near the one that [`crate::recommend`] recommends, in a small part of its time: without runners-up,
 /// reasons, remedies, and what would change the decision. The search ends when it has found something good;
-/// `search.gap` says how much better a plan could still be on the numbers of machines that were tried, which are all up
-/// to 16, and beyond them one at least in every eighth.
+/// `search.gap` says how much better a plan could still be on the numbers of machines that were tried: the most that there
+/// may be, powers of two, and half as many again.
 ///
 /// # Errors
 ///
@@ -31,12 +31,12 @@ pub struct Draft {
 pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft, NoPlan> {
     let problem = &Problem { enough: Some(ENOUGH), ..problem.clone() };
     let limits = &Limits { top: 1, ..limits.clone() };
-    let Solved { prepared, found, limits } = solve_with_offload(problem, limits);
-    let limits = limits.as_ref();
-    let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, &found)) };
+    let solved = solve_with_offload(problem, limits);
+    let Solved { found, limits, .. } = &solved;
+    let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, chosen).ok_or(NoPlan::Unmeasured)?;
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
-    let pareto = front(problem, job, candidates_of_front(problem, limits, &prepared, &found));
+    let pareto = front(problem, job, candidates_of_front(problem, &solved));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }

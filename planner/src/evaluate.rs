@@ -5,10 +5,11 @@ use crate::room::{NEAR, Room};
 use crate::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
+use std::sync::Arc;
 use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
 use trainyard_sim::{
-    Communications, Footprint, LayerTable, Machine, OutOfMemory, footprint, longest_runs, step_time_bound_with,
-    step_time_with,
+    Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_runs, simulate,
+    step_time_bound_with, step_time_with,
 };
 use trainyard_units::Bytes;
 
@@ -48,11 +49,23 @@ pub(crate) fn look(
     looked
 }
 
-/// Seconds of a step of a plan; nothing where the machine was not measured for it.
-pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidate, plan: &Plan) -> Option<f64> {
+/// A step of a plan that was simulated.
+pub(crate) struct Simulated {
+    pub(crate) step_time_s: f64,
+    /// All of it, where a search simulates so few that one of them is about to be shown.
+    pub(crate) outcome: Option<Arc<Outcome>>,
+}
+
+/// Simulates a step of a plan; nothing where the machine was not measured for it.
+pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidate, plan: &Plan) -> Option<Simulated> {
     let machine = space.machine(candidate);
+    if space.problem().enough.is_some() {
+        let outcome = simulate(plan, &machine).ok()?;
+        return Some(Simulated { step_time_s: outcome.step_time.0, outcome: Some(Arc::new(outcome)) });
+    }
     let layers = bounds.layers(candidate, plan, &machine)?;
-    step_time_with(plan, &machine, &layers).ok().map(|step_time| step_time.0)
+    let step_time = step_time_with(plan, &machine, &layers).ok()?;
+    Some(Simulated { step_time_s: step_time.0, outcome: None })
 }
 
 /// A plan that fits.

@@ -26,6 +26,7 @@ mod predict;
 mod problem;
 mod queue;
 mod quota;
+mod ranked;
 mod reasons;
 mod recommendation;
 mod rejected;

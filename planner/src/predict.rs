@@ -142,19 +142,18 @@ pub(crate) fn predict(
     rent: Option<Rent>,
     data: Option<&DataSet>,
 ) -> Result<(Prediction, Outcome), PredictionError> {
-    predict_with(plan, machine, steps, rent, data, Options::default())
+    predict_of(plan, machine, steps, rent, data, simulate_with(plan, machine, Options::default())?)
 }
 
-/// The same, with a say in how the step is simulated.
-fn predict_with(
+/// The same of a step that is simulated already.
+pub(crate) fn predict_of(
     plan: &Plan,
     machine: &Machine,
     steps: u64,
     rent: Option<Rent>,
     data: Option<&DataSet>,
-    options: Options,
+    outcome: Outcome,
 ) -> Result<(Prediction, Outcome), PredictionError> {
-    let outcome = simulate_with(plan, machine, options)?;
     let fed = fed(plan, machine, data, outcome.step_time, steps)?;
     let step = fed.map_or(outcome.step_time, |feed| feed.step_time).0;
     let interval_s = fed_interval(plan, interval(plan, machine, &outcome), outcome.step_time, fed.as_ref());
@@ -334,7 +333,8 @@ pub fn resimulate(
         return Err(DocumentError::NoData);
     }
     let data = data.as_ref().map(|data| &data.set);
-    let (prediction, outcome) = predict_with(&plan, &machine, document.prediction.steps, rent, data, options)?;
+    let outcome = simulate_with(&plan, &machine, options).map_err(PredictionError::from)?;
+    let (prediction, outcome) = predict_of(&plan, &machine, document.prediction.steps, rent, data, outcome)?;
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 

@@ -7,7 +7,7 @@ use crate::fix::Fixed;
 use crate::front::{alternative, front};
 use crate::guidance::Guidance;
 use crate::overheads::Rent;
-use crate::predict::predict;
+use crate::predict::{predict, predict_of};
 use crate::problem::{Place, Problem, price_used};
 use crate::reasons::{Reasons, other_gpu};
 use crate::rejected::Rejections;
@@ -100,22 +100,22 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let Solved { prepared, found, limits } = solve_with_offload(problem, limits);
+    let solved = solve_with_offload(problem, limits);
+    let Solved { prepared, found, limits, .. } = &solved;
     let limits = limits.as_ref();
-    let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, &found)) };
+    let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
-    let told = Told::new(&prepared, problem, limits, &found, (&prediction, &outcome));
+    let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
     let (changes, mut reasons) = (told.changes, told.reasons);
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     reasons.extend(told.bounds);
-    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found: &found }.reason());
+    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found }.reason());
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let warnings: Vec<String> = advice.and_then(|advice| advice.warning()).into_iter().chain(warnings.all()).collect();
-    let rejections =
-        Rejections { problem, fixed: &limits.fixed, found: &found, chosen: &chosen, top: limits.top.max(1) };
+    let rejections = Rejections { problem, fixed: &limits.fixed, found, chosen: &chosen, top: limits.top.max(1) };
     let rejected = rejections.all(job);
-    let pareto = front(problem, job, candidates_of_front(problem, limits, &prepared, &found));
+    let pareto = front(problem, job, candidates_of_front(problem, &solved));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
@@ -271,6 +271,8 @@ const OFFLOADS: [Offload; 3] = [
 pub(crate) struct Solved<'a, 'b> {
     pub(crate) prepared: Prepared<'a>,
     pub(crate) found: Found,
+    /// What was found for the other objective, if that was searched at the same time.
+    other: Option<Found>,
     /// The limits that the search had in the end.
     pub(crate) limits: Cow<'b, Limits>,
 }
@@ -284,6 +286,14 @@ fn solve(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> Found {
     found
 }
 
+/// What a search finds, and, where both are soon done, what one for the other objective finds at the same time.
+fn solve_both(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits, aim: Aim) -> (Found, Option<Found>) {
+    match problem.enough {
+        None => (solve(prepared, problem, aim), None),
+        Some(_) => rayon::join(|| solve(prepared, problem, aim), || search_for_front(prepared, problem, limits)),
+    }
+}
+
 /// What a job seeks, and, if nothing fits, the same with the least offloading with which something does. What is held
 /// stays held.
 pub(crate) fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits) -> Solved<'a, 'b> {
@@ -292,19 +302,19 @@ pub(crate) fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limit
 
 fn solve_with_offload_for<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim) -> Solved<'a, 'b> {
     let prepared = Prepared::new(problem, &limits.fixed);
-    let found = solve(&prepared, problem, aim);
+    let (found, other) = solve_both(&prepared, problem, limits, aim);
     let fits = !found.best.is_empty() || found.simulated > 0 || found.too_large.is_empty();
     if !fits && limits.fixed.offload.is_none() {
         for offload in OFFLOADS {
             let fixed = Fixed { offload: Some(offload), ..limits.fixed.clone() };
             let prepared = Prepared::new(problem, &fixed);
-            let found = solve(&prepared, problem, aim);
+            let (found, other) = solve_both(&prepared, problem, limits, aim);
             if !found.best.is_empty() {
-                return Solved { prepared, found, limits: Cow::Owned(Limits { fixed, ..limits.clone() }) };
+                return Solved { prepared, found, other, limits: Cow::Owned(Limits { fixed, ..limits.clone() }) };
             }
         }
     }
-    Solved { prepared, found, limits: Cow::Borrowed(limits) }
+    Solved { prepared, found, other, limits: Cow::Borrowed(limits) }
 }
 
 fn nearest(problem: &Problem, aim: Aim) -> Aim {
@@ -366,29 +376,32 @@ pub(crate) fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -
     let data = problem.data.as_ref().map(|data| &data.set);
     let price = problem.place.price(chosen.choice).map(price_used);
     let rent = price.map(|price| Rent::new(job, &chosen.plan, &machine, price)).transpose().ok()?;
-    predict(&chosen.plan, &machine, steps, rent, data).ok()
+    match &chosen.outcome {
+        Some(outcome) => predict_of(&chosen.plan, &machine, steps, rent, data, Outcome::clone(outcome)).ok(),
+        None => predict(&chosen.plan, &machine, steps, rent, data).ok(),
+    }
+}
+
+/// A search for the objective that is not the job's; nothing where machines are not rented, and the other is the same.
+fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits) -> Option<Found> {
+    if !matches!(problem.place, Place::Rented(_)) {
+        return None;
+    }
+    let objective = match problem.objective {
+        Objective::Cost => Objective::Time,
+        Objective::Time => Objective::Cost,
+    };
+    let max_simulations = limits.max_simulations;
+    Some(prepared.search(Aim { objective, top: 1, max_simulations, within_goal: false, without_gpu: None }))
 }
 
 /// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
 /// the fastest and the best of each number of machines.
-pub(crate) fn candidates_of_front(
-    problem: &Problem,
-    limits: &Limits,
-    prepared: &Prepared<'_>,
-    found: &Found,
-) -> Vec<Evaluated> {
-    let mut all: Vec<Evaluated> = found.best.iter().chain(&found.fastest).cloned().collect();
-    if matches!(problem.place, Place::Rented(_)) {
-        let objective = match problem.objective {
-            Objective::Cost => Objective::Time,
-            Objective::Time => Objective::Cost,
-        };
-        let aim =
-            Aim { objective, top: 1, max_simulations: limits.max_simulations, within_goal: false, without_gpu: None };
-        let other = prepared.search(aim);
-        all.extend(other.best.into_iter().chain(other.fastest));
-    }
-    all
+pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_, '_>) -> Vec<Evaluated> {
+    let Solved { prepared, found, other, limits } = solved;
+    let later = other.is_none().then(|| search_for_front(prepared, problem, limits)).flatten();
+    let all = [Some(found), other.as_ref(), later.as_ref()].into_iter().flatten();
+    all.flat_map(|found| found.best.iter().chain(&found.fastest)).cloned().collect()
 }
 
 pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {

@@ -10,19 +10,22 @@
 //! longer also costs more, so a candidate must beat the best that is known on its own machines to matter at all.
 
 use crate::bounds::Bounds;
-use crate::evaluate::{Built, Looked, look, simulated};
+use crate::evaluate::{Built, Looked, Simulated, look, simulated};
 use crate::feeding::Feeding;
 use crate::fix::Fixed;
 use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Enough, Place, Problem};
+use crate::ranked::Ranked;
 use crate::room::Room;
 use crate::space::{Candidate, Space};
 use crate::totals::Totals;
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::{Arc, OnceLock};
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, Plan};
+use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Seconds};
 
 /// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
@@ -49,6 +52,8 @@ pub(crate) struct Evaluated {
     pub cost_usd: Option<f64>,
     /// What the fullest rank needs.
     pub memory_peak: Bytes,
+    /// The whole simulated step, if a search kept it.
+    pub(crate) outcome: Option<Arc<Outcome>>,
 }
 
 /// What a search found.
@@ -100,6 +105,7 @@ pub(crate) struct Prepared<'a> {
     bounds: Bounds,
     feeding: Feeding,
     overheads: SearchOverheads,
+    least: OnceLock<Vec<(u32, Totals)>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -123,7 +129,8 @@ impl<'a> Prepared<'a> {
         let bounds = Bounds::new(problem, fixed, &candidates);
         let feeding = Feeding::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &candidates);
-        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads }
+        let least = OnceLock::new();
+        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, least }
     }
 
     pub(crate) fn search(&self, aim: Aim) -> Found {
@@ -135,6 +142,36 @@ impl<'a> Prepared<'a> {
         let searcher = searcher.run(&mut found);
         found.count_dropped(&self.dropped);
         searcher.finish(found)
+    }
+
+    /// What no plan of a candidate beats, of those that are fed and priced, by number: the same for every aim.
+    fn least(&self) -> &[(u32, Totals)] {
+        self.least.get_or_init(|| {
+            let least = |(number, candidate): (usize, &Candidate)| {
+                let step_time_s = self.bounds.step_time(candidate).filter(|_| self.feeding.reaches(candidate))?;
+                // Which of the two is cheaper depends on the plan: what none of them beats is the less of both.
+                let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
+                Some((number as u32, whole.least(shared)))
+            };
+            self.candidates.par_iter().enumerate().filter_map(least).collect()
+        })
+    }
+
+    /// What a candidate comes to whose step takes this long. `shared_out` says whether its replicas share out their state.
+    fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
+        let steps = self.problem.training.steps(candidate.batch.global);
+        let feed = self.feeding.feed(candidate, step_time_s, steps);
+        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
+        let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
+        let overheads = self.overheads.of(candidate, shared_out);
+        let Some((overheads, price)) = overheads.zip(self.problem.place.price(candidate.choice)) else {
+            return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
+        };
+        let download = feed.map_or(Seconds(0.0), |feed| feed.download);
+        let course = overheads.course(steps, Seconds(time_s), download);
+        let input = self.feeding.input(candidate).map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
+        Totals { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd }
     }
 }
 
@@ -185,7 +222,7 @@ impl Turn {
 
 /// What is still to be tried: candidates in order of their coarse bounds, and plans that fit, in that of their finer ones.
 struct Untried {
-    coarse: std::iter::Peekable<std::vec::IntoIter<(f64, Candidate)>>,
+    coarse: std::iter::Peekable<Ranked>,
     fitting: BinaryHeap<Waiting<(Candidate, Box<Built>)>>,
     numbered: u64,
 }
@@ -220,7 +257,8 @@ impl Untried {
                     turn.simulations.push((candidate, built));
                 }
             } else {
-                let Some((bound, candidate)) = self.coarse.next() else { break };
+                let Some((bound, number)) = self.coarse.next() else { break };
+                let candidate = searcher.prepared.candidates[number as usize];
                 let limit = searcher.limit_of(&candidate);
                 if bound < limit {
                     turn.looks.push((candidate, limit));
@@ -273,9 +311,10 @@ impl<'a> Searcher<'a> {
 
     /// Tries what could be best until nothing that is left could be.
     fn run(mut self, found: &mut Found) -> Self {
-        let mut untried =
-            Untried { coarse: self.bounded(found).into_iter().peekable(), fitting: BinaryHeap::new(), numbered: 0 };
+        let mut untried = Untried { coarse: self.bounded(found).peekable(), fitting: BinaryHeap::new(), numbered: 0 };
         let (mut looks, mut looked) = (*LOOKS.start(), 0);
+        let simulations =
+            self.problem().enough.map_or(SIMULATIONS, |enough| SIMULATIONS.min(enough.simulations as usize));
         while let Some(bound) = untried.bound() {
             let left =
                 self.aim.max_simulations.map_or(usize::MAX, |most| most.saturating_sub(found.simulated) as usize);
@@ -285,7 +324,7 @@ impl<'a> Searcher<'a> {
                 break;
             }
             let fits_first = self.problem().enough.is_some_and(|enough| looked >= enough.looks);
-            let turn = untried.turn(&self, looks, SIMULATIONS.min(left), fits_first);
+            let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
             looks = (2 * looks).min(*LOOKS.end());
             looked += turn.looks.len() as u64;
             self.take(turn, &mut untried, found);
@@ -308,7 +347,7 @@ impl<'a> Searcher<'a> {
             look(space, (bounds, room), candidate, matters)
         };
         let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
-        let (looked, seconds): (Vec<Looked>, Vec<Option<f64>>) = rayon::join(
+        let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
             || turn.looks.par_iter().map(look_at).collect(),
             || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
         );
@@ -322,10 +361,10 @@ impl<'a> Searcher<'a> {
                 }
             }
         }
-        for ((candidate, built), seconds) in turn.simulations.into_iter().zip(seconds) {
-            let Some(seconds) = seconds else { continue };
+        for ((candidate, built), simulated) in turn.simulations.into_iter().zip(simulations) {
+            let Some(simulated) = simulated else { continue };
             found.simulated += 1;
-            self.keep(&candidate, built.plan, seconds, built.memory_peak);
+            self.keep(&candidate, *built, simulated);
         }
     }
 
@@ -350,34 +389,24 @@ impl<'a> Searcher<'a> {
 
     /// The candidates that could meet the goal, each with the best value it could reach, best first. What no plan of a
     /// type of machine beats is noted.
-    fn bounded(&self, found: &mut Found) -> Vec<(f64, Candidate)> {
-        let Prepared { bounds, feeding, candidates, .. } = self.prepared;
-        // Which of the two is cheaper depends on the plan: what none of them beats is the less of both.
-        let least = |candidate: &Candidate, step_time_s: f64| {
-            let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
-            whole.least(shared)
-        };
-        let all: Vec<(&Candidate, Totals)> = candidates
-            .par_iter()
-            .filter(|candidate| self.uses_wanted_gpu(candidate.choice) && feeding.reaches(candidate))
-            .filter_map(|candidate| Some((candidate, least(candidate, bounds.step_time(candidate)?))))
-            .collect();
-        for (candidate, totals) in &all {
-            found.note_least(candidate.choice, *totals);
+    fn bounded(&self, found: &mut Found) -> Ranked {
+        let candidates = &self.prepared.candidates;
+        let choice = |number: u32| candidates[number as usize].choice;
+        let mut values = Vec::new();
+        for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.uses_wanted_gpu(choice(*number)))
+        {
+            found.note_least(choice(*number), *totals);
+            if self.within_goal(*totals) {
+                values.push((self.value(*totals), *number));
+            }
         }
-        let mut order: Vec<(f64, Candidate)> = all
-            .into_iter()
-            .filter(|(_, totals)| self.within_goal(*totals))
-            .map(|(candidate, totals)| (self.value(totals), *candidate))
-            .collect();
-        order.sort_by(|a, b| a.0.total_cmp(&b.0));
-        order
+        Ranked::new(values)
     }
 
     /// The value of a candidate that takes this long; nothing if it cannot meet the goal. `shared_out` says whether its
     /// replicas share out their state.
     fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
-        let totals = self.totals(candidate, shared_out, step_time_s);
+        let totals = self.prepared.totals(candidate, shared_out, step_time_s);
         self.within_goal(totals).then(|| self.value(totals))
     }
 
@@ -388,22 +417,6 @@ impl<'a> Searcher<'a> {
             // What costs nothing is compared by time.
             Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
         }
-    }
-
-    fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
-        let steps = self.problem().training.steps(candidate.batch.global);
-        let feed = self.feeding().feed(candidate, step_time_s, steps);
-        let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
-        let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
-        let overheads = self.prepared.overheads.of(candidate, shared_out);
-        let Some((overheads, price)) = overheads.zip(self.problem().place.price(candidate.choice)) else {
-            return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
-        };
-        let download = feed.map_or(Seconds(0.0), |feed| feed.download);
-        let course = overheads.course(steps, Seconds(time_s), download);
-        let input = self.feeding().input(candidate).map(|input| input.storage);
-        let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
-        Totals { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd }
     }
 
     fn within_goal(&self, totals: Totals) -> bool {
@@ -432,18 +445,20 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    fn keep(&mut self, candidate: &Candidate, plan: Plan, step_time_s: f64, memory_peak: Bytes) {
-        let choice = candidate.choice;
+    fn keep(&mut self, candidate: &Candidate, built: Built, simulated: Simulated) {
+        let (choice, Built { plan, memory_peak, .. }) = (candidate.choice, built);
+        let Simulated { step_time_s, outcome } = simulated;
         let plan = match self.feeding().input(candidate) {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
-        let totals = self.totals(candidate, shares_out(&plan), step_time_s);
+        let totals = self.prepared.totals(candidate, shares_out(&plan), step_time_s);
         let steps = self.problem().training.steps(candidate.batch.global);
         let fed = self.feeding().feed(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
-        let evaluated = Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak };
+        let evaluated =
+            Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak, outcome };
         let key = (choice, candidate.instances);
         if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
             self.fastest.insert(key, evaluated.clone());
@@ -527,17 +542,19 @@ mod tests {
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;
-            let value = searcher.value(searcher.totals(candidate, shares_out(&plan), simulated));
+            let value = searcher.value(prepared.totals(candidate, shares_out(&plan), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
             Some((value, *variant))
         };
         searcher
             .bounded(&mut Found::default())
-            .par_iter()
-            .flat_map_iter(|(coarse, candidate)| {
+            .collect::<Vec<_>>()
+            .into_par_iter()
+            .flat_map_iter(|(coarse, number)| {
+                let candidate = &prepared.candidates[number as usize];
                 let variants = space.variants(candidate.parallel, candidate.batch);
-                let all: Vec<_> = variants.iter().filter_map(|variant| value_of(candidate, *coarse, variant)).collect();
+                let all: Vec<_> = variants.iter().filter_map(|variant| value_of(candidate, coarse, variant)).collect();
                 let plainer = |other: &Variant, own: &Variant| {
                     other.schedule == own.schedule && other.virtual_stages == own.virtual_stages && !shares_more(other)
                 };

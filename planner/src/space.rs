@@ -21,7 +21,7 @@ use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
     Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
-    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, micro_batch_max,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
 };
 use trainyard_sim::Machine;
 
@@ -74,7 +74,7 @@ pub(crate) struct Space<'a> {
 impl<'a> Space<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
         let architecture = Architecture::new(problem.model.clone());
-        let largest_micro_batch = largest_micro_batch(architecture.graph());
+        let largest_micro_batch = largest_micro_batch(&architecture);
         Self { problem, fixed: fixed.clone(), architecture, largest_micro_batch, machines: Mutex::default() }
     }
 
@@ -299,9 +299,12 @@ impl<'a> Space<'a> {
     ) {
         let batches = self.problem.global_batches.iter().copied();
         let most = self.largest_micro_batch;
+        let hasty = self.problem.enough.is_some() && self.fixed.micro.is_none() && self.fixed.accumulation.is_none();
         for global in batches.filter(|global| global.is_multiple_of(u64::from(parallel.data))) {
             let replica = global / u64::from(parallel.data);
-            for micro in divisors(replica).into_iter().take_while(|micro| *micro <= most) {
+            let mut sizes = divisors(replica);
+            sizes.retain(|micro| *micro <= most && (!hasty || micro.is_power_of_two()));
+            for micro in sizes {
                 let batch = BatchSpec { global, micro, accumulation: replica / micro };
                 let plans = self.variants(parallel, batch).len() as u32;
                 if plans == 0 {
@@ -414,9 +417,9 @@ impl<'a> Space<'a> {
     }
 }
 
-fn largest_micro_batch(graph: &OperatorGraph) -> u64 {
-    let saturating = (MICRO_FLOPS_MAX / graph.flops(Pass::Forward).0.max(1.0)) as u64;
-    saturating.max(MICRO_MAX).min(micro_batch_max(graph))
+fn largest_micro_batch(architecture: &Architecture) -> u64 {
+    let saturating = (MICRO_FLOPS_MAX / architecture.graph().flops(Pass::Forward).0.max(1.0)) as u64;
+    saturating.max(MICRO_MAX).min(architecture.micro_batch_max())
 }
 
 fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
@@ -438,10 +441,10 @@ fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
     }
 }
 
-/// Whether a number of machines has at most four binary digits before its zeros: 1 to 16, 18, 20, … 32, 36, … 64. Where
-/// no proof is wanted, numbers between these are not worth a look: the next is less than an eighth away.
+/// Whether a number of machines has at most two binary digits before its zeros: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32. Where
+/// no proof is wanted yet, numbers between these can wait for it: replicas and stages seldom divide evenly by others.
 fn is_round(count: u32) -> bool {
-    count.ilog2() - count.trailing_zeros() < 4
+    count.ilog2() - count.trailing_zeros() < 2
 }
 
 /// Devices of a machine, or, where machines differ, the most that divides those of each.

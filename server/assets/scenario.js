@@ -24,7 +24,7 @@ const whole = (text) => {
 };
 
 /** A draft tries every number of instances up to this, and some beyond. */
-const DRAFT_ALL = 16;
+const DRAFT_ALL = 4;
 
 /** The sliders of a scenario by the field of its state. */
 function sliders() {
