@@ -54,7 +54,9 @@ fn phases(document: &ComparisonDocument) -> impl Iterator<Item = [String; 4]> {
         if measured <= 0.0 && predicted.unwrap_or(0.0) <= 0.0 {
             return None;
         }
-        let error = document.error.as_ref().and_then(|errors| errors.phases.get(name).copied());
+        // Of nothing there is no share: what was not expected at all is told by its time.
+        let expected = predicted.is_some_and(|predicted| predicted > 0.0);
+        let error = document.error.as_ref().filter(|_| expected).and_then(|errors| errors.phases.get(name).copied());
         let shown = predicted.map_or_else(|| "–".into(), seconds);
         Some([format!("· {name}"), shown, seconds(measured), error.map_or_else(String::new, deviation)])
     })

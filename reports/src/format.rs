@@ -21,6 +21,9 @@ pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: i
     wrapped(width, header, rows, header.first().map_or(0, |title| title.chars().count()))
 }
 
+/// A text as short as this is not broken, and a longer one keeps as much room.
+const TEXT_KEPT: usize = 16;
+
 /// A table whose first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
@@ -37,19 +40,32 @@ fn wrapped<R: AsRef<[String]>>(
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.0);
     table.set_header(header.iter().zip(&right).map(|(title, right)| cell(title.trim_start_matches('>'), *right)));
-    let mut names = letters;
+    let mut letters: Vec<usize> = (0..header.len()).map(|column| if column == 0 { letters } else { 0 }).collect();
     for row in rows {
         let row = row.as_ref();
-        names = names.max(row[0].chars().count());
+        for (most, cell) in letters.iter_mut().zip(row) {
+            *most = (*most).max(cell.chars().count());
+        }
         table.add_row(row.iter().zip(&right).map(|(text, right)| cell(text, *right)));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    // Names are not broken unless they would leave no room for anything else.
-    if names <= usize::from(width.0) / 3 {
-        let column = table.column_mut(0).expect("a table has a column");
-        column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(names as u16 + 2)));
+    let whole = |column: usize, letters: usize| (column, letters as u16 + if column == 0 { 2 } else { 1 });
+    // Names are not broken unless they would leave no room for anything else, nor are numbers.
+    let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= usize::from(width.0) / 3);
+    let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
+    let natural: usize = (0..header.len()).map(|column| usize::from(whole(column, titled(column)).1) + 1).sum();
+    let crowded = natural > usize::from(width.0) + 1;
+    let short = (1..header.len()).filter(|column| crowded && (right[*column] || letters[*column] <= TEXT_KEPT));
+    let unbroken: Vec<(usize, u16)> =
+        names.into_iter().chain(short.map(|column| whole(column, letters[column]))).collect();
+    // A blank stands between columns, and those that may be broken keep some room.
+    let others = (header.len() - unbroken.len()) * TEXT_KEPT + header.len() - 1;
+    let room = unbroken.iter().map(|(_, wide)| usize::from(*wide)).sum::<usize>() + others <= usize::from(width.0);
+    for (column, wide) in unbroken.into_iter().filter(|(column, _)| room || *column == 0) {
+        let column = table.column_mut(column).expect("as many columns as titles");
+        column.set_constraint(ColumnConstraint::LowerBoundary(comfy_table::Width::Fixed(wide)));
     }
     lines(table.lines().map(|line| line.trim_end().to_owned()))
 }

@@ -7,6 +7,16 @@
 //!
 //! Every quantity reads and prints as text with its unit (`80 GiB`, `450 GB/s`, `989 TFLOP/s`, `5 us`, `3 d`);
 //! the two round-trip.
+//!
+//! ```
+//! use trainyard_units::{Bytes, BytesPerSecond};
+//!
+//! let gradients: Bytes = "3 GiB".parse()?;
+//! let network: BytesPerSecond = "25Gbit/s".parse()?;
+//! assert_eq!((gradients / network).to_string(), "1.03079215104 s");
+//! assert_eq!("1.5us".parse::<trainyard_units::Seconds>()?.to_string(), "1.5 us");
+//! # Ok::<(), trainyard_units::ParseQuantityError>(())
+//! ```
 
 mod instant;
 mod quantity;

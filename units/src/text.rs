@@ -50,6 +50,8 @@ pub enum ParseQuantityError {
 struct UnitTable {
     quantity: &'static str,
     units: &'static [(&'static str, f64)],
+    /// The unit of the stored numbers.
+    base: &'static str,
     /// Units to print with, ascending.
     print: &'static [&'static str],
 }
@@ -89,21 +91,24 @@ impl UnitTable {
 
     /// Prints in the largest unit that leaves a number of at least one, with all digits needed to read the value back.
     fn print(&self, value: f64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut chosen = self.print[0];
-        for unit in self.print {
-            if value >= self.factor(unit).expect("printable units are in the table") {
-                chosen = unit;
-            }
-        }
-        let factor = self.factor(chosen).expect("printable units are in the table");
-        let scaled = value / factor;
-        // A division that does not read back to the same bits is printed in the base unit instead.
-        if (scaled * factor).to_bits() == value.to_bits() {
-            write!(formatter, "{scaled} {chosen}")
-        } else {
-            write!(formatter, "{value} {}", self.print[0])
+        let mut units =
+            self.print.iter().map(|unit| (*unit, self.factor(unit).expect("printable units are in the table")));
+        let largest = units.rfind(|(_, factor)| value >= *factor);
+        // What does not read back to the same bits is printed in the base unit instead.
+        let scaled = largest.and_then(|(unit, factor)| Some((shortest(value, factor)?, unit)));
+        match scaled {
+            Some((number, unit)) => write!(formatter, "{number} {unit}"),
+            None => write!(formatter, "{value} {}", self.base),
         }
     }
+}
+
+/// The shortest number that is `value` when it is multiplied by `factor`: dividing alone leaves tails of nines and zeros.
+fn shortest(value: f64, factor: f64) -> Option<f64> {
+    let divided = value / factor;
+    let rounded = |digits: usize| format!("{divided:.digits$e}").parse().unwrap_or(divided);
+    let reads_back = |number: &f64| (number * factor).to_bits() == value.to_bits();
+    (5..17).map(rounded).find(reads_back)
 }
 
 fn split_number(text: &str) -> (&str, &str) {
@@ -140,6 +145,7 @@ const BYTES: UnitTable = UnitTable {
         ("GiB", 1_073_741_824.0),
         ("TiB", 1_099_511_627_776.0),
     ],
+    base: "B",
     print: &["B", "KiB", "MiB", "GiB", "TiB"],
 };
 const BANDWIDTH: UnitTable = UnitTable {
@@ -155,16 +161,19 @@ const BANDWIDTH: UnitTable = UnitTable {
         ("MiB/s", 1_048_576.0),
         ("GiB/s", 1_073_741_824.0),
     ],
+    base: "B/s",
     print: &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"],
 };
 const FLOPS: UnitTable = UnitTable {
     quantity: "an amount of arithmetic",
     units: &[("FLOP", 1.0), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15), ("EFLOP", 1e18)],
+    base: "FLOP",
     print: &["FLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"],
 };
 const FLOP_RATE: UnitTable = UnitTable {
     quantity: "an arithmetic rate",
     units: &[("FLOP/s", 1.0), ("MFLOP/s", 1e6), ("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("PFLOP/s", 1e15)],
+    base: "FLOP/s",
     print: &["FLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"],
 };
 const DURATION: UnitTable = UnitTable {
@@ -179,10 +188,12 @@ const DURATION: UnitTable = UnitTable {
         ("d", 86400.0),
         ("w", 604_800.0),
     ],
-    print: &["s", "min", "h", "d"],
+    base: "s",
+    print: &["ns", "us", "ms", "s", "min", "h", "d"],
 };
-const MONEY: UnitTable = UnitTable { quantity: "money", units: &[("USD", 1.0)], print: &["USD"] };
-const PRICE: UnitTable = UnitTable { quantity: "a rental price", units: &[("USD/h", 1.0)], print: &["USD/h"] };
+const MONEY: UnitTable = UnitTable { quantity: "money", units: &[("USD", 1.0)], base: "USD", print: &["USD"] };
+const PRICE: UnitTable =
+    UnitTable { quantity: "a rental price", units: &[("USD/h", 1.0)], base: "USD/h", print: &["USD/h"] };
 
 macro_rules! text_form {
     ($name:ident, $table:ident, $to:expr, $from:expr) => {
