@@ -36,10 +36,11 @@ function put(figure, svg, summary, head, rows) {
   figure.replaceChildren(caption, svg, details);
 }
 
-/** A table; cells that are numbers in text stand to the right. A corner without a name is no heading. */
+/** A table; cells that are numbers in text stand to the right, with their headings. A corner without a name is no heading. */
 export function table(head, rows) {
   const side = (cell) => (/^[-–0-9]/.test(cell) ? { class: "number" } : {});
-  const heading = node("tr", {}, ...head.map((cell) => (cell ? node("th", { scope: "col" }, cell) : node("td"))));
+  const above = (column) => (column ? side(rows[0]?.[column] ?? "") : {});
+  const heading = node("tr", {}, ...head.map((cell, column) => (cell ? node("th", { scope: "col", ...above(column) }, cell) : node("td"))));
   const body = rows.map(([first, ...rest]) =>
     node("tr", {}, node("th", { scope: "row" }, first), ...rest.map((cell) => node("td", side(cell), cell))));
   return node("table", {}, node("thead", {}, heading), node("tbody", {}, ...body));
@@ -55,7 +56,7 @@ function legend(entries, left, top, width) {
   let x = left;
   let y = top;
   for (const [style, name] of entries) {
-    const room = 24 + name.length * 7;
+    const room = 28 + name.length * 7.5;
     if (x > left && x + room > width) {
       x = left;
       y += 18;
@@ -185,7 +186,9 @@ export function memory(figure, plan) {
     }
     if (index % every) return;
     svg.append(text(56, y + row / 2 + 4, `stage ${index}`, { "text-anchor": "end", class: "quiet" }));
-    svg.append(text(x(from) + 5, y + row / 2 + 4, bytes(stage.total)));
+    // Beside the bar, or beyond the limit if the line would go through it.
+    const crosses = from <= limit && x(limit) - x(from) < 64;
+    svg.append(text((crosses ? x(limit) : x(from)) + 5, y + row / 2 + 4, bytes(stage.total)));
   });
   const end = top + row * stages.length;
   svg.append(shape("line", { x1: x(limit), x2: x(limit), y1: top - 10, y2: end + 6, class: "limit" }));
