@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
-use trainyard_models::{ModelSpec, ONNX_BYTES_MAX, from_onnx};
+use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_onnx};
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles};
 use trainyard_units::{Bytes, human_bytes};
@@ -45,6 +45,16 @@ pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
         bytes = text;
     }
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+}
+
+/// The model of a TOML file: its fields, or a file of the catalog, which has them in a table `model` beside their source.
+pub(crate) fn read_model(path: &Path) -> Result<ModelSpec, Failure> {
+    let text = read_text("model", path)?;
+    let table: toml::Table = diagnose::from_toml("model", &text, path)?;
+    match table.contains_key("model") {
+        true => diagnose::from_toml("model", &text, path).map(|file: ModelFile| file.model),
+        false => diagnose::from_toml("model", &text, path),
+    }
 }
 
 /// The model of an ONNX file, called as the file is.
@@ -201,6 +211,20 @@ pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
     if short.as_os_str().is_empty() { PathBuf::from(".") } else { short }
 }
 
+/// Why a file was not written. That a place cannot be written to is the input's fault, that a disk is full is not.
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind::{
+        AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+    };
+    let cannot = format!("cannot write `{}`", path.display());
+    match error.kind() {
+        PermissionDenied | ReadOnlyFilesystem | NotFound | NotADirectory | IsADirectory | AlreadyExists => {
+            Failure::input(cannot).because(error.to_string()).hint("name a place that you may write to")
+        }
+        _ => Failure::new(Exit::Failed, cannot).because(error.to_string()),
+    }
+}
+
 /// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     write_all(&[(path, content)])
@@ -208,15 +232,12 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
 
 /// Replaces several files: none before the new content of all of them is on the disk.
 pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
-    let failed = |path: &Path, error: &std::io::Error| {
-        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
-    };
     let mut staged = Vec::new();
     for (path, content) in files {
-        staged.push((path, stage(path, content.as_ref()).map_err(|error| failed(path, &error))?));
+        staged.push((path, stage(path, content.as_ref()).map_err(|error| unwritable(path, &error))?));
     }
     for (path, file) in staged {
-        file.persist(path).map_err(|error| failed(path, &error.error))?;
+        file.persist(path).map_err(|error| unwritable(path, &error.error))?;
     }
     Ok(())
 }
@@ -252,9 +273,7 @@ fn readable(_: &fs::File) -> std::io::Result<()> {
 
 /// A file to which lines are added while a run goes on.
 pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
-    fs::File::create(path).map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error.to_string())
-    })
+    fs::File::create(path).map_err(|error| unwritable(path, &error))
 }
 
 /// Removes an empty file, and its folder if that is empty then.
@@ -328,6 +347,19 @@ pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_may_stand_alone_or_beside_its_source_as_in_the_catalog() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("model.toml");
+        let fields = "name = \"small\"\nfamily = \"gpt\"\nlayers = 2\n";
+        fs::write(&path, fields).expect("room");
+        let alone = read_model(&path).expect("a model");
+        fs::write(&path, format!("source = \"a table\"\n[model]\n{fields}")).expect("room");
+        assert_eq!(read_model(&path).expect("a model"), alone);
+        fs::write(&path, format!("sauce = \"a table\"\n[model]\n{fields}")).expect("room");
+        assert!(read_model(&path).is_err());
+    }
 
     #[test]
     fn a_path_seen_from_a_folder_leads_to_the_same_file() {

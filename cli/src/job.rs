@@ -148,7 +148,7 @@ impl Job {
             if is_onnx(&path) {
                 return files::read_onnx(&path).map(Some);
             }
-            return from_toml("model", &files::read_text("model", &path)?, &path).map(Some);
+            return files::read_model(&path).map(Some);
         }
         let Some(config) = &choice.config else { return Ok(None) };
         let path = self.path(config);

@@ -395,7 +395,7 @@ fn what_cannot_be_written_is_told_and_what_was_there_stays() {
     let job =
         ["plan", "--model", "gpt2", "--samples", "640", "--global-batch", "64", "--instances", "p3.2xlarge", "--out"];
     fs::write(place.path().join("file"), "mine").expect("room");
-    let told = ends(1, place.path(), &[&job[..], &["file/plan.json"]].concat()).stderr;
+    let told = ends(2, place.path(), &[&job[..], &["file/plan.json"]].concat()).stderr;
     assert!(String::from_utf8_lossy(&told).contains("cannot write `file/plan.json`"));
     assert_eq!(fs::read_to_string(place.path().join("file")).expect("still there"), "mine");
     ends(0, place.path(), &[&job[..], &["file"]].concat());

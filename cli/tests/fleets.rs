@@ -38,7 +38,7 @@ fn nothing_is_written_where_something_cannot_be() {
     let picture = path(folder.path(), "picture.svg");
     std::fs::create_dir(&picture).expect("room");
     let failed = trainyard(&["plan", FLEET, "--out", &out, "--plot", &picture, "-q"]);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(2));
     std::fs::remove_dir(&picture).expect("it is empty");
     let refused = trainyard(&["plan", "tests/cmd/fleet.in/no-trials.toml", "--out", &out]);
     assert_eq!(refused.status.code(), Some(2));

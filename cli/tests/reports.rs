@@ -92,6 +92,6 @@ fn nothing_is_written_where_something_cannot_be() {
     let (page, plots) = (path(folder.path(), "report.html"), path(folder.path(), "file"));
     std::fs::write(&plots, "not a folder").expect("room");
     let failed = trainyard(&["report", PLAN, "--out", &page, "--plots", &plots, "--runs", "20", "-q"]);
-    assert_eq!(failed.status.code(), Some(1), "{}", String::from_utf8_lossy(&failed.stderr));
+    assert_eq!(failed.status.code(), Some(2), "{}", String::from_utf8_lossy(&failed.stderr));
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
 }

@@ -19,12 +19,14 @@ pub struct CatalogEntry {
     pub model: Model,
 }
 
-/// A catalog file as written.
-#[derive(Deserialize)]
+/// A file of the catalog as written.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CatalogFile {
-    source: String,
-    model: ModelSpec,
+pub struct ModelFile {
+    /// Where the dimensions were published.
+    pub source: String,
+    /// The model.
+    pub model: ModelSpec,
 }
 
 /// All models of the catalog, in the order of their file names.
@@ -44,7 +46,7 @@ pub fn catalog() -> &'static [CatalogEntry] {
 fn read(path: &str) -> CatalogEntry {
     let file = Files::get(path).expect("an embedded file that was listed can be read");
     let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-    let file: CatalogFile = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
+    let file: ModelFile = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
     let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
     CatalogEntry { source: file.source, model }
 }

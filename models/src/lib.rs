@@ -4,6 +4,18 @@
 //! known to be valid; its [`OperatorGraph`] lists, layer by layer, the operators of one training sample with their
 //! shapes, from which FLOPs, bytes moved, parameters and stored activations follow. Nothing here knows seconds,
 //! GPUs, or how a model is split over them beyond what each operator permits.
+//!
+//! ```
+//! use trainyard_models::{Pass, find};
+//!
+//! let model = &find("gpt2-xl")?.model;
+//! let graph = model.graph();
+//! assert_eq!((graph.len(), model.tokens_per_sample()), (50, Some(1024)));
+//! // Two operations for each weight and token, and what attention adds.
+//! let forward = graph.flops(Pass::Forward).0 / 1024.0;
+//! assert!(forward > 2.0 * 1.55e9 && forward < 2.2 * 1.6e9, "{forward}");
+//! # Ok::<(), trainyard_models::ModelError>(())
+//! ```
 
 mod catalog;
 mod convergence;
@@ -18,7 +30,7 @@ mod operator;
 mod spec;
 mod tokens;
 
-pub use catalog::{CatalogEntry, catalog, find};
+pub use catalog::{CatalogEntry, ModelFile, catalog, find};
 pub use convergence::{
     ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
 };
