@@ -3,6 +3,16 @@
 //! [`validate()`] predicts every row of a table of published measurements and sums up the errors; [`interval()`] says
 //! how far a prediction may be off, which is what those errors teach. Nothing here opens a file: text comes in, text
 //! and values go out.
+//!
+//! ```
+//! let table = "system,gpus,nodes,operation,message_bytes,algbw_GBps,busbw_GBps,latency_us,notes\n\
+//!              p4d.24xlarge,8,1,all_reduce,1000000000,,231,,\n";
+//! let document = trainyard_calibration::validate(table, "table.csv")?;
+//! let row = &document.rows[0];
+//! let (measured, predicted) = (row.measured_step_time_s.unwrap(), row.predicted_step_time_s.unwrap());
+//! assert!((predicted / measured - 1.0).abs() < 0.05);
+//! # Ok::<(), trainyard_calibration::TableError>(())
+//! ```
 
 mod collectives;
 mod configuration;

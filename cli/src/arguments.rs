@@ -1,6 +1,7 @@
 //! What can be typed. Meaning is given elsewhere: here are only names, defaults and help.
 
-use crate::history_arguments::{HISTORY_EXAMPLES, HistoryCommand};
+use crate::examples;
+use crate::history_arguments::HistoryCommand;
 use crate::plot::is_plot;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,48 +10,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
-use trainyard_planner::what_if;
 use trainyard_reports::Target;
-
-const EXAMPLES: &str = "\
-Examples:
-  trainyard train examples/quickstart.toml
-      calibrate this machine, plan, simulate, run, and compare predicted with measured
-  trainyard train examples/trials.toml
-      trials of hyper-parameters side by side on this machine, with one table of results
-  trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
-      which instances to rent for that, how many, and how to split the work
-  trainyard plan examples/gpt2-xl-aws.toml --out plan.json
-  trainyard plan examples/fleet.toml --plot fleet.svg
-      plans for jobs that share a pool, a deadline and a budget, and a schedule for all of them
-  trainyard simulate plan.json --trace step.json
-      one step of that plan; open the trace at ui.perfetto.dev
-  trainyard simulate plan.json --trace traces/
-      the same as a file for each rank, as the PyTorch profiler writes them
-  trainyard report plan.json --out report.html
-      the plan as a page to be read, printed and sent
-  trainyard explain plan.json --against other.json
-      where the steps of two plans go, what differs, and why one is faster
-  trainyard export plan.json --to sagemaker --out launch
-      the plan as files for another engine or service
-  trainyard serve
-      the what-if page on this machine: sliders, plans, pictures
-  trainyard simulate examples/queue.toml --plot queue.svg
-      many jobs that share a pool of instances: who waits, how long it takes, what it costs
-  trainyard history list
-      what was planned, simulated and run here
-
-Exit codes:
-  0  done
-  1  something failed
-  2  wrong usage or input
-  3  there is no feasible plan
-  4  there is a plan, but none within the deadline or budget
-  5  the run ended early; its checkpoint is complete";
 
 /// Simulates, plans and runs distributed training of neural networks.
 #[derive(Debug, Parser)]
-#[command(name = "trainyard", version, after_long_help = EXAMPLES, max_term_width = 100, propagate_version = true)]
+#[command(name = "trainyard", version, after_long_help = examples::PROGRAM, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -103,55 +67,62 @@ pub(crate) enum Colour {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Train on this machine: calibrate if needed, plan, simulate, run, and compare; a job, or a list of them
-    #[command(mut_arg("job", |job| job.value_name("JOB|JOBS").help(
+    #[command(after_long_help = examples::TRAIN, mut_arg("job", |job| job.value_name("JOB|JOBS").help(
         "Job file (TOML), which may be left out if flags say it all; or a list of jobs: a file with [[job]]"
     )))]
     Train(TrainArguments),
     /// Recommend instances and a way to split the work, for a job or for a fleet of them that share a pool
-    #[command(mut_arg("job", |job| job.value_name("JOB|FLEET").help(
+    #[command(after_long_help = examples::PLAN, mut_arg("job", |job| job.value_name("JOB|FLEET").help(
         "Job file (TOML), which may be left out if flags say it all; or a fleet: a file with [pool] and [[job]]"
     )), mut_arg("plot", |plot| plot.help("Draw time against cost of a job, or the schedule of a fleet")))]
     Plan(PlanArguments),
     /// Simulate one step of a plan, its whole training, or a queue of jobs on a pool of instances
-    #[command(mut_arg("plot", |plot| plot.help(
+    #[command(after_long_help = examples::SIMULATE, mut_arg("plot", |plot| plot.help(
         "Draw it: a step stage by stage, the spread of a campaign, or the schedule of a queue"
     )))]
     Simulate(SimulateArguments),
     /// Explain where the step of a plan goes, or set two plans side by side
-    #[command(mut_arg("plot", |plot| plot.help("Draw the critical path and the memory of each stage; of two plans their paths")))]
+    #[command(after_long_help = examples::EXPLAIN, mut_arg("plot", |plot| plot.help("Draw the critical path and the memory of each stage; of two plans their paths")))]
     Explain(ExplainArguments),
     /// Write a plan as one HTML page: the recommendation in words, plots, tables, and what it rests on
+    #[command(after_long_help = examples::REPORT)]
     Report(ReportArguments),
     /// Vary anything of a job or a plan and see what it changes
-    #[command(after_long_help = what_if_keys(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")), mut_arg(
+    #[command(after_long_help = examples::what_if(), mut_arg("job", |job| job.value_name("JOB|PLAN.json")), mut_arg(
         "plot", |plot| plot.help("Draw it: scaling, throughput over batch, time and cost, or the tornado")
     ))]
     WhatIf(WhatIfArguments),
     /// Write a plan as launch files for another engine or service
-    #[command(after_long_help = EXPORT_EXAMPLES)]
+    #[command(after_long_help = examples::EXPORT)]
     Export(ExportArguments),
     /// Run a plan on this machine
+    #[command(after_long_help = examples::RUN)]
     Run(RunArguments),
     /// Compare what a plan predicted with what a run measured
-    #[command(mut_arg("plot", |plot| plot.help("Draw predicted beside measured phase by phase")))]
+    #[command(after_long_help = examples::COMPARE, mut_arg("plot", |plot| plot.help("Draw predicted beside measured phase by phase")))]
     Compare(CompareArguments),
     /// Measure this machine and write its profile, or refit constants from measurements
+    #[command(after_long_help = examples::CALIBRATE)]
     Calibrate(CalibrateArguments),
     /// Predict published measurements and show how far off that is
-    #[command(mut_arg("plot", |plot| plot.help(
+    #[command(after_long_help = examples::VALIDATE, mut_arg("plot", |plot| plot.help(
         "Draw predicted against measured; of collectives also bandwidth against message size"
     )))]
     Validate(ValidateArguments),
     /// Serve the what-if page and its JSON API, on this machine unless told otherwise
+    #[command(after_long_help = examples::SERVE)]
     Serve(ServeArguments),
     /// List, show, compare, tag, export and prune what was planned, simulated and run
-    #[command(subcommand, after_long_help = HISTORY_EXAMPLES)]
+    #[command(subcommand, after_long_help = examples::HISTORY)]
     History(HistoryCommand),
     /// Show what the catalogs hold, with the source of every number
+    #[command(after_long_help = examples::SHOW)]
     Show(ShowArguments),
     /// Print completions for a shell
+    #[command(after_long_help = examples::COMPLETIONS)]
     Completions(CompletionsArguments),
     /// Print the manual page
+    #[command(after_long_help = examples::MAN)]
     Man,
 }
 
@@ -382,39 +353,6 @@ pub(crate) struct WhatIfArguments {
 }
 
 /// What can be varied, for the end of the help.
-fn what_if_keys() -> String {
-    let mut text = String::from(
-        "\
-JOB may be a plan document (PLAN.json): it is then held and simulated with each value.
-
-Values: lists 1,2,4; ranges 1..64 (doubling; layers, heads and images in equal steps; 1..64/4 in steps of 4);
-quantities with their unit, 25Gbps, 80 GiB, 5us; factors on the present value, ×0.5 or x0.5.
-
-Keys:
-",
-    );
-    text.extend(what_if::keys().map(|(key, about)| format!("  {key:<27} {about}\n")));
-    text += "
-Examples:
-  trainyard what-if examples/gpt2-xl-aws.toml --vary instances=1..16 --plot scaling.svg
-  trainyard what-if plan.json --vary cluster.network=25Gbps,100Gbps,400Gbps
-  trainyard what-if plan.json --vary batch.micro=1..8 --vary gpu.memory_bandwidth=×0.5,×1,×2 --csv cases.csv
-  trainyard what-if plan.json --tornado --plot tornado.svg";
-    text
-}
-
-const EXPORT_EXAMPLES: &str = "\
-Examples:
-  trainyard export plan.json --to torchrun
-      print a script that starts the training
-  trainyard export plan.json --to sagemaker --out launch --role arn:aws:iam::111122223333:role/training \\
-      --data s3://bucket/data --results s3://bucket/results
-      write a CreateTrainingJob request and an estimator into the folder `launch`
-  trainyard export plan.json --to slurm --data /shared/text --results /shared/results > slurm.sh
-
-What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
-files as a word in capitals, until a flag says it.";
-
 /// Arguments of `trainyard export`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExportArguments {

@@ -7,19 +7,6 @@ use std::path::PathBuf;
 use trainyard_history::{Kind, UtcTime};
 use trainyard_units::Seconds;
 
-pub(crate) const HISTORY_EXAMPLES: &str = "\
-Examples:
-  trainyard history list --kind run --since 7d
-  trainyard history show 4f2k9c
-  trainyard history compare 4f2k9c 7b
-      two plans of one model as `trainyard explain --against` has them, anything else by its figures
-  trainyard history tag 4f2k9c baseline
-  trainyard history export 4f2k9c --out plan.json
-  trainyard history prune --keep 100 --dry-run
-
-ID is any start of an id that no other entry has. DATE is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago:
-12h, 30d.";
-
 /// What is done with a history.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistoryCommand {

@@ -7,6 +7,7 @@ mod allocator;
 mod arguments;
 mod commands;
 mod diagnose;
+mod examples;
 mod failure;
 mod files;
 mod headline;

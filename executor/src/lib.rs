@@ -3,6 +3,20 @@
 //!
 //! Ranks are threads of one process or of several, joined by a [`process_group`]; [`run()`] trains a model on real data
 //! as its plan cuts it, writes checkpoints, and measures every step.
+//!
+//! ```
+//! use trainyard_executor::process_group::{GroupError, Reduction, World, run_ranks};
+//!
+//! // Four ranks in threads of this process add up what each of them has.
+//! let sums = run_ranks(&World::threads(4), |group| -> Result<f32, GroupError> {
+//!     let mut values = vec![group.rank() as f32; 8];
+//!     group.all_reduce(&mut values, Reduction::Sum)?;
+//!     Ok(values[7])
+//! });
+//! for sum in sums {
+//!     assert_eq!(sum.expect("no rank fails"), 6.0);
+//! }
+//! ```
 
 #![allow(
     clippy::cast_possible_wrap,

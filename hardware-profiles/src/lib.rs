@@ -2,6 +2,17 @@
 //!
 //! Every number of a catalog stands in a TOML file with a unit and a source beside it. Nothing here knows what a model
 //! or a plan is, or how long anything takes: `sim` turns these facts into seconds.
+//!
+//! ```
+//! use trainyard_hardware_profiles::{PriceQuery, Purchase, Service, catalog};
+//!
+//! let catalog = catalog();
+//! let instance = catalog.instance("p4d.24xlarge")?;
+//! assert_eq!((instance.gpus, instance.gpu.as_str()), (8, "a100-sxm4-40gb"));
+//! let cluster = catalog.cluster("p4d.24xlarge", 2)?;
+//! assert_eq!(cluster.devices(), 16);
+//! # Ok::<(), trainyard_hardware_profiles::CatalogError>(())
+//! ```
 
 mod catalog;
 mod cluster;

@@ -3,6 +3,26 @@
 //! A [`PlanSpec`] is a plan as written; a [`Plan`] is one whose parts fit together. [`lower()`] turns a plan into a
 //! [`TaskGraph`] of work (operators, bytes) without a single second in it, so that one graph serves every machine.
 //! [`resident`] counts the bytes each rank holds. A [`Timeline`] is what happened when, predicted or measured.
+//!
+//! ```
+//! use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages};
+//!
+//! let model = &trainyard_models::find("gpt2-xl")?.model;
+//! let layers = model.graph().len();
+//! let spec = PlanSpec {
+//!     parallel: ParallelSpec { data: 2, pipeline: 4, ..ParallelSpec::default() },
+//!     batch: BatchSpec { global: 64, micro: 2, accumulation: 16 },
+//!     schedule: ScheduleName::OneForwardOneBackward,
+//!     stages: Stages::balanced(&vec![1.0; layers], 4).expect("more layers than stages").specs(),
+//!     ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers)
+//! };
+//! let plan = Plan::try_from(spec.clone())?;
+//! assert_eq!(plan.mesh().ranks(), 8);
+//! // What does not fit together is refused, with the field.
+//! let uneven = PlanSpec { batch: BatchSpec { global: 63, ..spec.batch }, ..spec };
+//! assert!(Plan::try_from(uneven).expect_err("63 samples for 2 × 2 × 16").to_string().contains("batch"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod campaign;
 pub mod chakra;

@@ -3,6 +3,23 @@
 //! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
 //! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
+//!
+//! ```
+//! use trainyard_plan::{GlobalBatch, JobSpec};
+//! use trainyard_planner::{Limits, Resources, problem, recommend};
+//!
+//! let mut job = JobSpec::default();
+//! job.model.name = Some("gpt2".into());
+//! job.data.tokens = Some(1e9);
+//! job.training.global_batch = Some(GlobalBatch::Exactly(64));
+//! job.cluster.instances = Some(vec!["p3.*".into()]);
+//! job.cluster.max_instances = Some(2);
+//! let problem = problem(&job, Resources::default())?;
+//! let document = recommend(&problem, &Limits::default(), &job)?;
+//! assert!(document.plan.cluster.instance.starts_with("p3."));
+//! assert_eq!(document.search.gap, 0.0, "it is proved that no plan is cheaper");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod advice;
 mod bound_by;

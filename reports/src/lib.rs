@@ -2,6 +2,13 @@
 //!
 //! Every function here turns a value into text or a [`Picture`]. Nothing is written and nothing is computed anew; a
 //! number that a report shows stands in the value that it shows.
+//!
+//! ```
+//! use trainyard_reports::{Scheme, Width, gpus};
+//!
+//! let page = gpus(trainyard_hardware_profiles::catalog(), Width(80));
+//! assert!(page.contains("v100-sxm2-16gb") && page.lines().all(|line| line.chars().count() <= 80));
+//! ```
 
 mod campaign;
 mod chart;

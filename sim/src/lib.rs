@@ -3,6 +3,25 @@
 //! [`Prices`] turns work into seconds and into what it asks of links, [`simulate()`] puts it in time and sums up, and
 //! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
 //! search is going on, and nothing reads a clock or a file.
+//!
+//! ```
+//! use trainyard_hardware_profiles::catalog;
+//! use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec};
+//! use trainyard_sim::{Machine, simulate, step_time_bound};
+//!
+//! let model = &trainyard_models::find("gpt2")?.model;
+//! let plan = Plan::try_from(PlanSpec {
+//!     parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
+//!     batch: BatchSpec { global: 64, micro: 8, accumulation: 1 },
+//!     ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
+//! })?;
+//! let machine = Machine { cluster: catalog().cluster("p4d.24xlarge", 1)?, stack: catalog().stack("pytorch")?.clone() };
+//! let outcome = simulate(&plan, &machine)?;
+//! assert!(step_time_bound(&plan, &machine)? <= outcome.step_time);
+//! assert!(outcome.exposed_communication < outcome.step_time);
+//! assert!(outcome.footprint.fits().is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bottleneck;
 mod bound;
