@@ -51,10 +51,10 @@ pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
 pub(crate) fn read_model(path: &Path) -> Result<ModelSpec, Failure> {
     let text = read_text("model", path)?;
     let table: toml::Table = diagnose::from_toml("model", &text, path)?;
-    match table.contains_key("model") {
-        true => diagnose::from_toml("model", &text, path).map(|file: ModelFile| file.model),
-        false => diagnose::from_toml("model", &text, path),
+    if table.contains_key("model") {
+        return diagnose::from_toml("model", &text, path).map(|file: ModelFile| file.model);
     }
+    diagnose::from_toml("model", &text, path)
 }
 
 /// The model of an ONNX file, called as the file is.

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_time_is_a_date_or_how_long_ago() {
-        assert_eq!(time("2026-11-22").map(|time| time.date()), Ok("2026-11-22".into()));
+        assert_eq!(time("2026-11-22").map(UtcTime::date), Ok("2026-11-22".into()));
         let day = machine::now().unix_seconds() - time("1d").expect("an age").unix_seconds();
         assert!((86_399..=86_401).contains(&day), "{day}");
         for wrong in ["yesterday", "-3d", "3", "2026-02-30", ""] {

@@ -46,9 +46,10 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
         None => JobSpec::default(),
     };
     if let Some(name) = &arguments.model {
-        spec.model = match is_onnx(Path::new(name)) {
-            true => ModelChoice { file: Some(beside_job(name, file.as_deref())), ..ModelChoice::default() },
-            false => ModelChoice { name: Some(name.clone()), ..ModelChoice::default() },
+        spec.model = if is_onnx(Path::new(name)) {
+            ModelChoice { file: Some(beside_job(name, file.as_deref())), ..ModelChoice::default() }
+        } else {
+            ModelChoice { name: Some(name.clone()), ..ModelChoice::default() }
         };
     }
     if arguments.tokens.is_some() || arguments.samples.is_some() {

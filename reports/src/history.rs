@@ -1,6 +1,6 @@
 //! What is kept, as pages.
 
-use crate::format::{Width, bullets, columns, deviation, facts, seconds, table, usd};
+use crate::format::{Width, bullets, columns, deviation, facts, lines, seconds, table, usd};
 use trainyard_history::{ComparedDocument, Entry, Figures, HistoryAct, HistoryDocument, Kind, UtcTime};
 
 /// Entries for a reader; with their notes and command lines if everything shall be shown.
@@ -12,7 +12,9 @@ pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> St
     text += "\n";
     text += &rows(document, width);
     if document.left_out > 0 {
-        text += &format!("\n  and {} more, older ones; --limit N shows more\n", document.left_out);
+        text += &lines(
+            [String::new(), format!("  and {} more, older ones; --limit N shows more", document.left_out)].into_iter(),
+        );
     }
     let notes =
         document.entries.iter().filter_map(|entry| Some(format!("{}: {}", entry.id, plain(entry.note.as_ref()?))));

@@ -1,5 +1,6 @@
 //! Execution traces that were simulated, as text.
 
+use crate::format::{facts, lines};
 use trainyard_plan::ReplayDocument;
 use trainyard_units::{Seconds, human_duration};
 
@@ -7,19 +8,18 @@ use trainyard_units::{Seconds, human_duration};
 pub fn replay(document: &ReplayDocument) -> String {
     let ReplayDocument { traces, instance, instances, ranks, nodes, estimated, messages, .. } = document;
     let time = |seconds: f64| human_duration(Seconds(seconds));
-    let share = |seconds: f64| 100.0 * seconds / document.step_time_s.max(f64::MIN_POSITIVE);
-    let mut page =
-        format!("{traces} on {instances} × {instance}: {ranks} ranks, {nodes} nodes, {messages} messages\n\n");
-    page += &format!("  step                   {}\n", time(document.step_time_s));
-    page += &format!("  compute                {} ({:.1} %)\n", time(document.compute_s), share(document.compute_s));
-    let exposed = document.exposed_communication_s;
-    page += &format!("  exposed communication  {} ({:.1} %)\n", time(exposed), share(exposed));
-    if *estimated > 0 {
-        page += &format!("\n  {estimated} nodes have no measured time and are as fast as the device lets them be\n");
-    }
-    page += "\n  not modelled\n";
-    for what in &document.not_modelled {
-        page += &format!("    {what}\n");
-    }
-    page
+    let share = |seconds: f64| {
+        let percent = 100.0 * seconds / document.step_time_s.max(f64::MIN_POSITIVE);
+        format!("{} ({percent:.1} %)", time(seconds))
+    };
+    let heading = format!("{traces} on {instances} × {instance}: {ranks} ranks, {nodes} nodes, {messages} messages");
+    let figures = facts(&[
+        ("step", time(document.step_time_s)),
+        ("compute", share(document.compute_s)),
+        ("exposed communication", share(document.exposed_communication_s)),
+    ]);
+    let guessed = format!("\n  {estimated} nodes have no measured time and are as fast as the device lets them be\n");
+    let guessed = if *estimated > 0 { guessed } else { String::new() };
+    let left_out = document.not_modelled.iter().map(|what| format!("    {what}"));
+    format!("{heading}\n\n{figures}{guessed}\n  not modelled\n{}", lines(left_out))
 }

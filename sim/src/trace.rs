@@ -236,7 +236,7 @@ impl Works<'_> {
         done.map(|(cost, part)| {
             let work = TracedWork::Kernels(TracedKernels {
                 operator: cost.name.into(),
-                layer: self.layer_name(index),
+                layer: Some(self.layer_name(index)),
                 direction,
                 flops: cost.flops * part,
                 bytes: cost.bytes * part,
@@ -247,11 +247,11 @@ impl Works<'_> {
     }
 
     fn named(&self, operator: &'static str, index: usize, direction: Direction) -> TracedWork {
-        kernels(operator, self.layer_name(index), direction)
+        kernels(operator, Some(self.layer_name(index)), direction)
     }
 
-    fn layer_name(&self, index: usize) -> Option<(u32, Cow<'static, str>)> {
-        Some((index as u32, self.plan.graph().layer(index).name.clone()))
+    fn layer_name(&self, index: usize) -> (u32, Cow<'static, str>) {
+        (index as u32, self.plan.graph().layer(index).name.clone())
     }
 }
 

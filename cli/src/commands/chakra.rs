@@ -6,6 +6,7 @@ use crate::files;
 use crate::headline::Headline;
 use crate::history::{History, Outcome};
 use crate::output::Output;
+use crate::traces::Traces;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,7 @@ const NOT_MODELLED: [&str; 3] = [
 ];
 
 /// The files of a simulated step in a folder, and what to say of them.
-pub(crate) fn written(
-    folder: &Path,
-    trace: &StepTrace,
-    plan: &Plan,
-) -> Result<(Vec<(PathBuf, Vec<u8>)>, String), Failure> {
+pub(crate) fn written(folder: &Path, trace: &StepTrace, plan: &Plan) -> Result<Traces, Failure> {
     let cannot = |error: ChakraError| {
         Failure::input("cannot write the step as execution traces")
             .because(error.to_string())
@@ -41,7 +38,7 @@ pub(crate) fn written(
     let told =
         format!("{} nodes of {} ranks written to {}{coarse}", written.nodes, written.files.len() - 1, folder.display());
     let files = written.files.into_iter().map(|(name, content)| (folder.join(name), content)).collect();
-    Ok((files, told))
+    Ok(Traces { files, told })
 }
 
 /// Simulates the execution traces of a folder.
@@ -85,8 +82,11 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     Ok(Exit::Done)
 }
 
+/// Ranks of process groups.
+type Groups = BTreeMap<String, Vec<u32>>;
+
 /// The graphs of a folder's files `NAME.RANK.et`, by rank, and its groups, if a file says which there are.
-fn read(folder: &Path) -> Result<(Vec<RankGraph>, BTreeMap<String, Vec<u32>>), Failure> {
+fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     let mut graphs = Vec::new();
     let (mut nodes, named) = (0, by_rank(folder)?);
     for path in &named {
@@ -108,7 +108,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, BTreeMap<String, Vec<u32>>), F
     }
     let path = folder.join("groups.json");
     if !path.exists() {
-        return Ok((graphs, BTreeMap::new()));
+        return Ok((graphs, Groups::new()));
     }
     let groups = chakra::groups(&files::read_text("groups", &path)?).map_err(|error| {
         Failure::input(format!("cannot read groups `{}`", path.display()))

@@ -59,8 +59,8 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     let graphs = graphs.map(|(trace, folder)| chakra::written(folder, trace, &plan)).transpose()?;
     let (document, outcome) = resimulate(&document, files, options).map_err(refused)?;
     let mut written: Vec<(&Path, Vec<u8>)> = Vec::new();
-    written.extend(traced.iter().flat_map(|traces| &traces.files).map(|(path, content)| (&**path, content.clone())));
-    written.extend(graphs.iter().flat_map(|(files, _)| files).map(|(path, content)| (&**path, content.clone())));
+    let all = [&traced, &graphs].into_iter().flatten();
+    written.extend(all.flat_map(|traces| &traces.files).map(|(path, content)| (&**path, content.clone())));
     if arguments.plot.plot.is_some() {
         let name = format!("{}: one step on each stage", document.plan.model.name);
         let picture = reports::step_gantt(&name, &outcome.timeline, Breadth::Wide).map_err(|why| no_plot(&why))?;
@@ -79,11 +79,8 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
         let (actors, ranks) = (outcome.actors, plan.mesh().ranks());
         output.note(format!("{actors} of {ranks} ranks were simulated, each for all that must behave as it does"));
     }
-    if let Some(traces) = &traced {
-        output.note(traces.told.clone());
-    }
-    if let Some((_, told)) = &graphs {
-        output.note(told);
+    for traces in [&traced, &graphs].into_iter().flatten() {
+        output.note(&traces.told);
     }
     told(arguments, output);
     Ok(Exit::Done)

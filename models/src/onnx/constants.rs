@@ -19,7 +19,7 @@ pub(super) fn values(graph: &Graph, node: &Node) -> Option<Vec<i64>> {
         },
         "Shape" => {
             let dims = graph.of(node.input_at(0)?).dims?;
-            let rank = dims.len() as i64;
+            let rank = (dims.len() as u64).cast_signed();
             let bound = |value: i64| if value < 0 { value + rank } else { value }.clamp(0, rank);
             let (start, end) = (bound(node.int("start").unwrap_or(0)), bound(node.int("end").unwrap_or(rank)));
             dims.into_iter().skip(start as usize).take((end - start).max(0) as usize).map(u64::cast_signed).collect()
@@ -37,7 +37,7 @@ pub(super) fn values(graph: &Graph, node: &Node) -> Option<Vec<i64>> {
         "Slice" => {
             let from = input(0)?;
             let (start, end) = (*input(1)?.first()?, *input(2)?.first()?);
-            let size = from.len() as i64;
+            let size = (from.len() as u64).cast_signed();
             let bound = |value: i64| if value < 0 { value.saturating_add(size) } else { value }.clamp(0, size) as usize;
             if node.input_at(4).is_some() && input(4)? != [1] {
                 return None;

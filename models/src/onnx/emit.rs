@@ -224,7 +224,7 @@ impl Emit<'_> {
         }
         let channel = match (node.op_type.as_str(), seen.channel) {
             ("Transpose", Some(at)) => {
-                let reversed: Vec<i64> = (0..before.len() as i64).rev().collect();
+                let reversed: Vec<i64> = (0..(before.len() as u64).cast_signed()).rev().collect();
                 let order = node.ints("perm").unwrap_or(&reversed);
                 order.iter().position(|from| axis(node, *from, before.len()).is_ok_and(|from| from == at))
             }
@@ -516,8 +516,9 @@ fn padding(node: &Node, windows: &Windows) -> Result<Padding, OnnxError> {
             format!("`pads` before, {:?}, are not those behind, {:?}", windows.before, windows.behind),
         ));
     }
-    match windows.before.iter().all(|pad| *pad == 0) {
-        true => Ok(Padding::Rule(PaddingRule::Valid)),
-        false => Ok(Padding::By(each(&windows.before))),
+    if windows.before.iter().all(|pad| *pad == 0) {
+        Ok(Padding::Rule(PaddingRule::Valid))
+    } else {
+        Ok(Padding::By(each(&windows.before)))
     }
 }

@@ -165,7 +165,7 @@ fn shapes(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
         }
         "Transpose" => {
             let dims = input()?;
-            let reversed: Vec<i64> = (0..dims.len() as i64).rev().collect();
+            let reversed: Vec<i64> = (0..(dims.len() as u64).cast_signed()).rev().collect();
             let order = node.ints("perm").unwrap_or(&reversed);
             order.iter().map(|from| axis(node, *from, dims.len()).map(|from| dims[from])).collect::<Result<_, _>>()?
         }
@@ -206,7 +206,7 @@ pub(super) fn known(graph: &Graph, node: &Node, place: usize) -> Result<Vec<i64>
 
 /// A place among so many, which may be counted from the end.
 pub(super) fn axis(node: &Node, axis: i64, rank: usize) -> Result<usize, OnnxError> {
-    let place = if axis < 0 { axis + rank as i64 } else { axis };
+    let place = if axis < 0 { axis + (rank as u64).cast_signed() } else { axis };
     let place = usize::try_from(place).ok().filter(|place| *place < rank);
     place.ok_or_else(|| unfit(node, format!("there is no axis {axis} of {rank}")))
 }
@@ -432,7 +432,7 @@ fn split(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
 fn sliced(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     let mut dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let (starts, ends) = (known(graph, node, 1)?, known(graph, node, 2)?);
-    let every: Vec<i64> = (0..starts.len() as i64).collect();
+    let every: Vec<i64> = (0..(starts.len() as u64).cast_signed()).collect();
     let axes = if node.input_at(3).is_some() { known(graph, node, 3)? } else { every };
     let steps = if node.input_at(4).is_some() { known(graph, node, 4)? } else { vec![1; starts.len()] };
     for (((start, end), given), step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {

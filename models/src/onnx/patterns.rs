@@ -324,7 +324,8 @@ pub(super) fn vector(graph: &Graph, name: &str) -> bool {
 fn root(graph: &Graph, name: &str) -> String {
     let mut name = name.to_owned();
     while let Some(node) = graph.makers.get(&name).map(|index| &graph.nodes[*index]) {
-        let viewed = VIEWS.contains(&node.op_type.as_str()).then(|| graph.flowing(node)).unwrap_or_default();
+        let is_view = VIEWS.contains(&node.op_type.as_str());
+        let viewed = if is_view { graph.flowing(node) } else { Vec::new() };
         let [from] = viewed[..] else { break };
         name = from.to_owned();
     }

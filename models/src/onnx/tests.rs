@@ -56,7 +56,7 @@ impl Graph {
 
     fn numbers(mut self, name: &str, values: &[i64]) -> Self {
         let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let (name, dims, raw_data) = (name.into(), vec![values.len() as i64], Some(raw.into()));
+        let (name, dims, raw_data) = (name.into(), vec![(values.len() as u64).cast_signed()], Some(raw.into()));
         self.0.initializer.push(Tensor { name, dims, data_type: INT64, raw_data, int64_data: None });
         self
     }

@@ -90,7 +90,9 @@ fn ordered(nodes: &[Node]) -> Result<RankGraph, ChakraError> {
         }
         before.sort_unstable();
         before.dedup();
-        before.iter().for_each(|known| readers[*known].push(place));
+        for known in &before {
+            readers[*known].push(place);
+        }
         waits.push(before);
     }
     let mut missing: Vec<usize> = waits.iter().map(Vec::len).collect();
@@ -146,12 +148,11 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
         proto::RECEIVE => GraphWork::Receive { peer: peer("comm_src")?, bytes: size("comm_size")?, tag },
         proto::COLLECTIVE => {
             let kind = match node.int("comm_type").ok_or_else(|| needs("comm_type"))? {
-                proto::ALL_REDUCE => MessageKind::AllReduce,
+                // A barrier is a sum of one value.
+                proto::ALL_REDUCE | proto::BARRIER => MessageKind::AllReduce,
                 proto::ALL_GATHER | proto::BROADCAST => MessageKind::AllGather,
                 proto::ALL_TO_ALL => MessageKind::AllToAll,
                 proto::REDUCE_SCATTER | proto::REDUCE_SCATTER_BLOCK => MessageKind::ReduceScatter,
-                // A sum of one value.
-                proto::BARRIER => MessageKind::AllReduce,
                 other => return Err(wrong(node, format!("collectives of type {other} are not known"))),
             };
             let barrier = node.int("comm_type") == Some(proto::BARRIER);

@@ -113,10 +113,10 @@ fn rows(writer: &mut Writer, rank: &RankTrace, row: &Row, placed: &[Placed<'_>])
     let streams: BTreeSet<Stream> = placed.iter().map(|part| part.stream).collect();
     for stream in streams {
         let pid = if stream == PROCESSOR { row.host.unwrap_or(row.pid) } else { row.pid };
-        let name = match (stream == PROCESSOR, row.host) {
-            (true, _) => stream.carries.to_owned(),
-            (false, Some(_)) => format!("stream {} {}", stream.number, stream.carries),
-            (false, None) => stream.carries.to_owned(),
+        let name = if stream != PROCESSOR && row.host.is_some() {
+            format!("stream {} {}", stream.number, stream.carries)
+        } else {
+            stream.carries.to_owned()
         };
         writer.event(&metadata("thread_name", pid, stream.number, named(name)));
         writer.event(&metadata("thread_sort_index", pid, stream.number, sorted(stream.number)));
@@ -136,16 +136,14 @@ fn label(rank: &RankTrace, row: &Row) -> String {
     if row.host.is_none() {
         return format!("stage {}", rank.stage.0);
     }
-    let mut label = format!("GPU {}, instance {}, stage {}", rank.seat.slot, rank.seat.instance, rank.stage.0);
+    let place = format!("GPU {}, instance {}, stage {}", rank.seat.slot, rank.seat.instance, rank.stage.0);
     let others: Vec<u32> = rank.stands_for.iter().filter(|other| **other != rank.rank).map(|other| other.0).collect();
-    if !others.is_empty() {
-        let named: Vec<String> = others.iter().take(LABEL_RANKS).map(u32::to_string).collect();
-        label += &format!(", stands for {} more: {}", others.len(), named.join(" "));
-        if others.len() > LABEL_RANKS {
-            label += " …";
-        }
+    if others.is_empty() {
+        return place;
     }
-    label
+    let named: Vec<String> = others.iter().take(LABEL_RANKS).map(u32::to_string).collect();
+    let more = if others.len() > LABEL_RANKS { " …" } else { "" };
+    format!("{place}, stands for {} more: {}{more}", others.len(), named.join(" "))
 }
 
 /// The steps, on host and device as the profiler marks them; when the last one ends.

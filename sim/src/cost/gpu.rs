@@ -272,7 +272,7 @@ impl GpuPricing<'_> {
             let device = self.operator(operator, pass, fused);
             let host = self.stack.launch.value * f64::from(self.kernels(operator, pass));
             // Of the two products that backward has for each weight, the second is its gradient.
-            let products = operator.multiplies_weights().then(|| self.products(operator, pass)).unwrap_or_default();
+            let products = if operator.multiplies_weights() { self.products(operator, pass) } else { Vec::new() };
             let weights: Seconds = products.into_iter().skip(1).step_by(2).sum();
             OperatorCost {
                 name: operator.name(),
