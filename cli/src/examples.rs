@@ -200,13 +200,14 @@ mod tests {
     /// The commands of a text, with what they continue on the next line and without what the shell does.
     fn commands(text: &str) -> Vec<Vec<String>> {
         let text = text.replace("\\\n", " ");
-        let lines =
-            text.lines().filter_map(|line| line.strip_prefix("  ")?.find("trainyard ").map(|at| &line[at + 2..]));
+        // Words about a command are further in; variables of the environment may stand before it.
+        let typed = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let lines = typed.filter_map(|line| line.find("trainyard ").map(|at| &line[at..]));
         let words = |line: &str| -> Vec<String> {
             let words = line.split_whitespace().take_while(|word| *word != ">");
             words.map(|word| word.trim_matches('\'').to_owned()).collect()
         };
-        lines.filter(|line| line.starts_with("trainyard ")).map(words).collect()
+        lines.map(words).collect()
     }
 
     #[test]
