@@ -9,7 +9,7 @@ use trainyard_plan::{JobSpec, Timeline};
 
 /// What is enough of a draft's search. For a model of 175 billion parameters a look takes some milliseconds, a simulation
 /// some tens of them: stated defaults, with which a draft follows a slider on two processors.
-const ENOUGH: Enough = Enough { looks: 32, simulations: 1 };
+const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
 
 /// A plan whose document says nothing of why, with its simulated step.
 #[derive(Clone, Debug)]

@@ -50,7 +50,7 @@ pub struct Problem {
 /// When a search that found something may end before it is proved that nothing is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enough {
-    /// Candidates that were looked at.
+    /// Candidates that were looked at and fit: most of a large model's do not, and are soon dismissed.
     pub(crate) looks: u64,
     /// Plans that were simulated.
     pub(crate) simulations: u64,

@@ -326,8 +326,7 @@ impl<'a> Searcher<'a> {
             let fits_first = self.problem().enough.is_some_and(|enough| looked >= enough.looks);
             let turn = untried.turn(&self, looks, simulations.min(left), fits_first);
             looks = (2 * looks).min(*LOOKS.end());
-            looked += turn.looks.len() as u64;
-            self.take(turn, &mut untried, found);
+            looked += self.take(turn, &mut untried, found);
         }
         self
     }
@@ -338,8 +337,8 @@ impl<'a> Searcher<'a> {
         !self.best.is_empty() && self.problem().enough.is_some_and(reached)
     }
 
-    /// Does what is next, all of it at the same time.
-    fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) {
+    /// Does what is next, all of it at the same time. Counts the looks that found something that fits.
+    fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
         let Prepared { space, bounds, room, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
             let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
@@ -351,6 +350,7 @@ impl<'a> Searcher<'a> {
             || turn.looks.par_iter().map(look_at).collect(),
             || turn.simulations.par_iter().with_max_len(1).map(simulate).collect(),
         );
+        let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
         for ((candidate, _), looked) in turn.looks.into_iter().zip(looked) {
             if let Some((needed, available)) = looked.least_too_large {
                 found.note_too_large(candidate.choice, looked.too_large, needed, available);
@@ -366,6 +366,7 @@ impl<'a> Searcher<'a> {
             found.simulated += 1;
             self.keep(&candidate, *built, simulated);
         }
+        fitting
     }
 
     fn uses_wanted_gpu(&self, choice: usize) -> bool {
