@@ -296,12 +296,12 @@ impl Least<'_> {
     }
 
     /// Communication that some rank waits for, priced once for stages that stand on machines alike. Where the step is
-    /// counted on one rank, that one may be among the fastest; and so it may be where many follow each other.
+    /// counted on one rank, that one may be among the fastest; and so it may be where one follows another: who waits
+    /// longest for the first is not who waits longest for the next, and has the links to itself by then.
     fn communication(&mut self, work: Work) -> Result<Seconds, MachineError> {
         let follows = match work {
-            Work::Transfer { .. } => true,
             Work::Exchange(exchange) => exchange.content == Content::Weights || self.plan.goes_by_layer(),
-            _ => false,
+            _ => true,
         };
         let any = follows || !self.plan.schedule().flushes();
         if let Some(known) = self.known.0.get(&(work, any)) {
@@ -412,15 +412,15 @@ impl Least<'_> {
         self.communication(Work::ReduceShared { held })
     }
 
-    fn update(&self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn update(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
         let plan = self.plan;
         let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
         let Some(store) = plan.offload().optimizer else {
             return self.fastest_kind(|pool| self.prices.update(held, pool));
         };
         let bytes = Bytes(held.parameters * plan.precision().element_bytes());
-        let out = self.prices.at_least(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
-        Ok(out + self.prices.at_least(Work::HostUpdate { stage, store, held })?)
+        let out = self.communication(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
+        Ok(out + self.communication(Work::HostUpdate { stage, store, held })?)
     }
 
     /// Updated weights, brought together again where only state and gradients are shared out.
