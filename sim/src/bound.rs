@@ -35,7 +35,39 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
 
 /// What communication takes at least, which plans with the same ranks, number formats and micro-batch share.
 #[derive(Clone, Debug, Default)]
-pub struct Communications(BTreeMap<(Work, bool), Seconds>);
+pub struct Communications(BTreeMap<Work, Passing>);
+
+/// The least time from the first rank that begins a communication, or several that follow each other, to the last that
+/// ends it (`all`), and of any rank by itself (`any`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Passing {
+    any: Seconds,
+    all: Seconds,
+}
+
+impl Passing {
+    /// This, and then `next`. Who waits longest for the one is not who waits longest for the other, and has the links to
+    /// itself by then: only one of them takes as long as all ranks need for it together.
+    fn then(self, next: Self) -> Self {
+        Self { any: self.any + next.any, all: (self.any + next.all).max(self.all + next.any) }
+    }
+
+    /// Both at once.
+    fn beside(self, other: Self) -> Self {
+        Self { any: self.any.max(other.any), all: self.all.max(other.all) }
+    }
+
+    /// What all ranks add to any one.
+    fn more(self) -> Seconds {
+        self.all - self.any
+    }
+}
+
+impl From<Seconds> for Passing {
+    fn from(seconds: Seconds) -> Self {
+        Self { any: seconds, all: seconds }
+    }
+}
 
 /// The same where layers are priced already, and communication as far as it is `known`.
 ///
@@ -195,8 +227,12 @@ impl Least<'_> {
         let own_sends = if blocking { self.sends(stage)? } else { Seconds::ZERO };
         let gathered = self.gathered(stage)?;
         let each = plan.gradient_reduction() == GradientReduction::MicroBatch;
-        let reduction = self.reduction(stage, held)?;
+        let reduced = self.reduction(stage, held)?;
         let shared = self.shared(stage)?;
+        let ended = shared.then(self.update(stage, held)?).then(self.gathered_anew(stage, held)?);
+        // One follows the other.
+        let (reduction, ended) =
+            if reduced.more() > ended.more() { (reduced.all, ended.any) } else { (reduced.any, ended.all) };
         let mut least = StageLeast {
             forward: kernels.forward,
             backward: kernels.backward,
@@ -214,8 +250,8 @@ impl Least<'_> {
             reduced_each: Seconds::ZERO,
             behind_passes: Seconds::ZERO,
             weights_reduced: kernels.weights,
-            shared,
-            ended: shared + self.update(stage, held)? + self.gathered_anew(stage, held)?,
+            shared: shared.all,
+            ended,
         };
         let passes = if plan.schedule().splits_backward() { 3.0 } else { 2.0 };
         let gathering = least.gathered_for(passes * micro_batches);
@@ -223,7 +259,7 @@ impl Least<'_> {
         least.reduced = least.computed;
         if each {
             // One reduction after another, beside everything else.
-            let reductions = reduction * micro_batches;
+            let reductions = reduced.any * (micro_batches - 1.0) + reduction;
             least.reduced = least.reduced.max(reductions).max(kernels.all + reductions * self.lost);
             least.reduced_each = least.reduced;
             return Ok(least);
@@ -295,21 +331,16 @@ impl Least<'_> {
         Ok(fastest)
     }
 
-    /// Communication that some rank waits for, priced once for stages that stand on machines alike. Where the step is
-    /// counted on one rank, that one may be among the fastest; and so it may be where one follows another: who waits
-    /// longest for the first is not who waits longest for the next, and has the links to itself by then.
-    fn communication(&mut self, work: Work) -> Result<Seconds, MachineError> {
-        let follows = match work {
-            Work::Exchange(exchange) => exchange.content == Content::Weights || self.plan.goes_by_layer(),
-            _ => true,
-        };
-        let any = follows || !self.plan.schedule().flushes();
-        if let Some(known) = self.known.0.get(&(work, any)) {
+    /// Communication, priced once for stages that stand on machines alike. Where the step is counted on one rank, that
+    /// one may be among the fastest.
+    fn communication(&mut self, work: Work) -> Result<Passing, MachineError> {
+        if let Some(known) = self.known.0.get(&work) {
             return Ok(*known);
         }
-        let seconds = if any { self.prices.any_at_least(work)? } else { self.prices.at_least(work)? };
-        self.known.0.insert((work, any), seconds);
-        Ok(seconds)
+        let (any, all) = self.prices.at_least(work)?;
+        let passing = Passing { any, all: if self.plan.schedule().flushes() { all } else { any } };
+        self.known.0.insert(work, passing);
+        Ok(passing)
     }
 
     fn alike(&self, stage: StageId) -> StageId {
@@ -321,7 +352,7 @@ impl Least<'_> {
         let bytes = self.plan.boundary_bytes(layer);
         let alike = self.alike(StageId(from.0.min(to.0)));
         let shifted = |stage: StageId| StageId(alike.0 + stage.0 - from.0.min(to.0));
-        self.communication(Work::Transfer { from: shifted(from), to: shifted(to), bytes })
+        Ok(self.communication(Work::Transfer { from: shifted(from), to: shifted(to), bytes })?.any)
     }
 
     /// From the first run of a stage to that of the next, and back.
@@ -353,80 +384,77 @@ impl Least<'_> {
         }
         let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
         for layer in layers {
-            let gathered = self.gather(stage, self.plan.held(&(layer..layer + 1)))?;
+            let gathered = self.gather(stage, self.plan.held(&(layer..layer + 1)))?.any;
             all += gathered;
             largest = largest.max(gathered);
         }
         Ok([all, largest])
     }
 
-    fn gather(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn gather(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
         let stage = self.alike(stage);
-        let mut gathered = Seconds::ZERO;
+        let mut gathered = Passing::default();
         for (group, held) in self.plan.gather_groups(held) {
-            let content = Content::Weights;
-            gathered += self.exchange(Exchange { collective: Collective::AllGather, stage, group, content, held })?;
+            let exchange =
+                Exchange { collective: Collective::AllGather, stage, group, content: Content::Weights, held };
+            gathered = gathered.then(self.communication(Work::Exchange(exchange))?);
         }
         Ok(gathered)
     }
 
-    fn exchange(&mut self, exchange: Exchange) -> Result<Seconds, MachineError> {
-        self.communication(Work::Exchange(exchange))
-    }
-
     /// Gradients of a stage summed over the holders of copies, for one micro-batch or a step.
-    fn reduction(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn reduction(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
         if !self.plan.goes_by_layer() {
             return self.reduce(stage, held);
         }
         let layers: Vec<usize> = self.plan.stages().runs_of(stage).flatten().collect();
-        let mut all = Seconds::ZERO;
+        let mut all = Passing::default();
         for layer in layers {
-            all += self.reduce(stage, self.plan.held(&(layer..layer + 1)))?;
+            all = all.then(self.reduce(stage, self.plan.held(&(layer..layer + 1)))?);
         }
         Ok(all)
     }
 
-    fn reduce(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn reduce(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
         let stage = self.alike(stage);
-        let mut longest = Seconds::ZERO;
+        let mut longest = Passing::default();
         for chain in self.plan.reductions(held) {
-            let mut chained = Seconds::ZERO;
+            let mut chained = Passing::default();
             for (collective, group, held) in chain {
-                let content = Content::Gradients;
-                chained += self.exchange(Exchange { collective, stage, group, content, held })?;
+                let exchange = Exchange { collective, stage, group, content: Content::Gradients, held };
+                chained = chained.then(self.communication(Work::Exchange(exchange))?);
             }
-            longest = longest.max(chained);
+            longest = longest.beside(chained);
         }
         Ok(longest)
     }
 
     /// The sum over both holders of a table, for the stages that hold it.
-    fn shared(&mut self, stage: StageId) -> Result<Seconds, MachineError> {
+    fn shared(&mut self, stage: StageId) -> Result<Passing, MachineError> {
         let (stages, parameters) = (self.plan.stages(), self.plan.shared_on_rank());
         let ends = [stages.at(0).0, stages.at(stages.links() - 1).0];
         if parameters == 0 || ends[0] == ends[1] || !ends.contains(&stage) {
-            return Ok(Seconds::ZERO);
+            return Ok(Passing::default());
         }
         let held = Held { parameters, tensors: 1, matrices: 1, ..Held::default() };
         self.communication(Work::ReduceShared { held })
     }
 
-    fn update(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn update(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
         let plan = self.plan;
         let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
         let Some(store) = plan.offload().optimizer else {
-            return self.fastest_kind(|pool| self.prices.update(held, pool));
+            return Ok(self.fastest_kind(|pool| self.prices.update(held, pool))?.into());
         };
         let bytes = Bytes(held.parameters * plan.precision().element_bytes());
         let out = self.communication(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
-        Ok(out + self.communication(Work::HostUpdate { stage, store, held })?)
+        Ok(out.then(self.communication(Work::HostUpdate { stage, store, held })?))
     }
 
     /// Updated weights, brought together again where only state and gradients are shared out.
-    fn gathered_anew(&mut self, stage: StageId, held: Held) -> Result<Seconds, MachineError> {
+    fn gathered_anew(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
         if !self.plan.shards(StateSharding::Optimizer) || self.plan.shards(StateSharding::Parameters) {
-            return Ok(Seconds::ZERO);
+            return Ok(Passing::default());
         }
         self.gather(stage, held)
     }

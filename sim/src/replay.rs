@@ -4,7 +4,7 @@
 //! ask for the links of the cluster and share them, as those of a plan do. The kernels of a rank run one after another,
 //! in the order of its file.
 
-use crate::cost::{Collective, Operation, Phase, operation};
+use crate::cost::{COPY_LATENCY, Collective, Operation, Phase, memory_rate, operation};
 use crate::engine::{Node, Operating, Program, Stretch, run};
 use crate::machine::Machine;
 use crate::network::Demand;
@@ -14,9 +14,6 @@ use trainyard_hardware_profiles::{Device, DevicePosition, Gpu, Rate};
 use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
 use trainyard_plan::{Collectives, MessageKind};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
-
-/// Host time to start a copy. As for plans.
-const COPY_LATENCY: Seconds = Seconds(10e-6);
 
 /// What all nodes may take together, which keeps instants within 64 bits: three years.
 const TOTAL_MAX: Seconds = Seconds(1e8);
@@ -320,7 +317,7 @@ impl Building<'_> {
     fn roofline(&self, flops: f64, bytes: f64) -> Seconds {
         let rate = if self.gpu.has(Rate::Bf16) { Rate::Bf16 } else { Rate::Fp16 };
         let arithmetic = flops / (self.gpu.peak(rate).0 * self.gpu.gemm_fraction(rate));
-        let memory = bytes / (self.gpu.memory_bandwidth.value.0 * self.gpu.achieved.memory.value);
+        let memory = bytes / memory_rate(self.machine);
         Seconds(arithmetic.max(memory).min(TOTAL_MAX.0))
     }
 

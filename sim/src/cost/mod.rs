@@ -23,5 +23,6 @@ pub(crate) use layer::{Inside, InsideMessage};
 pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_among};
 pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};
+pub(crate) use prices::COPY_LATENCY;
 pub use prices::{LayerTable, Prices};
 pub use roofline::roofline;

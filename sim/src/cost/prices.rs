@@ -22,7 +22,7 @@ use trainyard_units::{Bytes, Seconds};
 
 /// Host time to start a copy between device and machine: one asynchronous copy and its event. A stated default of the
 /// size of a kernel launch.
-const COPY_LATENCY: Seconds = Seconds(10e-6);
+pub(crate) const COPY_LATENCY: Seconds = Seconds(10e-6);
 
 /// What the optimizer keeps on a disk is read and written once.
 const DISK_PASSES: f64 = 2.0;
@@ -426,31 +426,23 @@ impl<'a> Prices<'a> {
         Ok(placed)
     }
 
-    /// A lower bound on the time in which all groups of a stage do something: what a group takes alone, and what the
-    /// links of the first machine take to carry all groups that have a member there.
+    /// Lower bounds on the time in which any of the groups of a stage does something, and in which all of them do: what a
+    /// group takes alone, and what the links of the first machine take to carry all groups that have a member there.
+    /// Where all ranks go in step and all groups have the same to do on links that are as full, any of them takes what
+    /// they take together; else groups may get out of each other's way.
     ///
     /// # Errors
     ///
     /// When a measured machine was not measured for it.
-    pub(crate) fn at_least(&self, work: Work) -> Result<Seconds, MachineError> {
+    pub(crate) fn at_least(&self, work: Work) -> Result<(Seconds, Seconds), MachineError> {
         let each = self.each_at_least(work)?;
-        Ok(each.into_iter().map(|(_, together)| together).fold(Seconds::ZERO, Seconds::max))
-    }
-
-    /// A lower bound on the time in which any of the groups does it: where all ranks go in step and all groups have the
-    /// same to do on links that are as full, it is what they take together; else groups may get out of each other's way, and it is what the fastest takes alone.
-    ///
-    /// # Errors
-    ///
-    /// When a measured machine was not measured for it.
-    pub(crate) fn any_at_least(&self, work: Work) -> Result<Seconds, MachineError> {
-        let each = self.each_at_least(work)?;
-        let Some(((alone, together), rest)) = each.split_first() else { return Ok(Seconds::ZERO) };
+        let all = each.iter().map(|(_, together)| *together).fold(Seconds::ZERO, Seconds::max);
+        let Some(((alone, together), rest)) = each.split_first() else { return Ok((all, all)) };
         let in_step = self.layout().in_step();
         if in_step && rest.iter().all(|other| near(other.0, *alone) && near(other.1, *together)) {
-            return Ok(*together);
+            return Ok((*together, all));
         }
-        Ok(Seconds(rest.iter().map(|(alone, _)| alone.0).fold(alone.0, f64::min)))
+        Ok((Seconds(rest.iter().map(|(alone, _)| alone.0).fold(alone.0, f64::min)), all))
     }
 
     /// For each group with a member on the stage's first machine, what it takes alone, and, if that is more, what the
