@@ -7,8 +7,9 @@ use crate::warnings::Warnings;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
 
-/// What is enough of a draft's search. For a model of 175 billion parameters a look takes some milliseconds, a simulation
-/// some tens of them: stated defaults, with which a draft follows a slider on two processors.
+/// What is enough of a draft's search: stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
+/// 6 % more than the proof's plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9 times as much.
+/// A simulation takes up to 0.2 s.
 const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
 
 /// A plan whose document says nothing of why, with its simulated step.
@@ -22,8 +23,8 @@ pub struct Draft {
 
 /// A plan that comes near the one that [`crate::recommend`] recommends, in a small part of its time: without runners-up,
 /// reasons, remedies, and what would change the decision. The search ends when it has found something good;
-/// `search.gap` says how much better a plan could still be on the numbers of machines that were tried: the most that there
-/// may be, powers of two, and half as many again.
+/// `search.gap` says how much better one could still be of the plans that it considers: on the most machines that there
+/// may be, on powers of two, and on half as many again, with micro-batches of powers of two.
 ///
 /// # Errors
 ///

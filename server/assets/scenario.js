@@ -23,9 +23,6 @@ const whole = (text) => {
   return value === undefined || value < 1 ? undefined : Math.round(value);
 };
 
-/** A draft tries every number of instances up to this, and some beyond. */
-const DRAFT_ALL = 4;
-
 /** The sliders of a scenario by the field of its state. */
 function sliders() {
   const plain = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
@@ -237,9 +234,8 @@ export class Scenario {
     if (this.opened) return `Opened ${this.opened}: ${describe(plan)}, simulated anew.`;
     const tried = `${search.simulated.toLocaleString("en-US")} of ${search.candidates.toLocaleString("en-US")} plans simulated`;
     if (this.proved && search.gap === 0) return `Proved best, ${goal}; ${tried}.`;
-    const better = search.gap > 0 ? `a plan at most ${percent(search.gap)} better may exist` : "no better plan exists";
-    const some = this.state.instances > DRAFT_ALL ? ", of the numbers of instances that were tried" : "";
-    return `Draft, ${goal}; ${tried}, ${better}${some}.`;
+    const better = search.gap > 0 ? `a plan at most ${percent(search.gap)} better may be among them` : "none of them is better";
+    return `Draft, ${goal}; ${tried}, ${better}.`;
   }
 
   list(name, texts) {

@@ -20,8 +20,8 @@ use trainyard_sim::{Options, memory_needed};
 #[serde(rename_all = "kebab-case")]
 pub enum Effort {
     /// A few plans are simulated, and nothing is said of why: quick enough to follow a slider. `search.gap` says how much
-    /// better a plan could still be, on the numbers of instances that were tried: the most there may be, powers of two, and half as many
-    /// again.
+    /// better one could still be of the plans that were considered: on as many instances as there may be, on powers of
+    /// two, and on half as many again, with micro-batches of powers of two.
     #[default]
     Draft,
     /// The best plan is proved to be the best, with reasons, as `trainyard plan` gives it.

@@ -10,6 +10,7 @@ use crate::traces::Traces;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use trainyard_calibration::DEFAULT_STACK;
 use trainyard_history::Kind;
 use trainyard_plan::chakra::{self, CHAKRA_BYTES_MAX, CHAKRA_NODES_MAX, ChakraError, RankGraph};
 use trainyard_plan::{Plan, REPLAY_SCHEMA, ReplayDocument, StepTrace, TraceDetail};
@@ -57,7 +58,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     let instances = arguments.instances.unwrap_or_else(|| (ranks.len() as u32).div_ceil(known.gpus.max(1)));
     let cluster =
         catalog.cluster(instance, instances).map_err(|error| cannot().because(error.to_string()).hint(error.hint()))?;
-    let stack = catalog.stack("pytorch").map_err(|error| cannot().because(error.to_string()))?;
+    let stack = catalog.stack(DEFAULT_STACK).map_err(|error| cannot().because(error.to_string()))?;
     let machine = Machine { cluster, stack: stack.clone() };
     let found = replay(&ranks, &groups, &machine)
         .map_err(|error: ReplayError| cannot().because(error.to_string()).maybe_hint(error.hint().map(Into::into)))?;

@@ -49,6 +49,8 @@ fn refused(file: &Path) -> Failure {
 fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
     let flags = [
         ("--trace", arguments.trace.is_some(), "`--plot GANTT.svg` draws the schedule of a queue"),
+        ("--chakra", arguments.chakra.is_some(), "the step of a plan is written so: name the plan of a job"),
+        ("--on", arguments.on.is_some(), "jobs of a queue say where they run"),
         ("--unfold", arguments.unfold, "jobs of a queue are simulated one by one anyway"),
         ("--spread", arguments.spread > 0.0, "in a queue each [[job]] has its own `spread`"),
     ];
