@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use trainyard_plan::{
-    Between, Direction, Message, MessageKind, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork, Way,
+    Activity, Between, Direction, Message, MessageKind, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork,
+    Way,
 };
 
 /// A row of a device: its number as a stream, and what it carries.
@@ -26,20 +27,40 @@ pub(super) fn stream(task: &TracedTask, what: &TracedWork) -> Stream {
     match (task.stream, what) {
         (_, TracedWork::Host) | (StreamKind::Wait(_), _) => PROCESSOR,
         (StreamKind::Compute(_), TracedWork::Message(message)) => match message.between {
+            // A stage that computes nothing while it sends.
+            Between::Stages { .. } => sends(task, what),
             Between::Group(trainyard_plan::Group::Context) => of(24, "sequence collectives inside layers"),
             Between::Group(trainyard_plan::Group::Expert) => of(28, "exchanges of experts or tables"),
             _ => of(20, "tensor collectives inside layers"),
         },
         (StreamKind::Compute(_), _) => COMPUTE,
-        (StreamKind::SendForward(_), _) if task.receives => of(36, "receives activations"),
-        (StreamKind::SendForward(_), _) => of(32, "sends activations"),
-        (StreamKind::SendBackward(_), _) if task.receives => of(44, "receives gradients"),
-        (StreamKind::SendBackward(_), _) => of(40, "sends gradients"),
+        (StreamKind::SendForward(_) | StreamKind::SendBackward(_), what) => sends(task, what),
         (StreamKind::Reduce(_), _) => of(48, "reduces gradients"),
         (StreamKind::Gather(_), _) => of(52, "gathers weights"),
         (StreamKind::CopyOut(_), _) => of(56, "copies to the machine"),
         (StreamKind::CopyIn(_), _) => of(60, "copies from the machine"),
     }
+}
+
+/// Where a transfer between stages runs. A stage may send and receive at once, and with several runs of layers it does
+/// so with the stages on both sides. Where the stages were not recorded, activations go on and gradients go back.
+fn sends(task: &TracedTask, what: &TracedWork) -> Stream {
+    let gradients = matches!(task.activity, Activity::SendGradients { .. });
+    let back = match what {
+        TracedWork::Message(Message { between: Between::Stages { from, to }, .. }) if from != to => from > to,
+        _ => gradients,
+    };
+    let (number, carries) = match (gradients, task.receives, back) {
+        (false, false, false) => (32, "sends activations"),
+        (false, false, true) => (34, "sends activations to an earlier stage"),
+        (false, true, false) => (36, "receives activations"),
+        (false, true, true) => (38, "receives activations from a later stage"),
+        (true, false, true) => (40, "sends gradients"),
+        (true, false, false) => (42, "sends gradients to a later stage"),
+        (true, true, true) => (44, "receives gradients"),
+        (true, true, false) => (46, "receives gradients from an earlier stage"),
+    };
+    Stream { number, carries }
 }
 
 /// The name of kernels.

@@ -42,30 +42,72 @@ struct Placed<'a> {
 pub(super) fn write(writer: &mut Writer, scene: &Scene<'_>, rank: &RankTrace, row: &Row) {
     let placed = placed(scene, rank);
     rows(writer, rank, row, &placed);
-    let end = steps(writer, scene, rank, row);
+    let steps = steps(scene, rank);
+    annotated(writer, rank, row, &steps);
     tasks(writer, rank, row);
-    // Launch by launch, as one thread of a host gives its device work: in the order in which it runs.
     let external = writer.ids(rank.tasks.len() as u64);
-    let launch = scene.trace.launch.0 * 1e9;
-    let (mut free, mut last) = (0u64, 0u64);
+    let mut launcher = Launcher::new(&steps, scene.trace.launch.0);
     for (index, part) in placed.iter().enumerate() {
         let correlation = writer.id();
         if let Some(host) = row.host.filter(|_| part.stream != PROCESSOR) {
-            let at = free.min(part.start);
+            for waits in launcher.until_step_of(part.start) {
+                synchronized(writer, host, waits);
+            }
             let next = placed.get(index + 1).map_or(u64::MAX, |next| next.start);
-            let until = (at + launch as u64).min(next.max(at));
-            (free, last) = (until, until);
-            launched(writer, scene, part, (host, row.pid), (at, until), (correlation, external + part.place));
+            let call = launcher.launch(part.start, next);
+            launched(writer, scene, part, (host, row.pid), call, (correlation, external + part.place));
         }
         work(writer, scene, rank, row, part, (correlation, external + part.place));
     }
     if let Some(host) = row.host {
-        let correlation = writer.id();
-        writer.event(&Event {
-            args: Some(Arguments { correlation: Some(correlation), ..Arguments::default() }),
-            ..span("cuda_runtime", "cudaDeviceSynchronize", (host, LAUNCHER), (last.min(end), end))
-        });
+        for waits in launcher.until_step_of(u64::MAX) {
+            synchronized(writer, host, waits);
+        }
     }
+}
+
+/// The thread of a host: launch by launch it gives its device the work of a step, in the order in which that runs, and
+/// waits for the device at the end of the step. No call reaches from one step into the next.
+struct Launcher<'a> {
+    /// Those that have not ended.
+    steps: &'a [(u64, u64)],
+    /// Nanoseconds for a call.
+    takes: u64,
+    free: u64,
+}
+
+impl<'a> Launcher<'a> {
+    fn new(steps: &'a [(u64, u64)], launch_seconds: f64) -> Self {
+        Self { steps, takes: (launch_seconds * 1e9) as u64, free: steps.first().map_or(0, |step| step.0) }
+    }
+
+    /// Waits at the ends of the steps before the one that has this instant in it.
+    fn until_step_of(&mut self, instant: u64) -> Vec<(u64, u64)> {
+        let mut waits = Vec::new();
+        while let Some(((_, end), rest)) = self.steps.split_first().filter(|((_, end), _)| *end <= instant) {
+            waits.push((self.free.min(*end), *end));
+            self.steps = rest;
+            self.free = *end;
+        }
+        waits
+    }
+
+    /// A call for something that starts then, before the next does.
+    fn launch(&mut self, start: u64, next: u64) -> (u64, u64) {
+        let end = self.steps.first().map_or(u64::MAX, |step| step.1);
+        let at = self.free.min(start);
+        let until = (at + self.takes).min(next.max(at)).min(end);
+        self.free = until;
+        (at, until)
+    }
+}
+
+fn synchronized(writer: &mut Writer, host: u64, waits: (u64, u64)) {
+    let correlation = writer.id();
+    writer.event(&Event {
+        args: Some(Arguments { correlation: Some(correlation), ..Arguments::default() }),
+        ..span("cuda_runtime", "cudaDeviceSynchronize", (host, LAUNCHER), waits)
+    });
 }
 
 fn span<'a>(
@@ -146,24 +188,34 @@ fn label(rank: &RankTrace, row: &Row) -> String {
     format!("{place}, stands for {} more: {}{more}", others.len(), named.join(" "))
 }
 
-/// The steps, on host and device as the profiler marks them; when the last one ends.
-fn steps(writer: &mut Writer, scene: &Scene<'_>, rank: &RankTrace, row: &Row) -> u64 {
+/// From when to when each step lasts: those before and after the one that is counted as far as they were recorded.
+fn steps(scene: &Scene<'_>, rank: &RankTrace) -> Vec<(u64, u64)> {
     let last = rank.tasks.iter().map(|task| task.end.nanoseconds()).max().unwrap_or(0);
     let whole = (scene.trace.step_time.0 * 1e9).round() as u64;
-    let (bounds, end) = match scene.trace.window {
+    let steps = match scene.trace.window {
         Some((from, to)) => {
             let (from, to) = (from.nanoseconds(), to.nanoseconds());
-            (vec![(0, from), (from, to), (to, last.max(to))], last.max(to))
+            vec![(0, from), (from, to), (to, last)]
         }
-        None => (vec![(0, whole.max(last))], whole.max(last)),
+        None => vec![(0, whole.max(last))],
     };
-    let Some(host) = row.host else { return end };
-    for (number, bounds) in bounds.into_iter().enumerate().filter(|(_, (from, to))| to > from) {
+    steps.into_iter().filter(|(from, to)| to > from).collect()
+}
+
+/// Steps, on host and device as the profiler marks them: a pass on the device belongs to the step in which it begins.
+fn annotated(writer: &mut Writer, rank: &RankTrace, row: &Row, steps: &[(u64, u64)]) {
+    let Some(host) = row.host else { return };
+    let computed = || rank.tasks.iter().filter(|task| matches!(task.stream, StreamKind::Compute(_)));
+    let on_device = |instant: u64| {
+        let across = computed().map(|task| (task.start.nanoseconds(), task.end.nanoseconds()));
+        across.filter(|(start, end)| *start < instant && instant < *end).map(|(_, end)| end).max().unwrap_or(instant)
+    };
+    for (number, (from, to)) in steps.iter().enumerate() {
         let name = format!("ProfilerStep#{number}");
-        writer.event(&span("user_annotation", name.clone(), (host, LAUNCHER), bounds));
+        writer.event(&span("user_annotation", name.clone(), (host, LAUNCHER), (*from, *to)));
+        let bounds = (on_device(*from), on_device(*to));
         writer.event(&span("gpu_user_annotation", name, (row.pid, COMPUTE.number), bounds));
     }
-    end
 }
 
 /// Passes and updates, above their kernels.
