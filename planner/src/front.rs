@@ -1,5 +1,6 @@
 //! The front of time against cost, on every term on which machines can be rented, and any point of it as a plan.
 
+use crate::amount::usd;
 use crate::overheads::Rent;
 use crate::predict::predict;
 use crate::problem::{Place, Problem, price_of, price_used, purchase};
@@ -183,7 +184,7 @@ fn place_of(document: &PlanDocument, number: usize) -> String {
     let next = |other: Option<&&Alternative>, what: &str| {
         let other = other?;
         let (time, cost) = (human_duration(Seconds(other.time_s)), other.cost_usd?);
-        Some(format!("the next {what} takes {time} and costs {cost:.2} USD"))
+        Some(format!("the next {what} takes {time} and costs {}", usd(cost)))
     };
     let faster = index.checked_sub(1).and_then(|index| others.get(index));
     let sides = [next(faster, "faster"), next(others.get(index + 1), "cheaper")];

@@ -3,6 +3,7 @@
 //! The guidance names families of instances by the number of a model's parameters alone. It was written when a T4, a
 //! V100 and an A100 were what one could rent, and it knows no deadline and no price list.
 
+use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem, Rental};
 use crate::reasons::relative;
@@ -108,7 +109,7 @@ impl Guidance<'_> {
             return Some(format!(", which would need {time}, more than {}", human_duration(deadline)));
         }
         let (None, Some(budget)) = (dear(self.chosen), dear(other)) else { return None };
-        Some(format!(", which would cost more than {budget:.2} USD"))
+        Some(format!(", which would cost more than {}", usd(budget)))
     }
 }
 

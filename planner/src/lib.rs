@@ -22,6 +22,7 @@
 //! ```
 
 mod advice;
+mod amount;
 mod bound_by;
 mod bounds;
 mod campaign;
@@ -59,6 +60,7 @@ mod unpriced;
 mod warnings;
 pub mod what_if;
 
+pub use amount::usd;
 pub use campaign::{CampaignError, campaign};
 pub use cancellation::Cancellation;
 pub use draft::{Draft, draft};

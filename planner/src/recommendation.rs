@@ -1,6 +1,7 @@
 //! The recommendation: the best plan, its reasons, its runners-up, and what was not possible.
 
 use crate::advice::Advice;
+use crate::amount::usd;
 use crate::bound_by::bound_by;
 use crate::changes::Changes;
 use crate::fix::Fixed;
@@ -348,7 +349,9 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
             time.0 / deadline.0
         ),
         Missed::Budget { budget, cost } => format!(
-            "no plan costs at most {budget:.2} USD: the nearest costs {cost:.2}, {:.2} times as much",
+            "no plan costs at most {}: the nearest costs {}, {:.2} times as much",
+            usd(budget),
+            usd(cost),
             cost / budget
         ),
     })
@@ -364,7 +367,7 @@ pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
             human_duration(deadline)
         ),
         Missed::Budget { budget, cost } => {
-            format!("the chosen plan costs {cost:.2} USD, {:.2} times the budget of {budget:.2} USD", cost / budget)
+            format!("the chosen plan costs {}, {:.2} times the budget of {}", usd(cost), cost / budget, usd(budget))
         }
     })
 }

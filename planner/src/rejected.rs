@@ -1,5 +1,6 @@
 //! What was not possible, or for certain no better: for each type of machine the limit that decided, and by how much.
 
+use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::remedies::Remedies;
@@ -94,7 +95,7 @@ impl Rejections<'_> {
         }
         let (cost, budget) = cost.zip(self.problem.budget).filter(|(cost, budget)| cost > budget)?;
         let times = cost / budget;
-        let why = format!("is too dear: any plan costs at least {cost:.2} USD, {times:.1} times the budget");
+        let why = format!("is too dear: any plan costs at least {}, {times:.1} times the budget", usd(cost));
         Some(rejected(RejectedBy::Budget, name, why, Some(times)))
     }
 

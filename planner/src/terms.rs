@@ -55,7 +55,7 @@ fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
     let instances = u64::from(plan.cluster().instances);
     let taken = match (price.service, class(instance)) {
         (Service::Ec2, Some(class)) => {
-            let vcpus = instances * u64::from(instance.vcpus);
+            let vcpus = human_count(instances * u64::from(instance.vcpus));
             match plan.pricing() {
                 // Amazon EC2 User Guide, "Spot Instance quotas".
                 Pricing::Spot => format!("{vcpus} vCPUs of the spot quota of `{class}` instances, 0 in a new account"),

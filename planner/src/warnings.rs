@@ -49,6 +49,7 @@ impl Warnings<'_> {
             self.encryption(),
             self.region(),
             self.zone(),
+            self.wide_interval(),
         ]
         .into_iter()
         .flatten()
@@ -65,15 +66,16 @@ impl Warnings<'_> {
         all
     }
 
+    /// That the constants of the GPU are carried over or known from little.
+    fn wide_interval(&self) -> Option<String> {
+        let machine = self.problem.place.machine(self.choice, 1, None);
+        let Device::Gpu(gpu) = &machine.cluster.first().device else { return None };
+        let uncertainty = &gpu.achieved.uncertainty;
+        (uncertainty.value >= UNCERTAIN).then(|| format!("{}: {}; the interval is wide", gpu.name, uncertainty.source))
+    }
+
     fn rental(&self, rental: &Rental) -> Vec<String> {
         let mut all = Vec::new();
-        let machine = self.problem.place.machine(self.choice, 1, None);
-        if let Device::Gpu(gpu) = &machine.cluster.first().device
-            && gpu.achieved.uncertainty.value >= UNCERTAIN
-        {
-            let why = &gpu.achieved.uncertainty.source;
-            all.push(format!("{}: {why}; the interval is wide", gpu.name));
-        }
         let mut dates: Vec<&str> = rental.instances.iter().map(|(_, price)| price.date.as_str()).collect();
         dates.sort_unstable();
         dates.dedup();

@@ -72,7 +72,7 @@ fn headline(document: &FleetDocument) -> Vec<(&'static str, String)> {
         let dearer = cold.cost_usd - cost.total_usd;
         let took = if later >= 0.0 { "longer" } else { "less" };
         let cost = if dearer >= 0.0 { "more" } else { "less" };
-        let text = format!("{} {took}, {:.2} USD {cost}", time(later.abs()), dearer.abs());
+        let text = format!("{} {took}, {} {cost}", time(later.abs()), usd(dearer.abs()));
         rows.push(("without warm pool", text));
     }
     rows

@@ -1,6 +1,7 @@
 //! Tables and numbers as every report shows them.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
+pub(crate) use trainyard_planner::usd;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, human_duration};
 
 /// Columns of the terminal that a report may use.
@@ -136,17 +137,6 @@ pub(crate) fn deviation(fraction: f64) -> String {
     format!("{:+.1} %", fraction * 100.0)
 }
 
-/// Money with thousands apart: `12,345 USD`, `8.42 USD`.
-pub(crate) fn usd(amount: f64) -> String {
-    if amount < 0.1 {
-        return format!("{amount:.4} USD");
-    }
-    if amount < 1000.0 {
-        return format!("{amount:.2} USD");
-    }
-    format!("{} USD", human_count(amount.round() as u64))
-}
-
 /// A rate with three or more digits.
 pub(crate) fn rate(value: f64) -> String {
     match value {
@@ -163,8 +153,6 @@ mod tests {
 
     #[test]
     fn numbers_read_easily() {
-        assert_eq!(usd(999.0), "999.00 USD");
-        assert_eq!(usd(12_345.4), "12,345 USD");
         assert_eq!(deviation(-0.0321), "-3.2 %");
     }
 

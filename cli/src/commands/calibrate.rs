@@ -170,7 +170,26 @@ pub(crate) fn measure(
     let operators = operators(&settings, stop, output)?;
     let collectives = measure_collectives(&settings, stop).map_err(|error| failed(&error))?;
     let overlap = measure_overlap(&settings, stop).map_err(|error| failed(&error))?;
+    if let Some(warning) = unsteady(operators.iter().map(|sample| sample.spread).collect()) {
+        output.warn(warning);
+    }
     keep(path, Machine::of(kind, devices, 1)?, operators, collectives, overlap)
+}
+
+/// A quarter of the operators of a quiet machine spread by a fifth; beside two builds on two cores, by more than 1.
+const UNSTEADY: f64 = 0.5;
+
+/// That something else kept the machine busy, if repeated measurements spread as they do then.
+fn unsteady(mut spreads: Vec<f64>) -> Option<String> {
+    spreads.sort_by(f64::total_cmp);
+    let upper_quartile = *spreads.get(spreads.len() * 3 / 4)?;
+    (upper_quartile > UNSTEADY).then(|| {
+        format!(
+            "a quarter of the operators took times that spread by more than {:.0} % from one measurement to the next: \
+             the machine seems to do something else too; calibrate again when it is idle",
+            upper_quartile * 100.0
+        )
+    })
 }
 
 /// What a profile says of a machine besides its measurements.
@@ -224,4 +243,17 @@ fn keep(
     })?;
     files::write(path, profile_to_toml(&profile))?;
     Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_does_something_else_is_noticed() {
+        assert_eq!(unsteady(vec![]), None);
+        assert_eq!(unsteady(vec![0.05, 0.1, 0.2, 4.0, 0.1, 0.1, 0.2, 0.2]), None);
+        let warning = unsteady(vec![0.1, 0.3, 1.1, 4.0]).expect("a busy machine");
+        assert!(warning.contains("more than 400 %"), "{warning}");
+    }
 }

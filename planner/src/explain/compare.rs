@@ -1,6 +1,7 @@
 //! What tells two plans apart, and why one is faster.
 
 use super::{ExplainError, NamedPlan};
+use crate::amount::usd;
 use crate::job::DEFAULT_STACK;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -232,7 +233,7 @@ fn spent(plan: &ExplainedPlan, times: f64) -> Sums {
 fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Option<String> {
     let costs = [own.prediction.cost_usd?, other.prediction.cost_usd?];
     let Some(Sides { less, more, ratio }) = sides(costs) else {
-        return Some(format!("both cost the same, {:.2} USD", costs[0]));
+        return Some(format!("both cost the same, {}", usd(costs[0])));
     };
     let plans = [own, other];
     let hourly = |side: usize| -> Option<f64> {
@@ -246,10 +247,10 @@ fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Op
         _ => "its machines cost less, for longer or as long",
     };
     Some(format!(
-        "{} is cheaper: {:.2} rather than {:.2} USD, {}; {because} ({cheap:.2} against {dear:.2} USD/h)",
+        "{} is cheaper: {} rather than {}, {}; {because} ({cheap:.2} against {dear:.2} USD/h)",
         NAMES[less],
-        costs[less],
-        costs[more],
+        usd(costs[less]),
+        usd(costs[more]),
         by(ratio, "cheaper")
     ))
 }

@@ -4,6 +4,7 @@ use super::FleetError;
 use super::choose::{Judge, Solution};
 use super::schedule::{Effort, Placed, Pools};
 use super::valid::ValidFleet;
+use crate::amount::usd;
 use crate::queue::{predict_queue, waiting};
 use crate::recommendation::OnEach;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,10 +192,10 @@ impl Found<'_, '_> {
         };
         let misses = self.judge.worth(&then).excess > self.solution.best.worth.excess;
         format!(
-            "{kind}: with its cheapest choice, {}, all would take {} and cost {:.2} USD{}",
+            "{kind}: with its cheapest choice, {}, all would take {} and cost {}{}",
             name(cheapest),
             human_duration(Seconds(then.end - self.judge.first)),
-            then.cost,
+            usd(then.cost),
             if misses { ", which misses a deadline or budget" } else { "" }
         )
     }
@@ -229,7 +230,9 @@ pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     }
     if let Some(budget) = goal.budget.filter(|budget| cost > *budget) {
         return Some(format!(
-            "{nothing} can train all jobs for at most {budget:.2} USD: the nearest costs {cost:.2}, {} much",
+            "{nothing} can train all jobs for at most {}: the nearest costs {}, {} much",
+            usd(budget),
+            usd(cost),
             times(cost, budget)
         ));
     }
@@ -246,8 +249,10 @@ pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
         }
         plan.budget_usd.filter(|budget| cost > *budget).map(|budget| {
             format!(
-                "{nothing} can train each job of {} for at most {budget:.2} USD: the nearest costs {cost:.2}",
-                plan.name
+                "{nothing} can train each job of {} for at most {}: the nearest costs {}",
+                plan.name,
+                usd(budget),
+                usd(cost)
             )
         })
     })

@@ -19,6 +19,7 @@ pub use key::keys;
 pub(crate) use machine::{MachineChange, Part, PriceChange};
 pub use tornado::tornado;
 
+use crate::amount::usd;
 use crate::job::{JobError, Resources, model, problem_on};
 use crate::overheads::Rent;
 use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
@@ -386,7 +387,7 @@ fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
         return Some(format!("{time} is {over:.2} times the deadline"));
     }
     let (budget, cost) = (goal.budget?, own.cost_usd?);
-    (cost > budget).then(|| format!("{cost:.2} USD is {:.2} times the budget", cost / budget))
+    (cost > budget).then(|| format!("{} is {:.2} times the budget", usd(cost), cost / budget))
 }
 
 fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base: Option<&WhatIfFigures>) -> WhatIfCase {

@@ -1,0 +1,30 @@
+//! Amounts as sentences and tables tell them.
+
+use trainyard_units::human_count;
+
+/// Below this, cents do not tell amounts apart.
+const SMALL_USD: f64 = 0.1;
+
+/// From this on, cents tell nothing.
+const LARGE_USD: f64 = 1000.0;
+
+/// Money in United States dollars with thousands apart: `12,345 USD`, `8.42 USD`.
+pub fn usd(amount: f64) -> String {
+    if amount < SMALL_USD {
+        return format!("{amount:.4} USD");
+    }
+    if amount < LARGE_USD {
+        return format!("{amount:.2} USD");
+    }
+    format!("{} USD", human_count(amount.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_the_digits_that_tell_them_apart() {
+        assert_eq!([0.0123, 8.416, 999.0, 12_345.4].map(usd), ["0.0123 USD", "8.42 USD", "999.00 USD", "12,345 USD"]);
+    }
+}
