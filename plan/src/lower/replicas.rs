@@ -91,10 +91,10 @@ impl Builder<'_> {
             None => self.update(stage, held, &waits),
             Some(store) => self.update_on_host(stage, store, held, &waits),
         };
-        let renewed = self.gather_updated(stage, held, updated);
-        self.stage(stage).renewed = renewed;
+        let renewed = self.gather_updated(stage, held, updated).unwrap_or(updated);
+        self.stage(stage).renewed = Some(renewed);
         if stage == StageId(0) {
-            self.graph.end_step(renewed.unwrap_or(updated));
+            self.graph.end_step(renewed);
         }
     }
 
