@@ -256,6 +256,27 @@ fn weights_are_not_gathered_before_they_are_updated() {
     }
 }
 
+/// Where only optimizer state is shared out, each rank needs whole weights, and none sends it those of the others.
+#[test]
+fn weights_that_are_not_shared_out_are_fetched_whole() {
+    let fetched = |state_sharding| -> u64 {
+        let plan = plan(PlanSpec {
+            state_sharding,
+            offload: "parameters+optimizer".parse().expect("a valid offload"),
+            ..spec(parallel(4, 1, 1), 1, 1, ScheduleName::None)
+        });
+        let graph = lower(&plan, machine("p3.16xlarge", 1, "pytorch").lowering());
+        let bytes = |work| match work {
+            Work::Copy { way: Way::In, bytes, .. } => bytes.0,
+            _ => 0,
+        };
+        graph.tasks().iter().map(|task| bytes(task.work)).sum()
+    };
+    let whole = fetched(StateSharding::None);
+    assert_eq!([StateSharding::Optimizer, StateSharding::Gradients].map(fetched), [whole, whole]);
+    assert!(fetched(StateSharding::Parameters) < whole / 3);
+}
+
 #[test]
 fn slow_devices_unfold_what_they_touch_and_slow_the_step() {
     let plan = plan(spec(parallel(4, 1, 2), 2, 4, ScheduleName::OneForwardOneBackward));

@@ -24,7 +24,8 @@ impl Builder<'_> {
         let activity = Activity::GatherWeights { stage, layer: layers.start as u32 };
         let mut last = None;
         if let Some(store) = self.plan.offload().parameters {
-            let fetched = self.fetch(stage, store, self.plan.shard_of(held), &waits);
+            let kept = if self.plan.shards(StateSharding::Parameters) { self.plan.shard_of(held) } else { held };
+            let fetched = self.fetch(stage, store, kept, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
         if self.plan.shards(StateSharding::Parameters) {
