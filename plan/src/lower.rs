@@ -74,7 +74,8 @@ struct StageBuilder {
     last_pass: Option<TaskId>,
     /// Reductions of the current step.
     reductions: Vec<TaskId>,
-    /// What the next step's passes wait for: the gathering of updated weights.
+    /// What the next step's passes, and the gathering of their weights, wait for: the update, and where weights then
+    /// come from elsewhere, their arrival.
     renewed: Option<TaskId>,
 }
 

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use trainyard_hardware_profiles::{Cluster, Fabric, Host, Interconnect, PcieTree, SwitchLevel, catalog};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement,
-    Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, lower,
+    Activity, BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId, Way, Work,
+    lower,
 };
 use trainyard_sim::{
     Estimator, Machine, Options, Shape, Variation, layer_prices, rank_timelines, simulate, simulate_with, step_time,
@@ -232,6 +233,48 @@ proptest! {
         let all: u64 = plan.stages().ids().map(|stage| plan.held_by(stage).parameters).sum();
         prop_assert_eq!((reduced("pytorch"), reduced("megatron")), (all, all));
     }
+}
+
+/// Steps of a zero-bubble schedule follow each other, and the weights of the next are gathered ahead of its passes.
+#[test]
+fn weights_are_not_gathered_before_they_are_updated() {
+    let plan = plan(PlanSpec {
+        state_sharding: StateSharding::Parameters,
+        ..spec(parallel(2, 1, 2), 1, 2, ScheduleName::ZeroBubbleH1)
+    });
+    let graph = lower(&plan, machine("p3.16xlarge", 1, "pytorch").lowering());
+    for stage in plan.stages().ids() {
+        let numbered = || (0..).map(TaskId).zip(graph.tasks());
+        let (updated, _) = numbered()
+            .find(|(_, task)| task.activity == Activity::Update { stage })
+            .expect("the first of two steps ends");
+        let gathers = |task: &Task| matches!(task.activity, Activity::GatherWeights { stage: of, .. } if of == stage);
+        let later: Vec<TaskId> =
+            numbered().filter(|(id, task)| *id > updated && gathers(task)).map(|(id, _)| id).collect();
+        assert!(!later.is_empty());
+        assert!(later.iter().all(|id| graph.dependencies(*id).contains(&updated)), "{later:?}");
+    }
+}
+
+/// Where only optimizer state is shared out, each rank needs whole weights, and none sends it those of the others.
+#[test]
+fn weights_that_are_not_shared_out_are_fetched_whole() {
+    let fetched = |state_sharding| -> u64 {
+        let plan = plan(PlanSpec {
+            state_sharding,
+            offload: "parameters+optimizer".parse().expect("a valid offload"),
+            ..spec(parallel(4, 1, 1), 1, 1, ScheduleName::None)
+        });
+        let graph = lower(&plan, machine("p3.16xlarge", 1, "pytorch").lowering());
+        let bytes = |work| match work {
+            Work::Copy { way: Way::In, bytes, .. } => bytes.0,
+            _ => 0,
+        };
+        graph.tasks().iter().map(|task| bytes(task.work)).sum()
+    };
+    let whole = fetched(StateSharding::None);
+    assert_eq!([StateSharding::Optimizer, StateSharding::Gradients].map(fetched), [whole, whole]);
+    assert!(fetched(StateSharding::Parameters) < whole / 3);
 }
 
 #[test]

@@ -24,7 +24,8 @@ impl Builder<'_> {
         let activity = Activity::GatherWeights { stage, layer: layers.start as u32 };
         let mut last = None;
         if let Some(store) = self.plan.offload().parameters {
-            let fetched = self.fetch(stage, store, self.plan.shard_of(held), &waits);
+            let kept = if self.plan.shards(StateSharding::Parameters) { self.plan.shard_of(held) } else { held };
+            let fetched = self.fetch(stage, store, kept, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
         if self.plan.shards(StateSharding::Parameters) {
@@ -91,10 +92,10 @@ impl Builder<'_> {
             None => self.update(stage, held, &waits),
             Some(store) => self.update_on_host(stage, store, held, &waits),
         };
-        let renewed = self.gather_updated(stage, held, updated);
-        self.stage(stage).renewed = renewed;
+        let renewed = self.gather_updated(stage, held, updated).unwrap_or(updated);
+        self.stage(stage).renewed = Some(renewed);
         if stage == StageId(0) {
-            self.graph.end_step(renewed.unwrap_or(updated));
+            self.graph.end_step(renewed);
         }
     }
 

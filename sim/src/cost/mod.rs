@@ -24,5 +24,5 @@ pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_amon
 pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};
 pub(crate) use prices::COPY_LATENCY;
-pub use prices::{LayerTable, Prices};
+pub use prices::{LayerTable, Placed, Prices};
 pub use roofline::roofline;

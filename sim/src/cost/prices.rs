@@ -28,7 +28,7 @@ pub(crate) const COPY_LATENCY: Seconds = Seconds(10e-6);
 const DISK_PASSES: f64 = 2.0;
 
 /// The ranks that do an operation together, and what it asks of the links.
-pub(crate) type Placed = (Vec<Rank>, Operation);
+pub type Placed = (Vec<Rank>, Operation);
 
 /// Seconds of layers on each kind of machine of a cluster: the same for all plans that differ in nothing but schedule,
 /// cut, and how states are shared out.
@@ -92,8 +92,9 @@ impl<'a> Prices<'a> {
         Layout { mesh: self.plan.mesh(), cluster: &self.machine.cluster }
     }
 
-    /// What each link carries, in bytes per second.
-    pub(crate) fn capacities(&self) -> &[f64] {
+    /// What each link carries, in bytes per second, by the number of the link; infinite where nothing is known to limit
+    /// it.
+    pub fn capacities(&self) -> &[f64] {
         self.wiring.capacities()
     }
 
@@ -218,8 +219,13 @@ impl<'a> Prices<'a> {
         }
     }
 
-    /// Seconds of the optimizer's update on the device.
-    pub(crate) fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
+    /// Seconds of the optimizer's update of what a rank holds, or of its part of that, on the device of one kind of
+    /// machine, with what the software adds to each step.
+    ///
+    /// # Errors
+    ///
+    /// When a measured machine was not measured for it.
+    pub fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
         let update = match self.device(pool) {
             Device::Gpu(gpu) => {
                 let pricing = self.gpu_pricing(gpu);
@@ -231,12 +237,14 @@ impl<'a> Prices<'a> {
         Ok(update + self.machine.stack.step_overhead.value)
     }
 
-    /// What communication asks of the links: each group of ranks that does it, by itself.
+    /// What communication asks of the links: each group of ranks that does it, by itself, with latencies in seconds,
+    /// volumes in bytes and limits in bytes per second. Members of a transfer are its sender and its receiver, in this
+    /// order. Kernels ask for nothing.
     ///
     /// # Errors
     ///
     /// When a measured machine was not measured for it.
-    pub(crate) fn communications(&self, work: Work) -> Result<Vec<Placed>, MachineError> {
+    pub fn communications(&self, work: Work) -> Result<Vec<Placed>, MachineError> {
         match work {
             Work::Compute(_) | Work::Update { .. } => Ok(Vec::new()),
             Work::Transfer { from, to, bytes } => self.transfers(self.layout().pairs(from.0, to.0), bytes),
