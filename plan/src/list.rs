@@ -54,11 +54,20 @@ pub struct ListedJobSpec {
     pub training: Option<TrainingSpec>,
 }
 
+/// The most jobs that an entry of a list may stand for. Each is planned, and runs in a process of its own.
+pub const VARIANTS_MAX: usize = 1000;
+
 /// One value for each path that varies.
 pub type Variant = BTreeMap<String, serde_json::Value>;
 
 impl ListedJobSpec {
-    /// Every combination of the values that vary, the last path's fastest; one without any if nothing does.
+    /// How many jobs [`Self::variants`] would give; of more than can be counted, the most that can.
+    pub fn variant_count(&self) -> usize {
+        self.vary.values().fold(1, |count, values| count.saturating_mul(values.len()))
+    }
+
+    /// Every combination of the values that vary, the last path's fastest; one without any if nothing does. They are
+    /// all held at once: [`Self::variant_count`] says before whether there are more than [`VARIANTS_MAX`].
     pub fn variants(&self) -> Vec<Variant> {
         self.vary.iter().fold(vec![Variant::new()], |variants, (path, values)| {
             let with = |variant: &Variant, value: &serde_json::Value| {
@@ -208,6 +217,15 @@ mod tests {
             .collect();
         assert_eq!(pairs, [(1, 0.1), (1, 0.2), (2, 0.1), (2, 0.2)]);
         assert_eq!(ListedJobSpec::default().variants(), [Variant::new()]);
+        assert_eq!((job.variant_count(), ListedJobSpec::default().variant_count()), (4, 1));
+    }
+
+    #[test]
+    fn combinations_are_counted_before_they_are_made() {
+        let values: Vec<serde_json::Value> = (0..100).map(|value| json!(value)).collect();
+        let vary = (0..40).map(|path| (format!("path.{path}"), values.clone())).collect();
+        let job = ListedJobSpec { vary, ..ListedJobSpec::default() };
+        assert_eq!(job.variant_count(), usize::MAX);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use trainyard_history::Kind;
 use trainyard_models::Model;
 use trainyard_plan::document::{ComparisonDocument, PlanDocument};
 use trainyard_plan::list::{
-    JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, Variant,
+    JOBS_SCHEMA, JobEnd, JobFigures, JobListSpec, JobOutcome, JobsDocument, ListedJobSpec, VARIANTS_MAX, Variant,
 };
 use trainyard_plan::{DataSpec, JobSpec};
 use trainyard_planner::missed_goal;
@@ -34,6 +34,8 @@ use trainyard_units::{Seconds, human_duration};
 const TOP: usize = 1;
 /// How often it is looked whether the user wants to stop.
 const POLL: Duration = Duration::from_millis(100);
+/// How many tables a path may lead through: no field of a job is as deep.
+const DEPTH_MAX: usize = 8;
 /// What varies beside the paths of a job.
 const SEED: &str = "seed";
 
@@ -212,6 +214,10 @@ fn check_entry(entry: &ListedJobSpec, devices: u32, file: &Path, index: usize) -
             return Err(wrong(file, index, &field, "a plan runs as it is; only `seed` may vary", hint));
         }
     }
+    if entry.variant_count() > VARIANTS_MAX {
+        let problem = format!("its values make more than {VARIANTS_MAX} combinations");
+        return Err(wrong(file, index, "vary", problem, "list fewer values, or vary fewer paths at a time"));
+    }
     Ok(())
 }
 
@@ -257,6 +263,9 @@ fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
     let mut value = serde_json::to_value(spec).expect("a job holds only what JSON can hold");
     let mut spec = spec.clone();
     for (path, wanted) in varied.iter().filter(|(path, _)| *path != SEED) {
+        if path.split('.').count() > DEPTH_MAX {
+            return Err((path.clone(), format!("it leads through more than {DEPTH_MAX} tables")));
+        }
         let mut place = &mut value;
         for part in path.split('.') {
             let table = place.as_object_mut().ok_or_else(|| (path.clone(), format!("`{part}` is below a value")))?;
@@ -637,6 +646,8 @@ mod tests {
         assert!(path == "training.speed" && problem.contains("unknown field `speed`"), "{problem}");
         let (_, problem) = with(&spec, &variant("training.steps", json!("many"))).expect_err("no number");
         assert!(problem.contains("many"), "{problem}");
+        let (_, problem) = with(&spec, &variant(&["training"; 100_000].join("."), json!(1))).expect_err("too deep");
+        assert!(problem.contains("more than 8 tables"), "{problem}");
         let deep = variant("training.optimizer.kind", json!(1));
         assert!(with(&faster_with_optimizer(), &deep).is_err());
     }

@@ -8,6 +8,10 @@ use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, Recommendation, replicated};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Most operators of a model: those of the largest published ones are some ten thousand. Sides within sides multiply, so
+/// that a few lines may ask for more than a machine holds.
+const OPERATORS_MAX: usize = 1 << 18;
+
 /// What flows from one operator to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
@@ -61,6 +65,8 @@ pub(super) struct Builder<'a> {
     /// Elements of rows that the current layer looks up in tables.
     pub(super) exchanged_elements: u64,
     operators: Vec<Operator>,
+    /// Operators as they are written that were gone through so far.
+    count: usize,
     layer: &'a str,
     index: usize,
     path: Vec<Step<'a>>,
@@ -109,6 +115,7 @@ impl<'a> Builder<'a> {
             context_elements: 0,
             exchanged_elements: 0,
             operators: Vec::new(),
+            count: 0,
             layer: "",
             index: 0,
             path: Vec::new(),
@@ -182,6 +189,10 @@ impl<'a> Builder<'a> {
     pub(super) fn through(&mut self, operators: &'a [OperatorSpec], mut flow: Flow) -> Result<Flow, LayersError> {
         for (index, operator) in operators.iter().enumerate() {
             self.path.push(Step::Operator(index, operator));
+            self.count += 1;
+            if self.count > OPERATORS_MAX {
+                return Err(self.error(Problem::TooManyOperators { maximum: OPERATORS_MAX }));
+            }
             flow = self.operator(operator, flow)?;
             self.path.pop();
         }

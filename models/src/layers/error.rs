@@ -31,6 +31,12 @@ pub enum Problem {
         /// The most there may be.
         maximum: u64,
     },
+    /// There are too many operators.
+    #[error("up to here there are more than {maximum} operators")]
+    TooManyOperators {
+        /// The most there may be.
+        maximum: usize,
+    },
     /// There is nothing to compute.
     #[error("there are no operators")]
     Empty,
@@ -193,6 +199,9 @@ impl LayersError {
                 format!("{field} {below} divides them")
             }
             Problem::TooFewBranches { .. } => "an empty branch, [], hands the input on".into(),
+            Problem::TooManyOperators { .. } => {
+                "those of a repeated layer count each time, those of a side for each of its maps".into()
+            }
             Problem::TooFewLayers { .. } => "put the loss into a layer of its own".into(),
             _ => return None,
         })

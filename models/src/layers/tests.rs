@@ -95,6 +95,15 @@ fn what_is_wrong_with_the_whole_is_said_too() {
     }
 }
 
+#[test]
+fn sides_within_sides_are_counted_before_they_fill_the_memory() {
+    let of = ["\"x\""; 10].join(", ");
+    let side = (0..12)
+        .fold("\"relu\"".to_owned(), |inside, _| format!("{{ side = [{inside}, \"cross_entropy\"], of = [{of}] }}"));
+    let said = complaint(&format!("{{ save = \"x\" }}, {side}"));
+    assert!(said.contains("more than 262144 operators; those of a repeated layer count each time"), "{said}");
+}
+
 /// ResNet-18 in the language: the family is its oracle.
 #[test]
 fn a_residual_network_that_is_written_out_is_the_one_of_the_family() {

@@ -150,9 +150,9 @@ fn declared(value: &proto::ValueInfo) -> Result<(Dims, i32), OnnxError> {
     Ok((dims, tensor.elem_type))
 }
 
-/// A shape whose elements can be counted.
+/// A shape whose elements can be counted, and those of every part of it: a length of 0 makes the others no shorter.
 pub(super) fn checked(dims: &Dims) -> Result<(), String> {
-    let elements = dims.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
+    let elements = dims.iter().try_fold(1u64, |product, size| product.checked_mul((*size).max(1)));
     match elements {
         Some(elements) if elements <= ELEMENTS_MAX && dims.len() <= 8 => Ok(()),
         _ => Err(format!("{} is too large to be counted", super::error::shown(dims))),

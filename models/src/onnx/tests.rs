@@ -323,3 +323,17 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
     // A part that says it is longer than any file.
     assert!(from_onnx(vec![0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "own").is_err());
 }
+
+#[test]
+fn a_length_of_0_hides_no_shape_that_is_too_large() {
+    let graph = Graph::of(FLOAT, &[1, 4])
+        .numbers("none", &[0])
+        .numbers("axis", &[1])
+        .numbers("large", &[1, 0, 1 << 39, 1 << 39])
+        .node("Slice", "empty", "x none none axis", &[])
+        .node("Unsqueeze", "deep", "empty", &[("axes", &[2, 3])])
+        .node("Expand", "wide", "deep large", &[])
+        .node("Flatten", "flat", "wide", &[("axis", &[2])]);
+    let said = graph.complaint();
+    assert!(said.contains("`wide` (Expand)") && said.contains("too large to be counted"), "{said}");
+}
