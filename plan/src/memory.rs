@@ -75,7 +75,8 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     let (held, offload) = (plan.held_by(stage), plan.offload());
     let mut bytes = 0;
     if offload.parameters == Some(store) {
-        bytes += plan.shard_of(held).weight_bytes(plan.precision().element_bytes()).0;
+        let own = if plan.shards(StateSharding::Parameters) { plan.shard_of(held) } else { held };
+        bytes += own.weight_bytes(plan.precision().element_bytes()).0;
     }
     if offload.optimizer == Some(store) {
         bytes += optimizer_state(plan, held).0;
