@@ -216,11 +216,16 @@ impl Job {
     pub(crate) fn explain(&self, error: &JobError) -> Failure {
         // Nothing is wrong with a quota: it is a limit that leaves no plan.
         let exit = if matches!(error, JobError::OverQuota { .. }) { Exit::NoPlan } else { Exit::Input };
-        let failure = match &self.file {
-            Some(file) => {
-                Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(error.to_string())
+        let described = [&self.spec.model.file, &self.spec.model.config].into_iter().flatten().next();
+        let cause = match (error, described) {
+            (JobError::Model(inner), Some(path)) => {
+                format!("in `model`, read from `{}`: {inner}", self.path(path).display())
             }
-            None => Failure::new(exit, error.to_string()),
+            _ => error.to_string(),
+        };
+        let failure = match &self.file {
+            Some(file) => Failure::new(exit, format!("cannot plan the job `{}`", file.display())).because(cause),
+            None => Failure::new(exit, cause),
         };
         failure.maybe_hint(flag_for(error).or_else(|| error.hint()))
     }

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
-use trainyard_reports::Width;
+use trainyard_reports::{Width, harmless};
 
 /// Columns of a report that goes into a file or a pipe.
 const PIPE_WIDTH: u16 = 100;
@@ -68,7 +68,8 @@ impl Output {
     /// Shows a result: the page for people, or the document for programs.
     pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce() -> String) {
         match self.format {
-            Format::Table => self.page(&page()),
+            // Names come from files, which may be anybody's.
+            Format::Table => self.page(&harmless(&page())),
             Format::Json => self.page(&json(document)),
         }
     }
@@ -102,20 +103,23 @@ impl Output {
     /// Says what is going on, unless nothing shall be said.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            let _ = writeln!(stderr(), "{}", text.as_ref());
+            let _ = writeln!(stderr(), "{}", harmless(text.as_ref()));
         }
     }
 
     /// Says what the user should know, unless nothing shall be said.
     pub(crate) fn warn(&self, text: impl AsRef<str>) {
-        self.note(format!("{} {}", self.paint("warning:", AnsiColor::Yellow), text.as_ref()));
+        if !self.quiet {
+            let _ = writeln!(stderr(), "{} {}", self.paint("warning:", AnsiColor::Yellow), harmless(text.as_ref()));
+        }
     }
 
     /// Says why a command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), failure.message());
-        let causes = failure.causes().iter().map(|cause| format!("  caused by: {cause}\n"));
-        let hint = failure.hint_text().map(|hint| format!("\n{} {hint}\n", self.paint("hint:", AnsiColor::Cyan)));
+        let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), harmless(failure.message()));
+        let causes = failure.causes().iter().map(|cause| format!("  caused by: {}\n", harmless(cause)));
+        let painted = self.paint("hint:", AnsiColor::Cyan);
+        let hint = failure.hint_text().map(|hint| format!("\n{painted} {}\n", harmless(hint)));
         let text: String = std::iter::once(error).chain(causes).chain(hint).collect();
         let _ = stderr().write_all(text.as_bytes());
     }

@@ -23,8 +23,11 @@ fn trace(folder: &Path, changed: &Value) -> Vec<Value> {
     trace["traceEvents"].as_array().expect("a list of events").clone()
 }
 
-/// Spans by row: from, to in nanoseconds, and the name.
-fn rows(events: &[Value]) -> BTreeMap<(u64, u64), Vec<(u64, u64, &str)>> {
+/// From and to in nanoseconds, and the name.
+type Span<'a> = (u64, u64, &'a str);
+
+/// Spans by process and thread.
+fn rows(events: &[Value]) -> BTreeMap<(u64, u64), Vec<Span<'_>>> {
     let mut rows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X") {
         let number = |field: &str| event[field].as_u64().expect("a number");
@@ -36,7 +39,7 @@ fn rows(events: &[Value]) -> BTreeMap<(u64, u64), Vec<(u64, u64, &str)>> {
 }
 
 /// Spans that reach out of the one in which they begin.
-fn overlapping<'a>(spans: &mut [(u64, u64, &'a str)]) -> Vec<[&'a str; 2]> {
+fn overlapping<'a>(spans: &mut [Span<'a>]) -> Vec<[&'a str; 2]> {
     spans.sort_by_key(|(start, end, _)| (*start, u64::MAX - end));
     let (mut open, mut found) = (Vec::<(u64, &str)>::new(), Vec::new());
     for (start, end, name) in spans {

@@ -646,7 +646,7 @@ mod tests {
         assert!(path == "training.speed" && problem.contains("unknown field `speed`"), "{problem}");
         let (_, problem) = with(&spec, &variant("training.steps", json!("many"))).expect_err("no number");
         assert!(problem.contains("many"), "{problem}");
-        let (_, problem) = with(&spec, &variant(&["training"; 100_000].join("."), json!(1))).expect_err("too deep");
+        let (_, problem) = with(&spec, &variant(&vec!["training"; 100_000].join("."), json!(1))).expect_err("too deep");
         assert!(problem.contains("more than 8 tables"), "{problem}");
         let deep = variant("training.optimizer.kind", json!(1));
         assert!(with(&faster_with_optimizer(), &deep).is_err());

@@ -31,7 +31,7 @@ pub(super) fn stream(task: &TracedTask, what: &TracedWork) -> Stream {
             Between::Stages { .. } => sends(task, what),
             Between::Group(trainyard_plan::Group::Context) => of(24, "sequence collectives inside layers"),
             Between::Group(trainyard_plan::Group::Expert) => of(28, "exchanges of experts or tables"),
-            _ => of(20, "tensor collectives inside layers"),
+            Between::Group(_) => of(20, "tensor collectives inside layers"),
         },
         (StreamKind::Compute(_), _) => COMPUTE,
         (StreamKind::SendForward(_) | StreamKind::SendBackward(_), what) => sends(task, what),

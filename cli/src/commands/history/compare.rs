@@ -19,7 +19,7 @@ pub(super) fn compare(arguments: &CompareKeptArguments, store: &Store, output: &
     let find = |id: &str| store.find(id).map_err(|error| refused(&error));
     let (a, b) = (find(&arguments.a)?, find(&arguments.b)?);
     if let Some(document) = explained(&a, &b, store)? {
-        output.result(&document, || reports::harmless(&reports::explanation(&document, output.width())));
+        output.result(&document, || reports::explanation(&document, output.width()));
         return Ok(Exit::Done);
     }
     let document = ComparedDocument { schema: COMPARED_SCHEMA.into(), a, b };
