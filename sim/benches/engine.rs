@@ -1,15 +1,16 @@
 //! How fast events are queued, tasks are run, and plans are priced.
 
+mod large;
+
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use large::{Delays, job, shapes};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::{
-    BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages,
-};
+use trainyard_plan::Plan;
 use trainyard_sim::des::EventQueue;
-use trainyard_sim::{Estimator, Machine, Options, Shape, all_reduce_time, simulate_with, step_time, step_time_bound};
+use trainyard_sim::{Estimator, Options, all_reduce_time, simulate_with, step_time, step_time_bound};
 use trainyard_units::{Bytes, Instant};
 
 /// A queue of events to measure.
@@ -45,16 +46,6 @@ impl Pending for BinaryHeap<Reverse<(Instant, u32)>> {
             keys.push(key);
         }
         Some(now)
-    }
-}
-
-/// Pseudo-random delays below 2^20 ns.
-struct Delays(u64);
-
-impl Delays {
-    fn after(&mut self, now: Instant) -> Instant {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        Instant::from_nanoseconds(now.nanoseconds() + (self.0 >> 44))
     }
 }
 
@@ -98,27 +89,6 @@ fn queues(criterion: &mut Criterion) {
         });
         group.finish();
     }
-}
-
-/// GPT-3 175B on p4d machines, 8 GPUs to a tensor group, 1F1B.
-fn job(data: u32, pipeline: u32, accumulation: u64, layers: u32) -> (Plan, Machine) {
-    let mut model = trainyard_models::find("gpt3-175b").expect("in the catalog").model.spec();
-    model.layers = Some(layers);
-    let instances = data * pipeline;
-    let spec = PlanSpec {
-        parallel: ParallelSpec { data, tensor: 8, pipeline, ..ParallelSpec::default() },
-        batch: BatchSpec { global: accumulation * u64::from(data), micro: 1, accumulation },
-        schedule: if pipeline == 1 { ScheduleName::None } else { ScheduleName::OneForwardOneBackward },
-        stages: Stages::balanced(&vec![1.0; layers as usize + 2], pipeline).expect("more layers than stages").specs(),
-        precision: Precision::Fp16Mixed,
-        recompute: Recompute::Full,
-        ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", instances), 0)
-    };
-    let machine = Machine {
-        cluster: catalog().cluster("p4d.24xlarge", instances).expect("in the catalog"),
-        stack: catalog().stack("pytorch").expect("in the catalog").clone(),
-    };
-    (Plan::try_from(spec).expect("a valid plan"), machine)
 }
 
 const UNFOLDED: Options = Options { unfold: true, variation: None };
@@ -193,16 +163,7 @@ fn estimates(criterion: &mut Criterion) {
     let (parallel, micro) = (plan.mesh().parallel(), plan.batch().micro);
     let estimator =
         Estimator::new(plan.graph(), micro, parallel, plan.precision(), plan.optimizer(), &machine).expect("priced");
-    let shapes: Vec<Shape> = (0..1000u32)
-        .map(|index| Shape {
-            data: 1 << (index % 6),
-            pipeline: 1 << (index / 6 % 6),
-            virtual_stages: 1,
-            accumulation: u64::from(8 + index % 97),
-            schedule: ScheduleName::OneForwardOneBackward,
-            recompute: Recompute::ALL[index as usize % 3],
-        })
-        .collect();
+    let shapes = shapes();
     let mut group = criterion.benchmark_group("closed-form estimates (figure: 1 M configurations/s)");
     group.throughput(Throughput::Elements(shapes.len() as u64));
     group.bench_function("one core", |bencher| {
