@@ -15,7 +15,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_jso
 fuzz_target!(|text: &str| {
     let Ok(document) = serde_json::from_str::<PlanDocument>(text) else { return };
     let Ok(plan) = Plan::try_from(document.plan.clone()) else { return };
-    if !trainyard_fuzz::is_small(&plan) || plan.mesh().ranks() > 64 {
+    if !trainyard_fuzz::is_tiny(&plan) || plan.mesh().ranks() > 16 {
         return;
     }
     let Ok(trace) = trace_step(&document, MachineFiles::default(), Options::default()) else { return };

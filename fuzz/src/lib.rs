@@ -16,10 +16,17 @@ use trainyard_sim::{Options, memory_needed};
 
 /// Steps of more bytes are not simulated: inputs are to be many, not large.
 const SIMULATION_MAX: u64 = 8 << 20;
+/// The same of steps that are traced operator by operator.
+const TRACE_MAX: u64 = 1 << 20;
 
 /// Whether a plan is simulated in a moment.
 pub fn is_small(plan: &Plan) -> bool {
     memory_needed(plan, Options::default()).0 <= SIMULATION_MAX
+}
+
+/// Whether the step of a plan is traced in a moment.
+pub fn is_tiny(plan: &Plan) -> bool {
+    memory_needed(plan, Options::default()).0 <= TRACE_MAX && plan.graph().len() <= 30
 }
 
 /// A narrow page, on which texts are broken often.

@@ -302,3 +302,15 @@ fn ranks_that_leave_a_machine_half_full_are_refused() {
     let error = plain(&uneven, Target::Torchrun).expect_err("12 ranks on machines of 8");
     assert!(error.to_string().starts_with("`plan.cluster` is 2 × p4d.24xlarge, but"), "{error}");
 }
+
+#[test]
+fn a_time_beyond_all_limits_is_the_longest_that_a_job_may_take() {
+    for time in [1e18, f64::MAX] {
+        let endless = with(&[("prediction.start_up_s", json!(time))]);
+        for target in Target::ALL {
+            plain(&endless, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+        }
+        let launch = plain(&endless, Target::Sagemaker).expect("it was just made");
+        assert!(launch.files.iter().any(|file| file.text.contains("\"MaxRuntimeInSeconds\": 2419200")));
+    }
+}

@@ -229,11 +229,12 @@ fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
 /// Seconds after which SageMaker ends the job: half as long again as predicted at most, in whole hours.
 fn longest(draft: &mut Draft<'_>) -> u64 {
     let predicted = draft.job.elapsed_at_most().0;
-    let wanted = ((predicted * 1.5 / 3600.0).ceil() as u64).max(1) * 3600;
-    if wanted > RUNTIME_MAX_S {
+    // Documents may say what they want of a time: it is compared before it becomes a whole number.
+    let wanted = (predicted * 1.5 / 3600.0).ceil().max(1.0) * 3600.0;
+    if wanted > RUNTIME_MAX_S as f64 {
         draft.remark("SageMaker ends a job after 28 days; start it again, it goes on from its checkpoint");
     }
-    wanted.min(RUNTIME_MAX_S)
+    wanted.min(RUNTIME_MAX_S as f64) as u64
 }
 
 fn request(draft: &mut Draft<'_>, training: &Training) -> Value {
