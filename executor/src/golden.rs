@@ -2,7 +2,6 @@
 //! weights and samples the same as there (`tests/golden` in the repository), however a plan cuts it.
 
 use crate::clock::Clock;
-use crate::data::{Inputs, MicroBatch};
 use crate::groups::Groups;
 use crate::network::{Network, ParameterKey, Role};
 use crate::optimizer::Rule;
@@ -14,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trainyard_data::{Inputs, MicroBatch};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};

@@ -1,6 +1,6 @@
 //! Steps whose loss or gradients are not numbers: skipped, counted, and after too many in a row the end of the run.
 
-use crate::checkpoint::Progress;
+use trainyard_checkpoint::Progress;
 
 /// What a step found out, the same on every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

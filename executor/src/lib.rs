@@ -26,9 +26,7 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "what is copied or rounded comes back bit for bit"))]
 #![cfg_attr(test, allow(clippy::print_stdout, reason = "a test that is run by hand prints rates"))]
 
-mod checkpoint;
 mod clock;
-mod data;
 mod device;
 #[cfg(test)]
 mod golden;
@@ -36,13 +34,13 @@ mod groups;
 mod guard;
 mod kernels;
 mod learning_rate;
+mod loader;
 mod measure;
 mod memory;
 mod network;
 mod optimizer;
 mod precision;
 pub mod process_group;
-mod random;
 mod reducer;
 mod refusal;
 mod report;
@@ -54,9 +52,7 @@ mod trainer;
 mod unit;
 mod weights;
 
-pub use checkpoint::{CHECKPOINT_SCHEMA, CheckpointError, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
 pub use clock::Clock;
-pub use data::{BYTE_VOCABULARY, DataError, DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC, Wanted};
 pub use device::{DeviceError, Gpus, check_device, framework};
 pub use learning_rate::LearningRate;
 pub use measure::{
@@ -67,8 +63,8 @@ pub use memory::{AllocationMeter, MemoryShortage, available_memory, check_gpu_me
 pub use optimizer::Rule;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
 pub use report::{
-    CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
-    Span, StepPhases, StepReport,
+    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
+    StepPhases, StepReport,
 };
 pub use run::{RunError, RunOptions, RunOutcome, run, run_in, write_report};
 pub use slow_ranks::SlowRank;

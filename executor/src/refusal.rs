@@ -3,8 +3,8 @@
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
-use crate::data::Wanted;
 use crate::network::{Network, rows_per_sample};
+use trainyard_data::Wanted;
 
 /// Why a plan is not run, in the words of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,12 +1,11 @@
 //! Runs a plan: ranks as threads of this process or of several, each with its own pool of processor threads.
 
-use crate::checkpoint::{self, Checkpoint, CheckpointError, DataEntry, LossScalerState, MODEL, Open, Progress};
 use crate::clock::Clock;
-use crate::data::{DataError, DataSource, Dataset, Loader, MicroBatch, Slice};
 use crate::device::{DeviceError, Gpus, check_device, device, framework, reserved_memory};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::learning_rate::LearningRate;
+use crate::loader::Loader;
 use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::Rule;
@@ -14,8 +13,8 @@ use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
 use crate::report::{
-    CheckpointReport, DataReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport,
-    Span, StepPhases, StepReport,
+    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
+    StepPhases, StepReport,
 };
 use crate::slow_ranks::slow_ranks;
 use crate::statistics::{median, quantile};
@@ -26,6 +25,10 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use trainyard_checkpoint::{
+    self as checkpoint, Checkpoint, CheckpointError, DataEntry, LossScalerState, Open, Progress,
+};
+use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Plan, Precision, Rank};
 
@@ -421,7 +424,7 @@ fn resume(
     if manifest.optimizer != optimizer {
         return mismatch("optimizer", manifest.optimizer.clone(), optimizer);
     }
-    checkpoint.expect(MODEL, &saving::specs(network))?;
+    saving::check(&checkpoint, network, plan)?;
     if manifest.progress.step >= options.steps {
         let (done, path) = (manifest.progress.step, checkpoint.path().to_owned());
         return Err(RunError::NothingToDo { asked: options.steps, done, path });

@@ -4,11 +4,11 @@
 //! backward has gone through it, and a layer can be computed again from its input alone (Chen et al.,
 //! arXiv:1604.06174, section 3).
 
-use crate::data::MicroBatch;
 use crate::network::operators::seeded;
 use crate::network::{Layer, Pass, Weights};
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
+use trainyard_data::MicroBatch;
 
 /// A recorded layer.
 pub(crate) struct Tape {

@@ -1,7 +1,6 @@
 //! One rank's part of a training step: its layers, its micro-batches, its messages, its update.
 
 use crate::clock::Clock;
-use crate::data::MicroBatch;
 use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
@@ -16,6 +15,7 @@ use crate::unit::{Builder, Shards, Unit};
 use burn::tensor::{Device, FloatDType, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use trainyard_data::MicroBatch;
 use trainyard_models::LayerRole;
 use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePass};
 

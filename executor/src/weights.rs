@@ -1,12 +1,12 @@
 //! Weights that a training starts from: files in the safetensors format, under Hugging Face's names.
 
-use crate::checkpoint::{IndexError, TensorIndex};
 use crate::network::{Network, Parameter, ParameterKey};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trainyard_checkpoint::{IndexError, TensorIndex};
 use trainyard_models::{Model, to_hugging_face};
 
 mod names;

@@ -12,9 +12,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, DataSource, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
     oversubscription, refusal, run_in, write_report,
 };
 use trainyard_hardware_profiles::DeviceKind;

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use trainyard_calibration::profile_to_toml;
-use trainyard_executor::{Clock, DataReport, DataSource, cores};
+use trainyard_data::{DataReport, DataSource, Wanted};
+use trainyard_executor::{Clock, cores};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_history::Kind;
 use trainyard_models::Model;
@@ -301,7 +302,7 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
         let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
         let (data, seed) = (&listed.data, listed.seed);
         let mut look = |model: &Model, batch: u64| -> Result<DataReport, Failure> {
-            let asked = format!("{data:?} {:?} {batch}", trainyard_executor::Wanted::of(model));
+            let asked = format!("{data:?} {:?} {batch}", Wanted::of(model));
             if let Some(report) = known.get(&asked) {
                 return Ok(report.clone());
             }

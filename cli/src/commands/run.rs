@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::History;
 use crate::output::Output;
-use trainyard_executor::DataSource;
+use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::Timeline;
 use trainyard_plan::document::PlanDocument;

@@ -5,10 +5,10 @@
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots, gelu};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
-use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
+use trainyard_data::MicroBatch;
 use trainyard_models::{Bert, HeadKind};
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);

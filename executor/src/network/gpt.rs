@@ -6,9 +6,9 @@
 use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up, tied_head};
 use super::parameter::{Initial, Parameter, ParameterKey, share};
 use super::{Layer, Pass, Weights};
-use crate::data::{Inputs, MicroBatch};
 use burn::tensor::Tensor;
 use std::sync::Arc;
+use trainyard_data::{Inputs, MicroBatch};
 use trainyard_models::Gpt;
 
 /// GPT-2's layer norm epsilon.

@@ -7,10 +7,10 @@
 use super::attention::{HeadShape, Mask, attention};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
-use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::{Tensor, TensorData};
 use std::sync::Arc;
+use trainyard_data::MicroBatch;
 use trainyard_models::Llama;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);

@@ -4,9 +4,9 @@
 
 use super::parts::{Linear, Slots, gelu};
 use super::{Layer, Parameter, Pass, Weights, rows};
-use crate::data::MicroBatch;
 use burn::tensor::Tensor;
 use std::sync::Arc;
+use trainyard_data::MicroBatch;
 use trainyard_models::Mlp;
 
 /// The layers, as the description counts them.

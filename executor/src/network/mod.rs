@@ -18,11 +18,11 @@ mod resnet;
 mod rows;
 mod vit;
 
-use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::{Device, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use trainyard_data::MicroBatch;
 use trainyard_models::Model;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};

@@ -3,10 +3,10 @@
 //! A parameter is known by its layer and its slot within the layer, never by how the model is cut. Names are those of
 //! the Hugging Face format, so that weights can be exchanged with other frameworks.
 
-use crate::random::{Purpose, generator};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::ops::Range;
+use trainyard_data::{Purpose, generator};
 
 /// Which parameter: layer 0 is the first of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

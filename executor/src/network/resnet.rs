@@ -5,13 +5,13 @@
 
 use super::parts::{BatchNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, rows};
-use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use burn::tensor::module::{conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use std::sync::Arc;
+use trainyard_data::MicroBatch;
 use trainyard_models::{BlockKind, ResNet};
 
 /// Channels that a bottleneck hands on, over those of its 3 × 3 convolution.

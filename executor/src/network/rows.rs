@@ -2,9 +2,9 @@
 
 use super::operators::{cross_entropy, from_vec, integers, look_up, single, tied_head};
 use super::{Pass, share, with_gradient};
-use crate::data::{Inputs, MicroBatch};
 use crate::kernels;
 use burn::tensor::{DType, FloatDType, Tensor};
+use trainyard_data::{Inputs, MicroBatch};
 
 /// What the layer before computed.
 pub(super) fn from_before(input: Option<Tensor<2>>) -> Tensor<2> {

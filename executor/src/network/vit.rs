@@ -6,10 +6,10 @@
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, operators, rows};
-use crate::data::MicroBatch;
 use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
+use trainyard_data::MicroBatch;
 use trainyard_models::Vit;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);

@@ -2,9 +2,6 @@
 //! the disk, so that nobody holds the state twice; a resumed rank cuts its own pieces out of whole tensors.
 
 use super::{Job, WorkerError};
-use crate::checkpoint::{
-    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
-};
 use crate::device::framework;
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
@@ -16,7 +13,11 @@ use crate::unit::{Slot, Unit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use trainyard_checkpoint::{
+    Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
+};
 use trainyard_models::to_hugging_face;
+use trainyard_plan::Plan;
 
 /// The message in which the first rank asks for a piece, and those that bring it.
 const ASK: Tag = Tag(u32::MAX / 2 + 1);
@@ -78,14 +79,14 @@ fn contents(trainer: &Trainer, (unit, slot): (&Unit, &Slot), means: usize) -> Ve
 }
 
 /// The names of what the optimizer remembers after so many updates.
-fn remembered(job: &Job<'_>, updates: u64) -> &'static [&'static str] {
-    if updates == 0 { &[] } else { means_of(job.plan.optimizer()) }
+fn remembered(plan: &Plan, updates: u64) -> &'static [&'static str] {
+    if updates == 0 { &[] } else { means_of(plan.optimizer()) }
 }
 
 /// Writes a checkpoint, if there is a place for it. All ranks call it after the same step, and return once it is whole.
 pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Result<Option<Saved>, WorkerError> {
     let Some(folder) = &job.checkpoints else { return Ok(None) };
-    let means = remembered(job, progress.updates);
+    let means = remembered(job.plan, progress.updates);
     let own = own_pieces(job.network, trainer);
     let world = trainer.world();
     let Some(order) = holders(trainer, &own)? else {
@@ -186,8 +187,7 @@ fn write_tensors(
     mut pieces: Pieces<'_>,
 ) -> Result<(), WorkerError> {
     let keys: Vec<ParameterKey> = network.keys().collect();
-    let is_trained = |key: &&ParameterKey| network.parameter(**key).role == Role::Trained;
-    let trained: Vec<TensorSpec> = keys.iter().filter(is_trained).map(|key| spec(network.parameter(*key))).collect();
+    let trained = trained_specs(network);
     let mut files = vec![writer.tensors(MODEL, &specs(network))?];
     for name in means {
         files.push(writer.tensors(name, &trained)?);
@@ -256,6 +256,20 @@ fn spec(parameter: &Parameter) -> TensorSpec {
 /// What files hold of a network's weights.
 pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
     network.keys().map(|key| spec(network.parameter(key))).collect()
+}
+
+/// What files hold of what an optimizer remembers.
+fn trained_specs(network: &Network) -> Vec<TensorSpec> {
+    let all = network.keys().map(|key| network.parameter(key));
+    all.filter(|parameter| parameter.role == Role::Trained).map(spec).collect()
+}
+
+/// Refuses a checkpoint that lacks something of what the training goes on from, or has it in another shape.
+pub(super) fn check(checkpoint: &Checkpoint, network: &Network, plan: &Plan) -> Result<(), CheckpointError> {
+    checkpoint.expect(MODEL, &specs(network))?;
+    let trained = trained_specs(network);
+    let means = remembered(plan, checkpoint.manifest().progress.updates);
+    means.iter().try_for_each(|name| checkpoint.expect(name, &trained))
 }
 
 /// Whole tensors of a checkpoint, one at a time. The first error is kept, since those who ask for first values expect

@@ -1,7 +1,6 @@
 //! Whole runs of tiny models: every way to cut a plan trains the same model.
 
 use super::*;
-use crate::checkpoint::{HostTensors, State};
 use std::fs;
 use std::sync::Mutex;
 use trainyard_models::{AttentionKernel, Family, ModelSpec};
@@ -10,7 +9,11 @@ use trainyard_plan::{
     Recompute, ScheduleName, StageSpec, StateSharding, TrainingSpec,
 };
 
+mod disk;
 mod reliability;
+mod state;
+
+use state::{HostTensors, State};
 
 const GLOBAL: u64 = 8;
 
@@ -84,7 +87,7 @@ fn train_plan(spec: PlanSpec, steps: u64) -> (RunReport, State) {
     let folder = text();
     let outcome =
         run(&plan(spec), &options(&folder, steps), &|_| {}, &AtomicBool::new(false)).expect("the run ends well");
-    let state = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1;
+    let state = state::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1;
     (outcome.report, state)
 }
 
@@ -266,7 +269,7 @@ fn clipping_limits_what_all_ranks_together_change() {
         let rate = options.learning_rate.at(1);
         let before = plan(PlanSpec { optimizer: Optimizer::Sgd, ..spec });
         run(&before, &options, &|_| {}, &AtomicBool::new(false)).expect("the run ends well");
-        let after = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1.model;
+        let after = state::read(&folder.path().join("checkpoint")).expect("a whole checkpoint").1.model;
         let network = network(&before).expect("it is built");
         let changes = network.keys().flat_map(|key| {
             let first = network.parameter(key).first_values(key, options.seed);
@@ -329,7 +332,7 @@ fn a_resumed_run_gives_the_bits_of_one_that_never_stopped() {
         assert_eq!(report.resumed_from, 3);
         let losses = |steps: &[StepReport]| steps.iter().map(|s| (s.step, s.loss.to_bits())).collect::<Vec<_>>();
         assert_eq!(losses(&report.steps), losses(&straight.steps[3..]));
-        let (_, state) = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
+        let (_, state) = state::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
         assert_eq!(state, expected);
         assert!(matches!(go(&again), Err(RunError::NothingToDo { done: 6, .. })));
     }
@@ -371,7 +374,7 @@ fn a_stopped_run_finishes_its_step_and_keeps_a_checkpoint() {
     assert_eq!(outcome.report.end, RunEnd::Interrupted);
     // The flag was raised after the second step, and is seen at the end of the third.
     assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
-    let (path, state) = checkpoint::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
+    let (path, state) = state::read(&folder.path().join("checkpoint")).expect("a whole checkpoint");
     assert_eq!((Some(path), state.step, state.position), (outcome.checkpoint, 3, 24));
 }
 
@@ -407,7 +410,7 @@ fn models_of_every_kind_of_sample_train_alike_on_one_and_two_ranks() {
             let plain = PlanSpec::plain(model.clone(), ClusterSpec::of("local", 1), layers);
             let parallel = ParallelSpec { data, ..ParallelSpec::default() };
             let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / u64::from(data), accumulation: 1 };
-            let made_up = DataSource::new(crate::data::SYNTHETIC);
+            let made_up = DataSource::new(trainyard_data::SYNTHETIC);
             let options = RunOptions { data: made_up, checkpoint: None, ..options(&folder, 5) };
             let plan = plan(PlanSpec { parallel, batch, ..plain });
             let report = run(&plan, &options, &|_| {}, &AtomicBool::new(false)).expect("the run ends well").report;

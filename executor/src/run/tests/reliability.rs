@@ -1,8 +1,8 @@
 //! Whatever ends a run, the last checkpoint is whole, and going on from it is as if nothing had happened.
 
 use super::*;
-use crate::checkpoint::Storage;
 use std::io;
+use trainyard_checkpoint::{MODEL, Manifest, Storage, TensorSpec, Writer};
 
 fn go(plan: &Plan, options: &RunOptions) -> Result<RunOutcome, RunError> {
     run(plan, options, &|_| {}, &AtomicBool::new(false))
@@ -21,14 +21,14 @@ fn kept(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut all: Vec<_> =
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path()).collect();
     all.sort();
-    all.into_iter().map(|path| (path.clone(), checkpoint::read(&path).expect("whole").1.step)).collect()
+    all.into_iter().map(|path| (path.clone(), state::read(&path).expect("whole").1.step)).collect()
 }
 
 /// The interrupting error and the steps of the checkpoint that is left.
 fn ended_early(result: Result<RunOutcome, RunError>) -> (RunError, u64) {
     match result {
         Err(RunError::EndedEarly { source, checkpoint, step }) => {
-            assert_eq!(checkpoint::read(&checkpoint).expect("whole").1.step, step);
+            assert_eq!(state::read(&checkpoint).expect("whole").1.step, step);
             (*source, step)
         }
         other => panic!("{other:?}"),
@@ -69,7 +69,7 @@ fn goes_on_under(first: PlanSpec, second: PlanSpec) {
     for (a, b) in straight.steps[3..].iter().zip(&report.steps) {
         assert!((a.loss / b.loss - 1.0).abs() < 1e-5, "step {}: {} and {}", a.step, a.loss, b.loss);
     }
-    let state = checkpoint::read(&place(&folder)).expect("whole").1;
+    let state = state::read(&place(&folder)).expect("whole").1;
     for (expected, state) in [(&expected.model, &state.model), (&expected.first_moments, &state.first_moments)] {
         assert!(largest_difference(expected, state) < 2e-3);
     }
@@ -113,7 +113,7 @@ fn what_optimizers_and_loss_scales_remember_comes_back_to_the_bit() {
         let again = RunOptions { resume: true, ..options(&folder, 6) };
         let report = go(&plan(cut), &again).expect("the second half").report;
         assert_eq!(losses(&report), losses(&straight)[3..], "{optimizer} {precision}");
-        assert_eq!(checkpoint::read(&place(&folder)).expect("whole").1, expected);
+        assert_eq!(state::read(&place(&folder)).expect("whole").1, expected);
     }
 }
 
@@ -241,4 +241,43 @@ fn a_checkpoint_of_another_optimizer_is_refused() {
     let again = RunOptions { resume: true, ..options(&folder, 2) };
     let error = go(&of(Optimizer::Sgd), &again).expect_err("refused");
     assert!(error.is_input() && error.to_string().contains("optimizer adamw"), "{error}");
+}
+
+/// Weights alone are a checkpoint in form, but no training goes on from them.
+#[test]
+fn a_checkpoint_without_what_the_optimizer_remembers_is_refused() {
+    let folder = text();
+    let cut = plan(spec(1, 1, 1, ScheduleName::None));
+    go(&cut, &options(&folder, 2)).expect("the run ends well");
+    let whole = Checkpoint::open(&place(&folder)).expect("whole");
+    let tensors = whole.tensors(MODEL);
+    for scalars in [false, true] {
+        let mut writer = Writer::begin(&place(&folder), &checkpoint::create).expect("room");
+        let mut model = writer.tensors(MODEL, &tensors).expect("room");
+        for tensor in &tensors {
+            let values = whole.values(MODEL, &tensor.name, 0..tensor.elements()).expect("whole");
+            writer.put(&mut model, &values).expect("room");
+        }
+        writer.add(model).expect("room");
+        if scalars {
+            for name in ["first_moments", "second_moments"] {
+                let short: Vec<_> =
+                    tensors.iter().map(|tensor| TensorSpec { shape: vec![1], ..tensor.clone() }).collect();
+                let mut moments = writer.tensors(name, &short).expect("room");
+                writer.put(&mut moments, &vec![0.0; short.len()]).expect("room");
+                writer.add(moments).expect("room");
+            }
+        }
+        let manifest = Manifest { files: Vec::new(), ..whole.manifest().clone() };
+        writer.finish(manifest, &serde_json::json!({})).expect("room");
+        let error = go(&cut, &RunOptions { resume: true, ..options(&folder, 4) }).expect_err("refused");
+        assert!(error.is_input(), "{error:?}");
+        match error {
+            RunError::Checkpoint(CheckpointError::Damaged { path, .. }) => {
+                assert!(!scalars && path.ends_with("first_moments.safetensors"), "{path:?}");
+            }
+            RunError::Checkpoint(CheckpointError::Mismatch { found, .. }) => assert!(scalars && found.contains("[1]")),
+            other => panic!("{other:?}"),
+        }
+    }
 }

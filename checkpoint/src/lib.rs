@@ -1,0 +1,147 @@
+//! Checkpoints: weights, optimizer state and place in the data, written whole or not at all.
+//!
+//! A checkpoint is a folder `checkpoint-N` inside the folder that the caller names. It is written under a hidden name,
+//! flushed, and renamed; only then are older ones removed, all but the newest few that are whole. Whatever fails, the
+//! last whole checkpoint stays. It holds tensors as a whole, however the plan cuts them, so that a training can go on
+//! under another plan:
+//!
+//! | file | content |
+//! |---|---|
+//! | `model.safetensors` | weights in single precision, by their Hugging Face names |
+//! | `first_moments.safetensors`, … | one file for each thing that the optimizer remembers of a parameter |
+//! | `plan.json` | the plan that ran |
+//! | `manifest.json` | how far the training is, and size and checksum of each file |
+
+mod folder;
+mod manifest;
+mod reader;
+mod storage;
+mod tensor_file;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use folder::{home, numbered};
+pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
+pub use reader::Checkpoint;
+pub use storage::{Open, Storage, create};
+pub use tensor_file::{IndexError, TensorFile, TensorIndex, TensorSpec};
+pub use writer::Writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MANIFEST: &str = "manifest.json";
+/// The file of the plan that ran.
+pub const PLAN: &str = "plan.json";
+/// How names of files of tensors end.
+const TENSORS: &str = ".safetensors";
+/// The file of weights.
+pub const MODEL: &str = "model";
+
+/// Why a checkpoint could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// Something could not be written. The last whole checkpoint is still there.
+    #[error("cannot write checkpoint `{}`; the last whole one is kept", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something could not be read.
+    #[error("cannot read checkpoint `{}`", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is nothing to resume from.
+    #[error("`{}` holds no checkpoint to resume from", path.display())]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file is not what was written.
+    #[error("checkpoint file `{}` is damaged: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+        /// The newest whole checkpoint before, with its steps.
+        whole: Option<(PathBuf, u64)>,
+    },
+    /// A later version wrote it.
+    #[error("checkpoint manifest `{}` is `{found}`, but this version reads `{CHECKPOINT_SCHEMA}`", path.display())]
+    Newer {
+        /// The manifest.
+        path: PathBuf,
+        /// Its schema.
+        found: String,
+    },
+    /// An earlier version wrote it, in a form that is no longer read.
+    #[error("checkpoint manifest `{}` is `{found}`, but this version reads `{CHECKPOINT_SCHEMA}`", path.display())]
+    Older {
+        /// The manifest.
+        path: PathBuf,
+        /// Its schema.
+        found: String,
+    },
+    /// Another program wrote it.
+    #[error("`{}` is no manifest of a checkpoint: its schema is `{schema}`, not `{CHECKPOINT_SCHEMA}`", path.display())]
+    Foreign {
+        /// The manifest.
+        path: PathBuf,
+        /// Its schema.
+        schema: String,
+    },
+    /// The checkpoint belongs to another training.
+    #[error("checkpoint `{}` was written with {field} {found}, but this run has {expected}", path.display())]
+    Mismatch {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What differs.
+        field: &'static str,
+        /// In the checkpoint.
+        found: String,
+        /// In this run.
+        expected: String,
+    },
+}
+
+impl CheckpointError {
+    /// Damage of a file of which no other checkpoint is known.
+    fn damaged(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), problem: problem.into(), whole: None }
+    }
+
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Some("free some space, or name a folder on another disk".into())
+            }
+            Self::Damaged { whole: Some((path, step)), .. } => {
+                Some(format!("`{}` is whole and has {step} steps: name it to go on from there", path.display()))
+            }
+            Self::Damaged { whole: None, .. } | Self::Foreign { .. } => {
+                Some("name a folder that `trainyard run --checkpoint` wrote, or start anew".into())
+            }
+            Self::Newer { .. } => Some("resume with the version that wrote it, or a later one".into()),
+            Self::Older { .. } => {
+                Some("finish the training with the version that wrote it; its weights can be read as they are".into())
+            }
+            Self::Mismatch { .. } => Some("resume with the options and the data that the training began with".into()),
+            Self::Missing { .. } => Some("leave out --resume to start anew".into()),
+            Self::Write { .. } | Self::Read { .. } => None,
+        }
+    }
+
+    /// Whether the input is at fault, and not the machine.
+    pub fn is_input(&self) -> bool {
+        !matches!(self, Self::Write { .. } | Self::Read { .. })
+    }
+}

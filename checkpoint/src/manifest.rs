@@ -1,0 +1,200 @@
+//! What a checkpoint says about itself.
+
+use crate::CheckpointError;
+use crate::storage::checksum;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+/// The schema of manifests that this version reads and writes.
+pub const CHECKPOINT_SCHEMA: &str = "trainyard.checkpoint/2";
+
+/// The schema without its version.
+const FAMILY: &str = "trainyard.checkpoint/";
+const VERSION: u64 = 2;
+
+/// The largest count that every reader of JSON holds.
+const COUNTED_MAX: u64 = 1 << 53;
+
+/// How random numbers come about, so that a reader of a checkpoint knows what is needed to go on.
+const RANDOM: &str = "pcg64 (rand_pcg 0.10) by seed, purpose and epoch; seed and position are its whole state";
+
+/// What a checkpoint says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// `trainyard.checkpoint/2`.
+    pub schema: String,
+    /// Who wrote it.
+    pub library: String,
+    /// How far the training is.
+    pub progress: Progress,
+    /// Name of the optimizer, as plans write it.
+    pub optimizer: String,
+    /// What the training reads.
+    pub data: DataEntry,
+    /// The generator of random numbers, in words.
+    pub random: String,
+    /// The files beside the manifest.
+    pub files: Vec<FileEntry>,
+    /// Of this document with this field empty.
+    pub checksum: String,
+}
+
+/// How far a training is, and all that must be known to go on from there besides tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// Steps done, those that were skipped included.
+    pub step: u64,
+    /// Training samples read, counted over epochs.
+    pub position: u64,
+    /// Updates of the parameters: what the optimizer's state has seen.
+    pub updates: u64,
+    /// Steps without update, because a loss or a gradient was not a number.
+    pub skipped_steps: u64,
+    /// How many of them came last, without an update since.
+    pub skipped_in_a_row: u32,
+    /// Seed of parameters and data order.
+    pub seed: u64,
+    /// Dynamic loss scaling, where the precision needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scaler: Option<LossScalerState>,
+}
+
+impl Progress {
+    /// A training before its first step.
+    pub fn start(seed: u64) -> Self {
+        Self { step: 0, position: 0, updates: 0, skipped_steps: 0, skipped_in_a_row: 0, seed, loss_scaler: None }
+    }
+
+    /// What no training comes to cannot be counted on from.
+    fn check(&self) -> Result<(), String> {
+        let Self { step, position, updates, skipped_steps, skipped_in_a_row, .. } = *self;
+        if updates.checked_add(skipped_steps) != Some(step) || u64::from(skipped_in_a_row) > skipped_steps {
+            return Err(format!(
+                "{updates} updates and {skipped_steps} skipped steps, {skipped_in_a_row} of them at the end, do not make \
+                 {step} steps"
+            ));
+        }
+        if step.max(position) > COUNTED_MAX {
+            return Err(format!("its step {step} or position {position} is larger than {COUNTED_MAX}"));
+        }
+        match self.loss_scaler {
+            Some(LossScalerState { scale, .. }) if !(scale > 0.0 && scale.is_finite()) => {
+                Err(format!("its loss scale is {scale}, not a positive number"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where dynamic loss scaling stands.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossScalerState {
+    /// What losses are multiplied with.
+    pub scale: f32,
+    /// Steps without overflow since it last changed.
+    pub steps_since_change: u32,
+}
+
+/// The data of a training.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataEntry {
+    /// Its size.
+    pub bytes: u64,
+    /// Its checksum.
+    pub checksum: String,
+}
+
+/// One file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// XXH3, 64 bits, hexadecimal.
+    pub checksum: String,
+}
+
+/// Only the schema, whatever else there is.
+#[derive(Deserialize)]
+struct Schema {
+    schema: String,
+}
+
+impl Manifest {
+    /// A manifest without files, which the writer adds.
+    pub fn new(progress: Progress, optimizer: String, data: DataEntry, framework: &str) -> Self {
+        Self {
+            schema: CHECKPOINT_SCHEMA.into(),
+            library: format!("trainyard {}, {framework}", env!("CARGO_PKG_VERSION")),
+            progress,
+            optimizer,
+            data,
+            random: RANDOM.into(),
+            files: Vec::new(),
+            checksum: String::new(),
+        }
+    }
+
+    /// The document, with its checksum.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let text = |manifest: &Self| {
+            let mut text = serde_json::to_vec_pretty(manifest).expect("manifests hold only what JSON can hold");
+            text.push(b'\n');
+            text
+        };
+        let unsigned = Self { checksum: String::new(), ..self.clone() };
+        text(&Self { checksum: checksum(&text(&unsigned)), ..unsigned })
+    }
+
+    /// The manifest of a document that stood at `path`.
+    pub(crate) fn from_json(document: &[u8], path: &Path) -> Result<Self, CheckpointError> {
+        let Ok(Schema { schema }) = serde_json::from_slice(document) else {
+            return Err(CheckpointError::damaged(path, "it is not a JSON document with a schema"));
+        };
+        let path_of = || path.to_owned();
+        match schema.strip_prefix(FAMILY).and_then(|version| version.parse::<u64>().ok()) {
+            Some(VERSION) => {}
+            Some(VERSION..) => return Err(CheckpointError::Newer { path: path_of(), found: schema }),
+            Some(_) => return Err(CheckpointError::Older { path: path_of(), found: schema }),
+            None => return Err(CheckpointError::Foreign { path: path_of(), schema }),
+        }
+        let manifest: Self =
+            serde_json::from_slice(document).map_err(|error| CheckpointError::damaged(path, error.to_string()))?;
+        if manifest.to_json() != document {
+            return Err(CheckpointError::damaged(path, "its content does not match its checksum"));
+        }
+        // Whoever can make up a manifest can make up its checksum.
+        manifest
+            .check_names()
+            .and_then(|()| manifest.progress.check())
+            .map_err(|problem| CheckpointError::damaged(path, problem))?;
+        Ok(manifest)
+    }
+
+    /// Files are those beside the manifest, each once.
+    fn check_names(&self) -> Result<(), String> {
+        let mut known = BTreeSet::new();
+        for FileEntry { name, .. } in &self.files {
+            let mut parts = Path::new(name).components();
+            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+                return Err(format!("it lists `{name}`, which is no file beside it"));
+            }
+            if !known.insert(name) {
+                return Err(format!("it lists `{name}` twice"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry of a file.
+    pub(crate) fn file(&self, name: &str) -> Option<&FileEntry> {
+        self.files.iter().find(|entry| entry.name == name)
+    }
+}

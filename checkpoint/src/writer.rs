@@ -1,0 +1,133 @@
+//! A checkpoint under way: hidden until it is whole.
+
+use crate::folder::{Numbered, left_behind, list, numbered, prune, unfinished};
+use crate::manifest::{FileEntry, Manifest};
+use crate::storage::{Open, Summed, settle_folder};
+use crate::tensor_file::{TensorFile, TensorSpec};
+use crate::{CheckpointError, MANIFEST, PLAN, TENSORS};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A checkpoint under way. Dropped before [`Writer::finish`], it leaves nothing behind.
+pub struct Writer<'a> {
+    folder: PathBuf,
+    number: u64,
+    hidden: PathBuf,
+    open: Open<'a>,
+    files: Vec<FileEntry>,
+    done: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins the newest checkpoint in `folder`, and removes what killed runs left there unfinished.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be made or looked into.
+    pub fn begin(folder: &Path, open: Open<'a>) -> Result<Self, CheckpointError> {
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        for Numbered { path, .. } in left_behind(folder)? {
+            fs::remove_dir_all(&path).map_err(failed(&path))?;
+        }
+        let number = list(folder)?.last().map_or(1, |newest| newest.number + 1);
+        let hidden = unfinished(folder, number);
+        fs::create_dir(&hidden).map_err(failed(&hidden))?;
+        Ok(Self { folder: folder.to_owned(), number, hidden, open, files: Vec::new(), done: false })
+    }
+
+    /// The number of the checkpoint.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A new file of tensors, whose values are put there in the order of `tensors`: `model`, or what an optimizer
+    /// remembers.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it.
+    pub fn tensors(&self, name: &str, tensors: &[TensorSpec]) -> Result<TensorFile, CheckpointError> {
+        let name = format!("{name}{TENSORS}");
+        let path = self.hidden.join(&name);
+        (self.open)(&path).and_then(|storage| TensorFile::begin(&name, storage, tensors)).map_err(failed(&path))
+    }
+
+    /// Notes a file of tensors that has all its values.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it.
+    pub fn add(&mut self, file: TensorFile) -> Result<(), CheckpointError> {
+        let path = self.hidden.join(file.name());
+        self.files.push(file.finish().map_err(failed(&path))?);
+        Ok(())
+    }
+
+    /// The next values of some file.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take them.
+    pub fn put(&self, file: &mut TensorFile, values: &[f32]) -> Result<(), CheckpointError> {
+        file.put(values).map_err(|source| CheckpointError::Write { path: self.hidden.join(file.name()), source })
+    }
+
+    /// Writes plan and manifest, waits for the disk and shows the checkpoint. Returns where it is, and its bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it; nothing is shown then.
+    pub fn finish(mut self, manifest: Manifest, plan: &serde_json::Value) -> Result<(PathBuf, u64), CheckpointError> {
+        let mut document = serde_json::to_vec_pretty(plan).expect("a JSON value can be written as JSON");
+        document.push(b'\n');
+        self.document(PLAN, &document)?;
+        let manifest = Manifest { files: self.files.clone(), ..manifest };
+        self.document(MANIFEST, &manifest.to_json())?;
+        settle_folder(&self.hidden).map_err(failed(&self.hidden))?;
+        let path = numbered(&self.folder, self.number);
+        fs::rename(&self.hidden, &path).map_err(failed(&path))?;
+        self.done = true;
+        settle_folder(&self.folder).map_err(failed(&self.folder))?;
+        Ok((path, self.files.iter().map(|file| file.bytes).sum()))
+    }
+
+    /// Removes all but the newest `keep` whole checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// When a folder cannot be looked into or removed.
+    pub fn prune(folder: &Path, keep: usize) -> Result<(), CheckpointError> {
+        prune(folder, keep)
+    }
+
+    /// Writes a small file at once.
+    ///
+    /// # Errors
+    ///
+    /// When the disk does not take it.
+    pub fn document(&mut self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let path = self.hidden.join(name);
+        let written = (self.open)(&path).and_then(|storage| {
+            let mut file = Summed::new(storage);
+            file.put(bytes)?;
+            file.finish(name)
+        });
+        self.files.push(written.map_err(failed(&path))?);
+        Ok(())
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // The error that led here is the one to tell; a part that stays is removed by the next write.
+            let _ = fs::remove_dir_all(&self.hidden);
+        }
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
+    let path = path.to_owned();
+    move |source| CheckpointError::Write { path, source }
+}

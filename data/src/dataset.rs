@@ -1,0 +1,463 @@
+//! Data of any kind as numbered samples, some of which are held out.
+
+use crate::arrays::ArrayFiles;
+use crate::batch::{Inputs, MicroBatch};
+use crate::cifar;
+use crate::error::DataError;
+use crate::files;
+use crate::idx;
+use crate::images::ImageFolder;
+use crate::labelled::{Labelled, normalised};
+use crate::masking::Masking;
+use crate::random::{Purpose, generator};
+use crate::report::DataReport;
+use crate::text::{BYTE_VOCABULARY, Stream, Text};
+use crate::tokenizer::Tokenizer;
+use crate::wanted::Wanted;
+use rand::RngExt;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What is named instead of a path for samples that are made up from the seed.
+pub const SYNTHETIC: &str = "synthetic";
+
+/// How many of these there are.
+const SYNTHETIC_SAMPLES: usize = 20_000;
+
+/// One sample in this many is kept from training and evaluated.
+const HELD_OUT_INTERVAL: usize = 20;
+
+/// The most held-out samples that an evaluation reads.
+pub const HELD_OUT_MAX: usize = 64;
+
+/// Where data is, and how text becomes tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSource {
+    /// A file or folder, or [`SYNTHETIC`].
+    pub path: PathBuf,
+    /// A `tokenizer.json`; without it text is read as bytes.
+    pub tokenizer: Option<PathBuf>,
+}
+
+impl DataSource {
+    /// Data without a tokenizer.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), tokenizer: None }
+    }
+
+    /// Whether samples are made up.
+    pub fn is_synthetic(&self) -> bool {
+        self.path.as_os_str() == SYNTHETIC
+    }
+}
+
+/// How a text is cut into samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    /// Tokens of the text from one sample to the next.
+    stride: usize,
+    /// Tokens of the text that a sample reads.
+    taken: usize,
+    /// For masked language models.
+    masked: Option<Framed>,
+}
+
+/// A text with what stands around it, partly hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Framed {
+    masking: Masking,
+    begin: Option<i32>,
+    close: Option<i32>,
+}
+
+/// What samples are read from.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a run")]
+enum Content {
+    Text { stream: Stream, layout: Layout },
+    Images(ImageFolder),
+    Labelled(Labelled),
+    Synthetic,
+}
+
+/// What is known of data besides its content.
+#[derive(Clone, Debug, Default)]
+struct About {
+    kind: &'static str,
+    files: usize,
+    skipped: usize,
+    bytes: u64,
+    checksum: String,
+}
+
+/// Data that a model can be trained on.
+#[derive(Debug)]
+pub struct Dataset {
+    source: DataSource,
+    wanted: Wanted,
+    seed: u64,
+    content: Content,
+    about: About,
+    training: Vec<usize>,
+    held_out: Vec<usize>,
+}
+
+/// What a sample is read for, which decides what is hidden from a masked language model.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    Training { position: u64 },
+    HeldOut { index: usize },
+}
+
+impl Dataset {
+    /// Opens what `source` names, for steps of `batch` samples. Data with a test part of its own (`t10k-` files of
+    /// MNIST, `test` files of CIFAR, a folder `val` or `test` beside `train`) has that held out; of other data every
+    /// twentieth sample is. Texts, arrays, MNIST and CIFAR files are held in memory; folders of images are not.
+    ///
+    /// # Errors
+    ///
+    /// When the path or the tokenizer cannot be read, is not of a kind that the model reads, holds what the model has
+    /// no entry or class for, or has fewer training samples than a step takes.
+    pub fn open(source: &DataSource, wanted: &Wanted, batch: usize, seed: u64) -> Result<Self, DataError> {
+        if source.path.as_os_str().is_empty() {
+            return Err(DataError::EmptyPath);
+        }
+        let (content, about) = open(source, wanted)?;
+        if let (Some(path), false) = (&source.tokenizer, matches!(content, Content::Text { .. })) {
+            return Err(DataError::TokenizerUnused { path: path.clone(), kind: about.kind });
+        }
+        let (training, held_out) = match &content {
+            Content::Text { stream, layout } => {
+                check_length(&source.path, stream, *layout, wanted, batch)?;
+                every_twentieth(stream_samples(stream.len(), *layout))
+            }
+            Content::Images(images) => parts(images.samples(), images.test),
+            Content::Labelled(labelled) => parts(labelled.samples(), labelled.test),
+            Content::Synthetic => every_twentieth(SYNTHETIC_SAMPLES),
+        };
+        if training.len() < batch || training.is_empty() {
+            return Err(DataError::TooFew { path: source.path.clone(), found: training.len(), batch });
+        }
+        Ok(Self { source: source.clone(), wanted: *wanted, seed, content, about, training, held_out })
+    }
+
+    /// Samples of an epoch.
+    pub fn training_samples(&self) -> usize {
+        self.training.len()
+    }
+
+    /// Samples that an evaluation reads.
+    pub fn held_out_samples(&self) -> usize {
+        self.held_out.len().min(HELD_OUT_MAX)
+    }
+
+    /// XXH3 of the data, 64 bits, hexadecimal; of a folder of images, of their paths and sizes.
+    pub fn checksum(&self) -> &str {
+        &self.about.checksum
+    }
+
+    /// Bytes of the data.
+    pub fn bytes(&self) -> u64 {
+        self.about.bytes
+    }
+
+    /// What was read, with what was skipped until now. Whoever measures it says how long it was waited for.
+    pub fn report(&self) -> DataReport {
+        let corrupt_samples = if let Content::Images(images) = &self.content { images.corrupt() } else { 0 };
+        DataReport {
+            path: self.source.path.display().to_string(),
+            tokenizer: self.source.tokenizer.as_ref().map(|path| path.display().to_string()),
+            kind: self.about.kind.into(),
+            files: self.about.files,
+            skipped_files: self.about.skipped,
+            corrupt_samples,
+            waited_s: 0.0,
+            bytes: self.about.bytes,
+            training_samples: self.training_samples(),
+            held_out_samples: self.held_out_samples(),
+        }
+    }
+
+    /// What the order of samples, and what is made up, follow from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The numbers of training samples, ascending.
+    pub fn training(&self) -> &[usize] {
+        &self.training
+    }
+
+    /// A batch without samples.
+    pub fn empty(&self) -> MicroBatch {
+        MicroBatch::empty(match self.wanted {
+            Wanted::NextToken { sequence, .. } | Wanted::Masked { sequence, .. } => {
+                Inputs::Tokens { ids: Vec::new(), sequence }
+            }
+            Wanted::Image { channels, height, width, .. } => {
+                Inputs::Images { pixels: Vec::new(), channels, height, width }
+            }
+            Wanted::Vector { width, .. } => Inputs::Vectors { values: Vec::new(), width },
+        })
+    }
+
+    /// Adds training sample `number`, which stands at `position` of the training's order, to a batch.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read any more.
+    pub fn read(&self, number: usize, position: u64, into: &mut MicroBatch) -> Result<(), DataError> {
+        self.add(number, Use::Training { position }, into)
+    }
+
+    /// The samples of the held-out part with these indices, below [`Dataset::held_out_samples`]. Those read are spread
+    /// over all of it, and the same tokens are hidden from masked language models whenever they are.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read any more.
+    pub fn held_out(&self, indices: &[usize]) -> Result<MicroBatch, DataError> {
+        let mut batch = self.empty();
+        for index in indices {
+            let number = self.held_out[index * self.held_out.len() / self.held_out_samples()];
+            self.add(number, Use::HeldOut { index: *index }, &mut batch)?;
+        }
+        Ok(batch)
+    }
+
+    fn add(&self, number: usize, of: Use, into: &mut MicroBatch) -> Result<(), DataError> {
+        match &self.content {
+            Content::Text { stream, layout } => {
+                let tokens = stream.tokens(number * layout.stride, layout.taken);
+                match layout.masked {
+                    None => into.push_text(&tokens),
+                    Some(framed) => self.mask(tokens, framed, of, into),
+                }
+            }
+            Content::Images(images) => {
+                let part = if let Use::Training { .. } = of { &self.training } else { &self.held_out };
+                let (pixels, label) = images.read(number, part)?;
+                into.push_values(normalised(&pixels, self.channels()), label);
+            }
+            Content::Labelled(labelled) => labelled.read(number, into),
+            Content::Synthetic => self.make_up(number, of, into),
+        }
+        Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        if let Wanted::Image { channels, .. } = self.wanted { channels } else { 1 }
+    }
+
+    fn mask(&self, mut tokens: Vec<i32>, framed: Framed, of: Use, into: &mut MicroBatch) {
+        let purpose = match of {
+            Use::Training { position } => Purpose::Mask { position },
+            Use::HeldOut { index } => Purpose::HeldOutMask { index: index as u64 },
+        };
+        let (mut positions, hidden) = framed.masking.hide(&mut tokens, &mut generator(self.seed, purpose));
+        if framed.begin.is_some() {
+            for position in &mut positions {
+                *position += 1;
+            }
+        }
+        let sample: Vec<i32> = framed.begin.into_iter().chain(tokens).chain(framed.close).collect();
+        into.push_masked(&sample, &positions, &hidden);
+    }
+
+    /// Adds a sample of random numbers: uniform tokens and classes, normal enough values between −1 and 1.
+    fn make_up(&self, number: usize, of: Use, into: &mut MicroBatch) {
+        let mut random = generator(self.seed, Purpose::Synthetic { number: number as u64 });
+        let below = |entries: u64| 0..i32::try_from(entries).unwrap_or(i32::MAX);
+        match self.wanted {
+            Wanted::NextToken { sequence, vocabulary } => {
+                into.push_text(&(0..=sequence).map(|_| random.random_range(below(vocabulary))).collect::<Vec<_>>());
+            }
+            Wanted::Masked { sequence, vocabulary, predictions } => {
+                let tokens = (0..sequence).map(|_| random.random_range(below(vocabulary))).collect();
+                let masking = Masking {
+                    predictions: Masking::predictions(predictions, sequence),
+                    mask: below(vocabulary).end - 1,
+                    entries: below(vocabulary).end,
+                };
+                self.mask(tokens, Framed { masking, begin: None, close: None }, of, into);
+            }
+            Wanted::Image { channels, height, width, classes } => {
+                let label = random.random_range(below(classes));
+                into.push_values((0..channels * height * width).map(|_| random.random_range(-1.0..1.0)), label);
+            }
+            Wanted::Vector { width, classes } => {
+                let label = random.random_range(below(classes));
+                into.push_values((0..width).map(|_| random.random_range(-1.0..1.0)), label);
+            }
+        }
+    }
+}
+
+/// Finds out what a source is and reads what must be known before the first step.
+fn open(source: &DataSource, wanted: &Wanted) -> Result<(Content, About), DataError> {
+    let path = &source.path;
+    if source.is_synthetic() {
+        let checksum = format!("{:016x}", xxh3_64(format!("{SYNTHETIC} {wanted:?}").as_bytes()));
+        return Ok((Content::Synthetic, About { kind: "synthetic data", checksum, ..About::default() }));
+    }
+    let folder = files::is_folder(path)?;
+    let labelled = |kind, labelled: Labelled| {
+        let (files, bytes, checksum) = (labelled.files, labelled.bytes, labelled.checksum());
+        Ok((Content::Labelled(labelled), About { kind, files, skipped: 0, bytes, checksum }))
+    };
+    let reads_text = wanted.sequence().is_some();
+    if let Some(arrays) = ArrayFiles::at(path, folder, wanted) {
+        if reads_text {
+            return text(source, wanted, Some(&arrays));
+        }
+        return labelled("arrays", arrays.labelled(wanted)?);
+    }
+    let found = idx::at(path, folder)?;
+    if !found.is_empty() {
+        let kind = "MNIST data";
+        if reads_text {
+            return Err(DataError::Foreign { path: path.clone(), kind, wanted: wanted.words() });
+        }
+        return labelled(kind, idx::read(&found, wanted)?);
+    }
+    if reads_text {
+        return text(source, wanted, None);
+    }
+    let found = cifar::at(path, folder)?;
+    if !found.is_empty() {
+        return labelled("CIFAR data", cifar::read(&found, wanted)?);
+    }
+    if folder && matches!(wanted, Wanted::Image { .. }) {
+        let images = ImageFolder::open(path, wanted)?;
+        let (files, skipped, bytes, checksum) =
+            (images.samples(), images.skipped, images.bytes, images.checksum.clone());
+        return Ok((Content::Images(images), About { kind: "images", files, skipped, bytes, checksum }));
+    }
+    Err(DataError::UnknownKind { path: path.clone(), wanted: wanted.words(), allowed: wanted.allowed() })
+}
+
+/// A text, or the ids of one.
+fn text(source: &DataSource, wanted: &Wanted, ids: Option<&ArrayFiles>) -> Result<(Content, About), DataError> {
+    let (Wanted::NextToken { vocabulary, .. } | Wanted::Masked { vocabulary, .. }) = *wanted else {
+        unreachable!("only models of tokens read texts")
+    };
+    let masked = matches!(wanted, Wanted::Masked { .. });
+    let kind = if ids.is_some() { "an array of tokens" } else { "text" };
+    if let (Some(path), Some(_), false) = (&source.tokenizer, ids, masked) {
+        return Err(DataError::TokenizerUnused { path: path.clone(), kind });
+    }
+    let tokenizer = source.tokenizer.as_deref().map(|path| Tokenizer::read(path, vocabulary)).transpose()?;
+    let special = match (&tokenizer, ids) {
+        (Some(tokenizer), _) if masked => {
+            let (begin, close) = tokenizer.frame();
+            Special { mask: tokenizer.mask()?, entries: tokenizer.entries, begin, close }
+        }
+        (None, None) => {
+            // The first entry after those of bytes hides one.
+            let entries = BYTE_VOCABULARY + u64::from(masked);
+            if vocabulary < entries {
+                let what =
+                    if masked { "text that is read as bytes, with a mask," } else { "text that is read as bytes" };
+                return Err(DataError::Vocabulary { what: what.into(), entries, vocabulary });
+            }
+            Special::after(BYTE_VOCABULARY)
+        }
+        // The last entry of the model's table hides tokens.
+        _ => Special::after(vocabulary - u64::from(masked)),
+    };
+    let layout = layout(wanted, &special);
+    #[expect(clippy::single_match_else, reason = "two sources side by side")]
+    let (stream, about) = match ids {
+        Some(arrays) => {
+            let limit = if tokenizer.is_some() || !masked { vocabulary } else { vocabulary - 1 };
+            let (ids, file) = arrays.tokens(limit)?;
+            let (bytes, checksum) = (file.len() as u64, format!("{:016x}", xxh3_64(&file)));
+            (Stream::Ids(ids), About { kind, files: 1, skipped: 0, bytes, checksum })
+        }
+        None => {
+            let Text { stream, files, skipped, bytes, checksum } = Text::read(&source.path, tokenizer.as_ref())?;
+            (stream, About { kind, files, skipped, bytes, checksum })
+        }
+    };
+    Ok((Content::Text { stream, layout }, about))
+}
+
+/// The tokens that masked language models know besides those of a text.
+struct Special {
+    /// What hides a token.
+    mask: u32,
+    /// Tokens below this may replace one.
+    entries: u32,
+    /// What stands before a text.
+    begin: Option<u32>,
+    /// What stands after it.
+    close: Option<u32>,
+}
+
+impl Special {
+    /// A mask that comes right after so many entries, and nothing else.
+    fn after(entries: u64) -> Self {
+        let mask = u32::try_from(entries).unwrap_or(u32::MAX);
+        Self { mask, entries: mask, begin: None, close: None }
+    }
+}
+
+/// How a text is cut for the model.
+fn layout(wanted: &Wanted, special: &Special) -> Layout {
+    match *wanted {
+        Wanted::Masked { sequence, predictions, .. } => {
+            // A sequence too short for a frame goes without.
+            let (begin, close) = if sequence > 2 { (special.begin, special.close) } else { (None, None) };
+            let taken = sequence - usize::from(begin.is_some()) - usize::from(close.is_some());
+            let id = |id: u32| i32::try_from(id).unwrap_or(i32::MAX);
+            let masking = Masking {
+                predictions: Masking::predictions(predictions, taken),
+                mask: id(special.mask),
+                entries: id(special.entries),
+            };
+            let framed = Framed { masking, begin: begin.map(id), close: close.map(id) };
+            Layout { stride: taken, taken, masked: Some(framed) }
+        }
+        Wanted::NextToken { sequence, .. } => Layout { stride: sequence, taken: sequence + 1, masked: None },
+        Wanted::Image { .. } | Wanted::Vector { .. } => unreachable!("only models of tokens read texts"),
+    }
+}
+
+/// Samples in a text of `tokens`.
+fn stream_samples(tokens: usize, layout: Layout) -> usize {
+    tokens.saturating_sub(layout.taken - layout.stride) / layout.stride
+}
+
+/// Refuses a text too short for a sample or for a step.
+fn check_length(path: &Path, stream: &Stream, layout: Layout, wanted: &Wanted, batch: usize) -> Result<(), DataError> {
+    let (found, unit) = (stream.len(), stream.unit());
+    let count = stream_samples(found, layout);
+    let path = path.to_owned();
+    if count == 0 {
+        let sequence = wanted.sequence().unwrap_or(0);
+        return Err(DataError::TooShort { path, found, unit, sample: layout.taken, sequence });
+    }
+    if every_twentieth(count).0.len() < batch {
+        // Batches of 19 training samples carry one held-out sample with them.
+        let samples = batch + batch.div_ceil(HELD_OUT_INTERVAL - 1);
+        let needed = samples * layout.stride + (layout.taken - layout.stride);
+        return Err(DataError::TooLittle { path, found, unit, needed, batch, sample: layout.taken });
+    }
+    Ok(())
+}
+
+/// Training and held-out samples of data that ends with a test part of `test` samples, if it has one.
+fn parts(count: usize, test: usize) -> (Vec<usize>, Vec<usize>) {
+    if test == 0 { every_twentieth(count) } else { ((0..count - test).collect(), (count - test..count).collect()) }
+}
+
+/// Training and held-out samples. With few samples the last one is held out, so that there always is one.
+fn every_twentieth(count: usize) -> (Vec<usize>, Vec<usize>) {
+    (0..count).partition(|i| {
+        let twentieth = i % HELD_OUT_INTERVAL == HELD_OUT_INTERVAL - 1;
+        !(twentieth || (count < HELD_OUT_INTERVAL && i + 1 == count))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! What is told of data.
+
+use serde::{Deserialize, Serialize};
+
+/// The data of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataReport {
+    /// Where it was read.
+    pub path: String,
+    /// What made tokens of it; absent for text that was read as bytes, and for what is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// What it is: text, images, and so on.
+    #[serde(default)]
+    pub kind: String,
+    /// Files that were read, or that will be.
+    pub files: usize,
+    /// Files that are of another kind.
+    pub skipped_files: usize,
+    /// Samples that could not be decoded, for which others were taken.
+    #[serde(default)]
+    pub corrupt_samples: usize,
+    /// Seconds that the computation waited for samples, of the rank that waited longest.
+    #[serde(default)]
+    pub waited_s: f64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Samples of an epoch.
+    pub training_samples: usize,
+    /// Samples that were evaluated.
+    pub held_out_samples: usize,
+}

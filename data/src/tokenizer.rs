@@ -1,0 +1,128 @@
+//! Tokens of a text, by a `tokenizer.json` as Hugging Face's tokenizers write it.
+
+use crate::error::DataError;
+use crate::files;
+use std::path::{Path, PathBuf};
+
+/// What may stand between two texts, the first that the tokenizer has.
+const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]", "<|im_end|>"];
+/// What may hide a token.
+const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
+/// What may stand before a text of a masked language model.
+const BEGINS: [&str; 2] = ["[CLS]", "<s>"];
+/// What may stand after it.
+const CLOSES: [&str; 2] = ["[SEP]", "</s>"];
+
+/// A tokenizer that fits the model.
+pub(crate) struct Tokenizer {
+    path: PathBuf,
+    inner: tokenizers::Tokenizer,
+    /// Its ids are below this.
+    pub entries: u32,
+    /// Its file, so that another tokenizer is noticed when a run goes on.
+    pub content: Vec<u8>,
+}
+
+impl Tokenizer {
+    /// Reads the file; no text is cut or filled up, whatever it says about that.
+    pub(crate) fn read(path: &Path, vocabulary: u64) -> Result<Self, DataError> {
+        let content = files::bytes(path)?;
+        let broken = |problem: String| DataError::Tokenizer { path: path.to_owned(), problem };
+        let mut inner = tokenizers::Tokenizer::from_bytes(&content).map_err(|error| broken(error.to_string()))?;
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|error| broken(error.to_string()))?;
+        // Ids may have gaps, so that the largest counts and not how many there are.
+        let last = inner.get_vocab(true).into_values().max().ok_or_else(|| broken("it has no tokens".into()))?;
+        let entries = u64::from(last) + 1;
+        if entries > vocabulary {
+            let what = format!("the tokenizer `{}`", path.display());
+            return Err(DataError::Vocabulary { what, entries, vocabulary });
+        }
+        let entries = u32::try_from(entries).map_err(|_| broken(format!("its largest id is {last}")))?;
+        Ok(Self { path: path.to_owned(), inner, entries, content })
+    }
+
+    /// The ids of a text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(|error| self.broken(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    fn broken(&self, problem: String) -> DataError {
+        DataError::Tokenizer { path: self.path.clone(), problem }
+    }
+
+    fn first_of(&self, tokens: &[&str]) -> Option<u32> {
+        tokens.iter().find_map(|token| self.inner.token_to_id(token))
+    }
+
+    /// What stands between two texts, if there is something.
+    pub(crate) fn end(&self) -> Option<u32> {
+        self.first_of(&ENDS)
+    }
+
+    /// What hides a token.
+    pub(crate) fn mask(&self) -> Result<u32, DataError> {
+        self.first_of(&MASKS)
+            .ok_or_else(|| DataError::NoMask { path: self.path.clone(), tokens: "`[MASK]` and `<mask>`" })
+    }
+
+    /// What stands before and after a text of a masked language model.
+    pub(crate) fn frame(&self) -> (Option<u32>, Option<u32>) {
+        (self.first_of(&BEGINS), self.first_of(&CLOSES))
+    }
+}
+
+/// A tokenizer of a few words, for tests.
+#[cfg(test)]
+pub(crate) fn of_words(words: &[&str]) -> String {
+    let vocab: serde_json::Map<_, _> = words.iter().zip(0..).map(|(word, id)| ((*word).into(), id.into())).collect();
+    serde_json::json!({
+        "version": "1.0",
+        "truncation": { "max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right" },
+        "pre_tokenizer": { "type": "WhitespaceSplit" },
+        "model": { "type": "WordLevel", "vocab": vocab, "unk_token": words[0] },
+        "added_tokens": []
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: [&str; 6] = ["<unk>", "a", "b", "[MASK]", "[CLS]", "[SEP]"];
+
+    fn write(content: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, content).expect("a file");
+        (folder, path)
+    }
+
+    #[test]
+    fn texts_become_ids_and_are_not_cut() {
+        let (_folder, path) = write(&of_words(&WORDS));
+        let tokenizer = Tokenizer::read(&path, 6).expect("six entries");
+        assert_eq!(tokenizer.encode("a b\nb  nothing a").expect("words"), [1, 2, 2, 0, 1]);
+        assert_eq!((tokenizer.end(), tokenizer.frame()), (Some(5), (Some(4), Some(5))));
+        assert_eq!(tokenizer.mask().expect("a mask"), 3);
+    }
+
+    #[test]
+    fn a_vocabulary_larger_than_the_models_is_refused() {
+        let (_folder, path) = write(&of_words(&WORDS));
+        let error = Tokenizer::read(&path, 5).err().expect("one too many").to_string();
+        assert!(error.contains("has 6 entries") && error.contains("`model.vocab` is 5"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_tokenizer_is_told() {
+        let (_folder, path) = write("{\"a\": 1}");
+        assert!(matches!(Tokenizer::read(&path, 5), Err(DataError::Tokenizer { .. })));
+        let (_folder, path) = write(&of_words(&WORDS[..3]));
+        let tokenizer = Tokenizer::read(&path, 5).expect("three words");
+        assert!(matches!(tokenizer.mask(), Err(DataError::NoMask { .. })));
+        assert_eq!((tokenizer.end(), tokenizer.frame()), (None, (None, None)));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a model wants of its data.
+
+use trainyard_models::{HeadKind, Model};
+
+/// What one sample of a training is, and how many values of a target there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many tokens, each of which predicts the next.
+    NextToken {
+        /// Tokens of a sample.
+        sequence: usize,
+        /// Entries of the model's token table.
+        vocabulary: u64,
+    },
+    /// So many tokens, some of which are hidden and predicted.
+    Masked {
+        /// Tokens of a sample.
+        sequence: usize,
+        /// Entries of the model's token table.
+        vocabulary: u64,
+        /// Tokens of a sample that are predicted; 15 % if the model does not say.
+        predictions: Option<usize>,
+    },
+    /// An image with a class.
+    Image {
+        /// Channels of an image.
+        channels: usize,
+        /// Its height in pixels.
+        height: usize,
+        /// Its width in pixels.
+        width: usize,
+        /// Classes that the model tells apart.
+        classes: u64,
+    },
+    /// A vector with a class.
+    Vector {
+        /// Values of a sample.
+        width: usize,
+        /// Classes that the model tells apart.
+        classes: u64,
+    },
+}
+
+impl Wanted {
+    /// What `model` wants; nothing if no data of the kinds that are read would train it.
+    pub fn of(model: &Model) -> Option<Self> {
+        let next_token = |sequence: u64, vocabulary| Some(Self::NextToken { sequence: sequence as usize, vocabulary });
+        let image = |channels: u64, side: u64, classes| {
+            let (channels, side) = (channels as usize, side as usize);
+            Some(Self::Image { channels, height: side, width: side, classes })
+        };
+        match model {
+            Model::Gpt(gpt) => next_token(gpt.seq_len, gpt.vocab),
+            Model::Llama(llama) => next_token(llama.seq_len, llama.vocab),
+            Model::Bert(bert) if matches!(bert.head, HeadKind::MaskedLanguageModel | HeadKind::Pretraining) => {
+                Some(Self::Masked {
+                    sequence: bert.seq_len as usize,
+                    vocabulary: bert.vocab,
+                    predictions: bert.predictions.map(|count| count as usize),
+                })
+            }
+            Model::Vit(vit) => image(vit.channels, vit.image_size, vit.classes?),
+            Model::ResNet(resnet) => image(resnet.channels, resnet.image_size, resnet.classes),
+            Model::Mlp(mlp) => Some(Self::Vector { width: mlp.inputs as usize, classes: mlp.outputs }),
+            _ => None,
+        }
+    }
+
+    /// Tokens of a sample, for models that read them.
+    pub fn sequence(&self) -> Option<usize> {
+        match self {
+            Self::NextToken { sequence, .. } | Self::Masked { sequence, .. } => Some(*sequence),
+            Self::Image { .. } | Self::Vector { .. } => None,
+        }
+    }
+
+    /// Classes, for models that tell some apart.
+    pub fn classes(&self) -> Option<u64> {
+        match self {
+            Self::NextToken { .. } | Self::Masked { .. } => None,
+            Self::Image { classes, .. } | Self::Vector { classes, .. } => Some(*classes),
+        }
+    }
+
+    /// The same in words, for messages.
+    pub fn words(&self) -> String {
+        match self {
+            Self::NextToken { sequence, .. } | Self::Masked { sequence, .. } => format!("texts of {sequence} tokens"),
+            Self::Image { channels, height, width, .. } => format!("images of {channels} × {height} × {width} values"),
+            Self::Vector { width, .. } => format!("vectors of {width} values"),
+        }
+    }
+
+    /// What may be named for it, for messages.
+    pub fn allowed(&self) -> &'static str {
+        match self {
+            Self::NextToken { .. } | Self::Masked { .. } => {
+                "a text file, a folder of text files, or a .npy or .safetensors array of token ids"
+            }
+            Self::Image { .. } => {
+                "a folder with a folder of JPEG or PNG files for each class, MNIST or CIFAR binary files, or .npy or \
+                 .safetensors arrays"
+            }
+            Self::Vector { .. } => ".npy or .safetensors arrays, or MNIST or CIFAR binary files",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_models::find;
+
+    fn wanted(name: &str) -> Option<Wanted> {
+        Wanted::of(&find(name).expect("a model of the catalog").model)
+    }
+
+    #[test]
+    fn models_of_the_catalog_want_what_their_families_read() {
+        assert_eq!(wanted("gpt2"), Some(Wanted::NextToken { sequence: 1024, vocabulary: 50257 }));
+        let image = Wanted::Image { channels: 3, height: 224, width: 224, classes: 1000 };
+        assert_eq!((wanted("resnet50"), wanted("vit-b-16")), (Some(image), Some(image)));
+        assert_eq!(wanted("mnist-mlp"), Some(Wanted::Vector { width: 784, classes: 10 }));
+        assert!(matches!(wanted("bert-base"), Some(Wanted::Masked { .. })));
+        assert_eq!(wanted("gnmt"), None);
+    }
+}
