@@ -24,13 +24,12 @@ pub(crate) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads the file; no text is cut or filled up, whatever it says about that.
+    /// Reads the file; no text is cut, filled up or framed, whatever it says about that.
     pub(crate) fn read(path: &Path, vocabulary: u64) -> Result<Self, DataError> {
         let content = files::bytes(path)?;
         let broken = |problem: String| DataError::Tokenizer { path: path.to_owned(), problem };
-        let mut inner = tokenizers::Tokenizer::from_bytes(&content).map_err(|error| broken(error.to_string()))?;
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(|error| broken(error.to_string()))?;
+        let inner = needed(&content).and_then(tokenizers::Tokenizer::from_bytes);
+        let inner = inner.map_err(|error| broken(error.to_string()))?;
         // Ids may have gaps, so that the largest counts and not how many there are.
         let last = inner.get_vocab(true).into_values().max().ok_or_else(|| broken("it has no tokens".into()))?;
         let entries = u64::from(last) + 1;
@@ -71,6 +70,17 @@ impl Tokenizer {
     pub(crate) fn frame(&self) -> (Option<u32>, Option<u32>) {
         (self.first_of(&BEGINS), self.first_of(&CLOSES))
     }
+}
+
+/// What tells nothing of how a text becomes ids, or of what is done here.
+const UNNEEDED: [&str; 4] = ["truncation", "padding", "post_processor", "decoder"];
+
+/// A `tokenizer.json` with what cuts up a text and numbers the pieces. The library panics on a decoder that is no JSON
+/// (0.23.2, `src/decoders/mod.rs`).
+fn needed(content: &[u8]) -> tokenizers::Result<Vec<u8>> {
+    let mut all: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(content)?;
+    all.retain(|name, _| !UNNEEDED.contains(&name.as_str()));
+    Ok(serde_json::to_vec(&all)?)
 }
 
 /// A tokenizer of a few words, for tests.
@@ -118,8 +128,12 @@ mod tests {
 
     #[test]
     fn what_is_no_tokenizer_is_told() {
-        let (_folder, path) = write("{\"a\": 1}");
-        assert!(matches!(Tokenizer::read(&path, 5), Err(DataError::Tokenizer { .. })));
+        let broken = of_words(&WORDS).replace("\"added_tokens\"", "\"decoder\": d, \"added_tokens\"");
+        assert!(broken.contains("decoder"));
+        for content in ["{\"a\": 1}", "[]", "", &broken] {
+            let (_folder, path) = write(content);
+            assert!(matches!(Tokenizer::read(&path, 6), Err(DataError::Tokenizer { .. })), "{content}");
+        }
         let (_folder, path) = write(&of_words(&WORDS[..3]));
         let tokenizer = Tokenizer::read(&path, 5).expect("three words");
         assert!(matches!(tokenizer.mask(), Err(DataError::NoMask { .. })));
