@@ -2,6 +2,7 @@
 //! first syntax error, and the size up to which something that parses is gone on with.
 
 pub mod protobuf;
+pub mod samples;
 pub mod table;
 pub mod tree;
 
