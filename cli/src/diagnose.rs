@@ -4,9 +4,7 @@ use crate::failure::{Exit, Failure};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
-
-/// How alike a word and an allowed one must be for the one to be taken for the other.
-const SIMILAR: f64 = 0.75;
+use trainyard_units::similar;
 
 /// A value from TOML text.
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
@@ -106,9 +104,7 @@ fn did_you_mean(message: &str) -> Option<String> {
     }
     let mut words = message.split('`').skip(1).step_by(2);
     let written = words.next()?;
-    let (score, best) =
-        words.map(|word| (strsim::jaro_winkler(written, word), word)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (score > SIMILAR).then(|| format!("did you mean `{best}`?"))
+    similar(written, words).map(|meant| format!("did you mean `{meant}`?"))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
 use toml::{Table, Value};
+use trainyard_units::similar;
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -154,17 +155,8 @@ fn look_up<'a, T: 'a>(
     entries.find(|entry| name_of(entry) == name).ok_or_else(|| CatalogError {
         kind,
         name: name.into(),
-        similar: similar(name, all.map(name_of)),
+        similar: similar(name, all.map(name_of)).map(Into::into),
     })
-}
-
-/// The most similar of some names, if it is close enough to have been meant.
-pub fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    known
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate.into())
 }
 
 impl Catalog {

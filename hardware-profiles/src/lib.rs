@@ -31,7 +31,7 @@ mod sourced;
 mod stack;
 mod storage;
 
-pub use catalog::{Catalog, CatalogError, catalog, matches, similar};
+pub use catalog::{Catalog, CatalogError, catalog, matches};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };

@@ -1,9 +1,9 @@
 //! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
 
-use crate::catalog::{Catalog, catalog, matches, similar};
+use crate::catalog::{Catalog, catalog, matches};
 use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
-use trainyard_units::UsdPerHour;
+use trainyard_units::{UsdPerHour, similar};
 
 /// Columns that a table of prices must have.
 const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
@@ -127,7 +127,7 @@ impl Row<'_> {
         find: impl Fn(&str) -> Option<T>,
     ) -> Result<T, PriceTableError> {
         let text = self.text(column);
-        let near = || similar(text, known.iter().copied());
+        let near = || similar(text, known.iter().copied()).map(Into::into);
         find(text).ok_or_else(|| self.wrong(column, format!("one of {}", known.join(", ")), near()))
     }
 
@@ -146,7 +146,7 @@ impl Row<'_> {
         let instance = self.text("instance");
         let rented = || catalog().instances().iter().map(|instance| instance.name.as_str());
         if !rented().any(|name| name == instance) {
-            let near = similar(instance, rented());
+            let near = similar(instance, rented()).map(Into::into);
             return Err(self.wrong("instance", "an instance of the catalog", near));
         }
         let region = self.text("region");
@@ -206,7 +206,10 @@ fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, Pr
     let wrong = |problem: String, similar| PriceTableError::Columns { file: file.into(), problem, similar };
     let known = || REQUIRED.iter().chain(&OPTIONAL).copied();
     if let Some(name) = header.iter().find(|name| !known().any(|column| column == name.as_str())) {
-        return Err(wrong(format!("there is no column `{name}` in a table of prices"), similar(name, known())));
+        return Err(wrong(
+            format!("there is no column `{name}` in a table of prices"),
+            similar(name, known()).map(Into::into),
+        ));
     }
     if let Some(column) = REQUIRED.iter().find(|column| !header.iter().any(|name| name == *column)) {
         return Err(wrong(format!("the column `{column}` is missing"), None));

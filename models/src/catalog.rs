@@ -5,6 +5,7 @@ use crate::spec::{ModelError, ModelSpec};
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::sync::OnceLock;
+use trainyard_units::similar;
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -59,11 +60,6 @@ fn read(path: &str) -> CatalogEntry {
 pub fn find(name: &str) -> Result<&'static CatalogEntry, ModelError> {
     catalog().iter().find(|entry| entry.model.name() == name).ok_or_else(|| ModelError::Unknown {
         name: name.into(),
-        similar: catalog()
-            .iter()
-            .map(|entry| (strsim::jaro_winkler(name, entry.model.name()), entry.model.name()))
-            .filter(|(score, _)| *score > 0.8)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, name)| name.into()),
+        similar: similar(name, catalog().iter().map(|entry| entry.model.name())).map(Into::into),
     })
 }

@@ -10,12 +10,10 @@ pub use write::to_hugging_face;
 
 use crate::spec::{BlockKind, Family, HeadKind, ModelSpec};
 use serde_json::{Map, Value};
+use trainyard_units::similar;
 
 /// The kinds of configuration that are read.
 const KNOWN: [&str; 9] = ["gpt2", "llama", "mistral", "mixtral", "bert", "roberta", "t5", "vit", "resnet"];
-
-/// How alike a word and a known one must be for the one to be taken for the other.
-const SIMILAR: f64 = 0.75;
 
 /// Why a configuration does not describe a model that can be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,15 +130,9 @@ fn model_type(fields: &Map<String, Value>) -> Result<&'static str, ConfigError> 
         };
         KNOWN.into_iter().find(rest)
     };
-    exact.or_else(leading).ok_or_else(|| ConfigError::UnknownModelType {
-        similar: KNOWN
-            .into_iter()
-            .map(|known| (strsim::jaro_winkler(&found, known), known))
-            .filter(|(score, _)| *score > SIMILAR)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, known)| known),
-        model_type: found,
-    })
+    exact
+        .or_else(leading)
+        .ok_or_else(|| ConfigError::UnknownModelType { similar: similar(&found, KNOWN), model_type: found })
 }
 
 fn wrong(field: &'static str, value: &Value, expected: &'static str) -> ConfigError {

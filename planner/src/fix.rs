@@ -8,6 +8,7 @@ use trainyard_plan::{
     Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, INPUT_COUNT_MAX, Offload, Placement,
     Precision, Recompute, ScheduleName, StateSharding, StorageMode,
 };
+use trainyard_units::similar;
 
 /// The fields that can be held, each with its path under `plan` of the plan document and how its value is read.
 macro_rules! fields {
@@ -179,13 +180,7 @@ fn abbreviated(key: &str) -> &str {
 }
 
 fn unknown(key: &str) -> FixError {
-    let similar = KEYS
-        .iter()
-        .map(|known| (strsim::jaro_winkler(key, known), *known))
-        .filter(|(score, _)| *score > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known);
-    FixError::UnknownKey { key: key.into(), similar }
+    FixError::UnknownKey { key: key.into(), similar: similar(key, KEYS.iter().copied()) }
 }
 
 impl Fixed {

@@ -6,7 +6,8 @@
 
 use crate::job::{JobError, invalid};
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Catalog, Instance, Service, matches, similar};
+use trainyard_hardware_profiles::{Catalog, Instance, Service, matches};
+use trainyard_units::similar;
 
 /// AWS's classes of instances with GPUs of NVIDIA, with the letters that their families begin with.
 const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])];

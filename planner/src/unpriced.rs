@@ -2,8 +2,9 @@
 
 use crate::problem::purchase;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Service, similar};
+use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Service};
 use trainyard_plan::Pricing;
+use trainyard_units::similar;
 
 /// As many types are told by their names.
 const NAMED: usize = 4;
@@ -61,7 +62,7 @@ impl Unpriced {
         if !everywhere.contains(region) {
             return Self::UnknownRegion {
                 region: region.into(),
-                similar: similar(region, everywhere.iter().copied()),
+                similar: similar(region, everywhere.iter().copied()).map(Into::into),
                 regions: everywhere.into_iter().map(Into::into).collect(),
             };
         }

@@ -1,6 +1,6 @@
 //! The rules of the house: who may depend on whom, how long things may be, and where every number comes from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates and what each may depend on (design: data goes one way).
@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("executor", &["units", "models", "hardware-profiles", "plan", "data", "checkpoint"]),
     ("history", &[]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner", "history"]),
-    ("server", &["units", "models", "hardware-profiles", "plan", "sim", "planner", "history", "reports"]),
+    ("server", &["units", "models", "hardware-profiles", "plan", "sim", "planner", "history"]),
     (
         "cli",
         &[
@@ -37,6 +37,9 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ),
     ("tests", &[]),
 ];
+
+/// What may stand before `fn`.
+const MODIFIERS: [&str; 5] = ["pub", "pub(crate)", "pub(super)", "async", "const"];
 
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 800;
@@ -138,9 +141,8 @@ fn long_functions(code: &str) -> Vec<(String, usize)> {
     for (start, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start();
         let indent = line.len() - trimmed.len();
-        let is_function =
-            ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|head| trimmed.starts_with(head));
-        if !is_function {
+        let mut words = trimmed.split(' ').skip_while(|word| MODIFIERS.contains(word));
+        if words.next() != Some("fn") {
             continue;
         }
         let end = format!("{}}}", " ".repeat(indent));
@@ -155,7 +157,9 @@ fn long_functions(code: &str) -> Vec<(String, usize)> {
 #[test]
 fn a_long_function_is_noticed() {
     let body = "    step();\n".repeat(FUNCTION_LINES_MAX);
-    assert_eq!(long_functions(&format!("fn long() {{\n{body}}}\n\nfn short() {{\n}}\n")).len(), 1);
+    for head in ["fn", "pub const fn", "pub(super) async fn"] {
+        assert_eq!(long_functions(&format!("{head} long() {{\n{body}}}\n\nfn short() {{\n}}\n")).len(), 1);
+    }
 }
 
 #[test]
@@ -245,4 +249,30 @@ fn no_unused_dependency_is_declared_for_the_workspace() {
     }
     let unused: Vec<&str> = uses.into_iter().filter(|(_, uses)| *uses == 0).map(|(name, _)| name).collect();
     assert!(unused.is_empty(), "declared and used by no crate: {unused:?}");
+}
+
+/// Which crates use a dependency, if its row names them.
+#[test]
+fn the_table_of_dependencies_says_who_uses_them() {
+    let mut used: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (folder, _) in ALLOWED {
+        let manifest: toml::Table = toml::from_str(&text(&root().join(folder).join("Cargo.toml"))).expect("a manifest");
+        let own = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
+        for name in own {
+            used.entry(name.clone()).or_default().insert(folder);
+        }
+    }
+    let mut wrong = Vec::new();
+    for row in text(&root().join("docs/dependencies.md")).lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let words = cells[2].split([',', ';']).map(str::trim);
+        let told: BTreeSet<&str> = words.filter(|word| ALLOWED.iter().any(|(folder, _)| folder == word)).collect();
+        for name in cells[1].split(", ") {
+            let using = used.get(name).cloned().unwrap_or_default();
+            if !told.is_empty() && !told.contains("tests") && told != using {
+                wrong.push(format!("{name} is used by {using:?}, but its row tells of {told:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -21,7 +21,9 @@
 mod instant;
 mod quantity;
 mod text;
+mod words;
 
 pub use instant::{Instant, Span};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, human_bytes, human_count, human_duration};
+pub use words::similar;

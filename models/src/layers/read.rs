@@ -5,6 +5,7 @@ use serde::de::{DeserializeOwned, Error, IntoDeserializer, MapAccess, SeqAccess,
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::fmt;
+use trainyard_units::similar;
 
 /// Words that may stand alone.
 const WORDS: [&str; 16] = [
@@ -122,15 +123,11 @@ fn blame(table: &Map<String, Value>, word: &str, read: Read, error: &serde_json:
 
 fn unknown(keys: &[&str]) -> String {
     let known = || WORDS.into_iter().chain(TABLES.iter().map(|(word, _)| *word));
-    let similar = keys
-        .iter()
-        .flat_map(|key| known().map(move |word| (strsim::jaro_winkler(key, word), word)))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let meant = keys.iter().find_map(|key| similar(key, known()));
     let keys = keys.join("`, `");
-    let advice = similar.map_or_else(
+    let advice = meant.map_or_else(
         || format!("there are {}", known().collect::<Vec<_>>().join(", ")),
-        |(_, word)| format!("did you mean `{word}`?"),
+        |word| format!("did you mean `{word}`?"),
     );
     format!("no operator is called `{keys}`; {advice}")
 }

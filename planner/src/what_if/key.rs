@@ -171,9 +171,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("data.cache", "input.cache"),
 ];
 
-/// How alike a word and a key must be for the one to be taken for the other.
-const SIMILAR: f64 = 0.75;
-
 /// The key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
     let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
@@ -183,11 +180,7 @@ pub(crate) fn find(name: &str) -> Option<Key> {
 /// The key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
     let names = KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
-    names
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(score, _)| *score > SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+    trainyard_units::similar(name, names)
 }
 
 /// Every key with what it is, in a fixed order.
