@@ -18,7 +18,8 @@ pub struct Machine {
 pub enum MachineError {
     /// The plan has more ranks than there are devices.
     #[error(
-        "parallel.data {data} × parallel.tensor {tensor} × parallel.pipeline {pipeline} = {ranks} ranks, but {instances} × `{instance}` have {devices} devices"
+        "parallel.data {data} × parallel.tensor {tensor} × parallel.pipeline {pipeline}{} = {ranks} ranks, but {instances} × `{instance}` have {devices} devices",
+        if *context > 1 { format!(" × parallel.context {context}") } else { String::new() }
     )]
     TooManyRanks {
         /// Replicas.
@@ -27,6 +28,8 @@ pub enum MachineError {
         tensor: u32,
         /// Stages.
         pipeline: u32,
+        /// Ranks per sample.
+        context: u32,
         /// Their product.
         ranks: u32,
         /// Machines.
@@ -36,7 +39,7 @@ pub enum MachineError {
         /// Devices of all machines.
         devices: u32,
     },
-    /// The machine was measured in single precision on one shared memory: it has no other formats or splits.
+    /// The plan asks for what this program does not run on the machine that was measured.
     #[error("`{field}` is {value}, but the measured machine `{machine}` runs only {allowed}")]
     NotMeasured {
         /// Field of the plan.
@@ -206,6 +209,7 @@ pub(crate) fn enough_devices(cluster: &Cluster, mesh: Mesh) -> Result<(), Machin
         data: mesh.data(),
         tensor: mesh.tensor(),
         pipeline: mesh.pipeline(),
+        context: mesh.context(),
         ranks: mesh.ranks(),
         instances: cluster.machines(),
         instance: cluster.instance.clone(),
