@@ -120,9 +120,21 @@ impl Array {
     }
 }
 
+/// What a `.npy` file says of the length of its header: two bytes in version 1, four in later ones.
+/// Source: NumPy, `numpy.lib.format`, "Format Version 1.0" and "2.0".
+fn header_length(content: &[u8]) -> Option<u64> {
+    let major = *content.get(6)?;
+    let field = if major == 1 { content.get(8..10)? } else { content.get(8..12)? };
+    Some(field.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)))
+}
+
 /// A whole `.npy` file.
 fn npy(path: &Path, content: &[u8]) -> Result<Array, DataError> {
     let damaged = |problem: String| DataError::Damaged { path: path.to_owned(), problem };
+    // The library makes room for a header of any length before it reads it.
+    if header_length(content).is_some_and(|length| length > content.len() as u64) {
+        return Err(damaged("it ends within its header".into()));
+    }
     let mut rest = content;
     let header = NpyHeader::from_reader(&mut rest).map_err(|error| damaged(error.to_string()))?;
     let shape: Option<Vec<usize>> = header.shape().iter().map(|side| usize::try_from(*side).ok()).collect();

@@ -264,7 +264,7 @@ impl Dataset {
         into.push_masked(&sample, &positions, &hidden);
     }
 
-    /// Adds a sample of random numbers: uniform tokens and classes, normal enough values between −1 and 1.
+    /// Adds a sample of random numbers: uniform tokens and classes, uniform values between −1 and 1.
     fn make_up(&self, number: usize, of: Use, into: &mut MicroBatch) {
         let mut random = generator(self.seed, Purpose::Synthetic { number: number as u64 });
         let below = |entries: u64| 0..i32::try_from(entries).unwrap_or(i32::MAX);

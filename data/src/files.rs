@@ -2,11 +2,16 @@
 
 use crate::error::DataError;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The bytes of a file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    fs::read(path).map_err(|source| DataError::Unreadable { path: path.to_owned(), source })
+    let read = || {
+        // A device or a pipe may have no end.
+        if fs::metadata(path)?.is_file() { fs::read(path) } else { Err(io::Error::other("it is no file")) }
+    };
+    read().map_err(|source| DataError::Unreadable { path: path.to_owned(), source })
 }
 
 /// Whether `path` is a folder.

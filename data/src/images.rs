@@ -8,7 +8,7 @@ use crate::error::DataError;
 use crate::files;
 use crate::wanted::Wanted;
 use image::imageops::{self, FilterType};
-use image::{DynamicImage, ImageReader};
+use image::{DynamicImage, ImageReader, Limits};
 use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -147,11 +147,18 @@ fn sizes(root: &Path, images: &[(PathBuf, i32)]) -> Result<(u64, String), DataEr
     Ok((bytes, format!("{:016x}", checksum.digest())))
 }
 
+/// Bytes of an image that is decoded, as 80 million pixels in colour have. A file of a few kilobytes may unfold to more.
+const DECODED_MAX: u64 = 240 << 20;
+
 /// The central part of an image that has the form of (channels, height, width), scaled to it; nothing if the bytes are
 /// no image. What a file's content says counts, not its name.
 fn decode(bytes: &[u8], sides: [usize; 3]) -> Option<Vec<u8>> {
     let [channels, height, width] = sides;
-    let image = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?.decode().ok()?;
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(DECODED_MAX);
+    reader.limits(limits);
+    let image = reader.decode().ok()?;
     let (from_width, from_height) = (u64::from(image.width()), u64::from(image.height()));
     let (height, width) = (height as u64, width as u64);
     // The larger side is cut in proportion.

@@ -2,7 +2,11 @@
 
 use crate::error::DataError;
 use crate::files;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 /// What may stand between two texts, the first that the tokenizer has.
 const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]", "<|im_end|>"];
@@ -28,8 +32,7 @@ impl Tokenizer {
     pub(crate) fn read(path: &Path, vocabulary: u64) -> Result<Self, DataError> {
         let content = files::bytes(path)?;
         let broken = |problem: String| DataError::Tokenizer { path: path.to_owned(), problem };
-        let inner = needed(&content).and_then(tokenizers::Tokenizer::from_bytes);
-        let inner = inner.map_err(|error| broken(error.to_string()))?;
+        let inner = guarded(|| needed(&content).and_then(tokenizers::Tokenizer::from_bytes)).map_err(broken)?;
         // Ids may have gaps, so that the largest counts and not how many there are.
         let last = inner.get_vocab(true).into_values().max().ok_or_else(|| broken("it has no tokens".into()))?;
         let entries = u64::from(last) + 1;
@@ -43,7 +46,7 @@ impl Tokenizer {
 
     /// The ids of a text.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|error| self.broken(error.to_string()))?;
+        let encoding = guarded(|| self.inner.encode_fast(text, false)).map_err(|problem| self.broken(problem))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -69,6 +72,37 @@ impl Tokenizer {
     /// What stands before and after a text of a masked language model.
     pub(crate) fn frame(&self) -> (Option<u32>, Option<u32>) {
         (self.first_of(&BEGINS), self.first_of(&CLOSES))
+    }
+}
+
+thread_local! {
+    /// Whether a panic of this thread is told as an error.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the library returns, or why it did not. It panics on parts that do not fit together, such as merges without
+/// their tokens and maps of characters that are cut off (0.23.2), where it should tell of them.
+fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    // Nothing of what the call could leave half done is used after it.
+    let result = panic::catch_unwind(AssertUnwindSafe(call));
+    GUARDED.set(outer);
+    let message = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast_ref::<&str>().map_or("no reason", |text| text).to_owned(),
+    };
+    match result {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("its parts do not fit together: {}", message(panic))),
     }
 }
 
@@ -130,7 +164,12 @@ mod tests {
     fn what_is_no_tokenizer_is_told() {
         let broken = of_words(&WORDS).replace("\"added_tokens\"", "\"decoder\": d, \"added_tokens\"");
         assert!(broken.contains("decoder"));
-        for content in ["{\"a\": 1}", "[]", "", &broken] {
+        // The library panics on these two.
+        let merges = r######"{"model": {"type": "BPE", "continuing_subword_prefix": "#####", "vocab": {"a": 0, "b": 1, "ab": 2},
+            "merges": [["a", "b"]]}}"######;
+        let charsmap = r#"{"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}, "model": {"type": "WordLevel",
+            "vocab": {"a": 0}, "unk_token": "a"}}"#;
+        for content in ["{\"a\": 1}", "[]", "", &broken, merges, charsmap] {
             let (_folder, path) = write(content);
             assert!(matches!(Tokenizer::read(&path, 6), Err(DataError::Tokenizer { .. })), "{content}");
         }

@@ -129,3 +129,12 @@ fn what_is_wrong_is_told() {
     fs::write(&inputs, b"PK\x03\x04").expect("a file");
     assert!(matches!(read(), DataError::Damaged { .. }));
 }
+
+#[test]
+fn a_header_longer_than_its_file_is_told_before_there_is_room_for_it() {
+    let path = Path::new("x.npy");
+    for content in [b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}".as_slice(), b"\x93NUMPY\x01\x00\xff\xff{}"] {
+        let Err(DataError::Damaged { problem, .. }) = npy(path, content) else { panic!("{content:?}") };
+        assert!(problem.contains("within its header"), "{problem}");
+    }
+}
