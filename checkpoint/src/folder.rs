@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "checkpoint-";
 const HIDDEN: &str = ".checkpoint-";
 const UNFINISHED: &str = ".part";
+/// Numbers of checkpoints are below this: ranks tell each other of them in two halves of 24 bits.
+const NUMBER_END: u64 = 1 << 47;
 
 /// One of several checkpoints in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,14 +31,35 @@ pub(crate) fn unfinished(folder: &Path, number: u64) -> PathBuf {
 
 /// The checkpoints in a folder, oldest first; none if there is no such folder.
 pub(crate) fn list(folder: &Path) -> Result<Vec<Numbered>, CheckpointError> {
-    let mut found = entries(folder, |name| name.strip_prefix(PREFIX)?.parse().ok())?;
+    let mut found = entries(folder, number)?;
+    found.retain(|entry| entry.path.is_dir());
     found.sort();
     Ok(found)
 }
 
+fn number(name: &str) -> Option<u64> {
+    name.strip_prefix(PREFIX)?.parse().ok().filter(|number| *number < NUMBER_END)
+}
+
+/// The number of the next checkpoint, which no entry of the folder has.
+pub(crate) fn next_number(folder: &Path) -> Result<u64, CheckpointError> {
+    Ok(entries(folder, number)?.iter().map(|entry| entry.number).max().unwrap_or(0) + 1)
+}
+
+/// Whether a folder holds checkpoints that a training wrote.
+///
+/// # Errors
+///
+/// When it cannot be looked into.
+pub fn holds_some(folder: &Path) -> Result<bool, CheckpointError> {
+    Ok(list(folder)?.iter().any(|checkpoint| checkpoint.path.join(MANIFEST).is_file()))
+}
+
 /// What killed runs left behind.
 pub(crate) fn left_behind(folder: &Path) -> Result<Vec<Numbered>, CheckpointError> {
-    entries(folder, |name| name.strip_prefix(HIDDEN)?.strip_suffix(UNFINISHED)?.parse().ok())
+    let mut found = entries(folder, |name| name.strip_prefix(HIDDEN)?.strip_suffix(UNFINISHED)?.parse().ok())?;
+    found.retain(|entry| entry.path.is_dir());
+    Ok(found)
 }
 
 fn entries(folder: &Path, number: impl Fn(&str) -> Option<u64>) -> Result<Vec<Numbered>, CheckpointError> {
@@ -75,24 +98,34 @@ pub fn home(path: &Path) -> &Path {
     if is_one(path) { above.unwrap_or(Path::new(".")) } else { path }
 }
 
+/// The manifest of a checkpoint, whatever there is of its files.
+pub(crate) fn told(path: &Path) -> Result<Manifest, CheckpointError> {
+    let document = path.join(MANIFEST);
+    if !document.is_file() {
+        return Err(CheckpointError::damaged(path, "its manifest is missing"));
+    }
+    let content = fs::read(&document).map_err(|source| CheckpointError::Read { path: document.clone(), source })?;
+    Manifest::from_json(&content, &document)
+}
+
 /// The manifest of a checkpoint whose files are all there, with the sizes that it tells. What they hold is not looked
 /// at: that takes as long as reading them.
 pub(crate) fn manifest(path: &Path) -> Result<Manifest, CheckpointError> {
-    let document = path.join(MANIFEST);
-    if !document.exists() {
-        return Err(CheckpointError::damaged(path, "its manifest is missing"));
-    }
     let read = |path: &Path| {
         let path = path.to_owned();
         move |source| CheckpointError::Read { path, source }
     };
-    let manifest = Manifest::from_json(&fs::read(&document).map_err(read(&document))?, &document)?;
+    let manifest = told(path)?;
     for entry in &manifest.files {
         let file = path.join(&entry.name);
         if !file.exists() {
             return Err(CheckpointError::damaged(&file, "it is missing"));
         }
-        let bytes = fs::metadata(&file).map_err(read(&file))?.len();
+        let about = fs::metadata(&file).map_err(read(&file))?;
+        if !about.is_file() {
+            return Err(CheckpointError::damaged(&file, "it is no file"));
+        }
+        let bytes = about.len();
         if bytes != entry.bytes {
             let problem = format!("it has {bytes} bytes, but the manifest tells of {}", entry.bytes);
             return Err(CheckpointError::damaged(&file, problem));
@@ -101,10 +134,12 @@ pub(crate) fn manifest(path: &Path) -> Result<Manifest, CheckpointError> {
     Ok(manifest)
 }
 
-/// Removes all but the newest `keep` whole checkpoints, and what is older than those.
-pub(crate) fn prune(folder: &Path, keep: usize) -> Result<(), CheckpointError> {
+/// Removes all but the newest `keep` whole checkpoints of the training that `newest` belongs to, and what is left of older
+/// ones of it. Others, of other programs too, may stand in the same folder under the same kind of name.
+pub(crate) fn prune(folder: &Path, newest: &Manifest, keep: usize) -> Result<(), CheckpointError> {
     let whole = |checkpoint: &&Numbered| manifest(&checkpoint.path).is_ok();
-    let all = list(folder)?;
+    let mut all = list(folder)?;
+    all.retain(|checkpoint| told(&checkpoint.path).is_ok_and(|told| told.is_of(newest)));
     let Some(oldest) = all.iter().rev().filter(whole).take(keep.max(1)).last() else { return Ok(()) };
     for old in all.iter().filter(|checkpoint| checkpoint.number < oldest.number) {
         // Under a hidden name first: one that is half removed must not look like a checkpoint.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `model.safetensors` | weights in single precision, by their Hugging Face names |
 //! | `first_moments.safetensors`, … | one file for each thing that the optimizer remembers of a parameter |
+//! | `config.json` | what transformers builds the model by, where it has the family |
 //! | `plan.json` | the plan that ran |
 //! | `manifest.json` | how far the training is, and size and checksum of each file |
 
@@ -21,7 +22,7 @@ mod tensor_file;
 mod tests;
 mod writer;
 
-pub use folder::{home, numbered};
+pub use folder::{holds_some, home, numbered};
 pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
 pub use storage::{Open, Storage, create};
@@ -49,6 +50,20 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Nothing can be written where checkpoints are to be.
+    #[error("cannot write checkpoints to `{}`", path.display())]
+    Place {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There are checkpoints already, and the run is not to go on from them.
+    #[error("`{}` holds checkpoints already", path.display())]
+    Occupied {
+        /// The folder.
+        path: PathBuf,
     },
     /// Something could not be read.
     #[error("cannot read checkpoint `{}`", path.display())]
@@ -136,6 +151,8 @@ impl CheckpointError {
             }
             Self::Mismatch { .. } => Some("resume with the options and the data that the training began with".into()),
             Self::Missing { .. } => Some("leave out --resume to start anew".into()),
+            Self::Place { .. } => Some("name a folder that you may write to".into()),
+            Self::Occupied { .. } => Some("go on from the newest with --resume, or name another folder".into()),
             Self::Write { .. } | Self::Read { .. } => None,
         }
     }

@@ -16,6 +16,9 @@ const VERSION: u64 = 2;
 /// The largest count that every reader of JSON holds.
 const COUNTED_MAX: u64 = 1 << 53;
 
+/// Beyond this a scale overflows whatever it is multiplied with.
+const SCALE_MAX: f32 = 1e30;
+
 /// How random numbers come about, so that a reader of a checkpoint knows what is needed to go on.
 const RANDOM: &str = "pcg64 (rand_pcg 0.10) by seed, purpose and epoch; seed and position are its whole state";
 
@@ -81,8 +84,8 @@ impl Progress {
             return Err(format!("its step {step} or position {position} is larger than {COUNTED_MAX}"));
         }
         match self.loss_scaler {
-            Some(LossScalerState { scale, .. }) if !(scale > 0.0 && scale.is_finite()) => {
-                Err(format!("its loss scale is {scale}, not a positive number"))
+            Some(LossScalerState { scale, .. }) if !(scale > 0.0 && scale <= SCALE_MAX) => {
+                Err(format!("its loss scale is {scale}, not a positive number of at most {SCALE_MAX}"))
             }
             _ => Ok(()),
         }
@@ -191,6 +194,12 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is of the training that `other` is of.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        let of = |manifest: &Self| (manifest.progress.seed, manifest.optimizer.clone(), manifest.data.clone());
+        of(self) == of(other)
     }
 
     /// The entry of a file.

@@ -3,7 +3,7 @@
 use crate::folder::{self, list, meant};
 use crate::manifest::Manifest;
 use crate::storage::sum_file;
-use crate::tensor_file::{IndexError, TensorIndex, TensorSpec};
+use crate::tensor_file::{IndexError, TensorIndex, TensorSpec, is_readable};
 use crate::{CheckpointError, PLAN, TENSORS};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -107,6 +107,10 @@ impl Checkpoint {
                 let found = found.map_or_else(|| "no".into(), |shape| format!("{shape:?} as"));
                 return mismatch(format!("{found} `{}`", tensor.name), format!("{:?}", tensor.shape));
             }
+        }
+        if let Some((name, dtype, _)) = index.tensors().find(|(_, dtype, _)| !is_readable(*dtype)) {
+            let path = self.path.join(format!("{file}{TENSORS}"));
+            return Err(CheckpointError::damaged(&path, format!("tensor `{name}` is {dtype}, not F32, F16 or BF16")));
         }
         let known: std::collections::BTreeSet<&str> = expected.iter().map(|tensor| tensor.name.as_str()).collect();
         match self.tensors(file).iter().find(|tensor| !known.contains(tensor.name.as_str())) {

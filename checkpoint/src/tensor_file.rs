@@ -117,6 +117,11 @@ fn header(tensors: &[TensorSpec]) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
+/// Whether values of this format are read.
+pub(crate) fn is_readable(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
+}
+
 /// A tensor as it lies in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {

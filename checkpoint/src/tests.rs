@@ -149,15 +149,48 @@ fn the_newest_few_are_kept() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // A later run may have done fewer steps.
     for step in [10, 20, 3] {
-        write_step(folder.path(), step, &create).expect("room");
-        Writer::prune(folder.path(), 2).expect("removable");
+        let newest = write_step(folder.path(), step, &create).expect("room");
+        Writer::prune(folder.path(), &newest, 2).expect("removable");
     }
     assert_eq!(names(folder.path()), ["checkpoint-2", "checkpoint-3"]);
     assert_eq!(step_of(folder.path()), 3);
     assert_eq!(step_of(&folder.path().join("checkpoint-2")), 20);
     // The newest is never removed, whatever is asked.
-    Writer::prune(folder.path(), 0).expect("removable");
+    Writer::prune(folder.path(), &folder.path().join("checkpoint-3"), 0).expect("removable");
     assert_eq!(names(folder.path()), ["checkpoint-3"]);
+}
+
+#[test]
+fn what_is_not_of_this_training_stays() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // transformers names its checkpoints so, after steps.
+    fs::create_dir(folder.path().join("checkpoint-1")).expect("room");
+    fs::write(folder.path().join("checkpoint-1/model.safetensors"), "weights").expect("room");
+    fs::write(folder.path().join("checkpoint-2"), "a file").expect("room");
+    fs::create_dir(folder.path().join("checkpoint-18446744073709551615")).expect("room");
+    let mut writer = Writer::begin(folder.path(), &create).expect("room");
+    writer.document("note.txt", b"of another seed").expect("room");
+    let other = Progress { seed: 1, ..progress(2) };
+    let other = Manifest { progress: other, ..manifest(2) };
+    writer.finish(other, &serde_json::json!({})).expect("room");
+    assert!(holds_some(folder.path()).expect("readable"));
+    for step in [3, 4] {
+        let newest = write_step(folder.path(), step, &create).expect("room");
+        Writer::prune(folder.path(), &newest, 1).expect("removable");
+    }
+    let left = ["checkpoint-1", "checkpoint-18446744073709551615", "checkpoint-2", "checkpoint-3", "checkpoint-5"];
+    assert_eq!(names(folder.path()), left);
+}
+
+#[test]
+fn a_place_that_nothing_can_be_written_to_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").expect("room");
+    let error = Writer::prepare(&file).expect_err("a file stands there");
+    assert!(matches!(error, CheckpointError::Place { .. }) && error.is_input() && error.hint().is_some());
+    Writer::prepare(&folder.path().join("new")).expect("room");
+    assert_eq!(names(folder.path()), ["file"]);
 }
 
 #[test]
@@ -169,9 +202,10 @@ fn damaged_checkpoints_do_not_count_as_kept() {
     for number in [2, 4] {
         fs::remove_file(folder.path().join(format!("checkpoint-{number}/model.safetensors"))).expect("there");
     }
-    Writer::prune(folder.path(), 2).expect("removable");
+    let newest = folder.path().join("checkpoint-4");
+    Writer::prune(folder.path(), &newest, 2).expect("removable");
     assert_eq!(names(folder.path()).len(), 4);
-    Writer::prune(folder.path(), 1).expect("removable");
+    Writer::prune(folder.path(), &newest, 1).expect("removable");
     assert_eq!(names(folder.path()), ["checkpoint-3", "checkpoint-4"]);
 }
 

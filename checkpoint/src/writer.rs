@@ -1,6 +1,6 @@
 //! A checkpoint under way: hidden until it is whole.
 
-use crate::folder::{Numbered, left_behind, list, numbered, prune, unfinished};
+use crate::folder::{Numbered, left_behind, next_number, numbered, prune, told, unfinished};
 use crate::manifest::{FileEntry, Manifest};
 use crate::storage::{Open, Summed, settle_folder};
 use crate::tensor_file::{TensorFile, TensorSpec};
@@ -8,6 +8,9 @@ use crate::{CheckpointError, MANIFEST, PLAN, TENSORS};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What is written to see whether something can be.
+const PROBE: &str = ".checkpoint-probe";
 
 /// A checkpoint under way. Dropped before [`Writer::finish`], it leaves nothing behind.
 pub struct Writer<'a> {
@@ -30,7 +33,7 @@ impl<'a> Writer<'a> {
         for Numbered { path, .. } in left_behind(folder)? {
             fs::remove_dir_all(&path).map_err(failed(&path))?;
         }
-        let number = list(folder)?.last().map_or(1, |newest| newest.number + 1);
+        let number = next_number(folder)?;
         let hidden = unfinished(folder, number);
         fs::create_dir(&hidden).map_err(failed(&hidden))?;
         Ok(Self { folder: folder.to_owned(), number, hidden, open, files: Vec::new(), done: false })
@@ -92,13 +95,26 @@ impl<'a> Writer<'a> {
         Ok((path, self.files.iter().map(|file| file.bytes).sum()))
     }
 
-    /// Removes all but the newest `keep` whole checkpoints.
+    /// Removes all but the newest `keep` whole checkpoints of the training that the one at `newest` belongs to.
     ///
     /// # Errors
     ///
     /// When a folder cannot be looked into or removed.
-    pub fn prune(folder: &Path, keep: usize) -> Result<(), CheckpointError> {
-        prune(folder, keep)
+    pub fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), CheckpointError> {
+        prune(folder, &told(newest)?, keep)
+    }
+
+    /// Tries whether something can be written to the folder. One that is not there yet is not there afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Place`], when it cannot.
+    pub fn prepare(folder: &Path) -> Result<(), CheckpointError> {
+        let (tried, is_new) = (folder.join(PROBE), !folder.exists());
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&tried, "").and_then(|()| fs::remove_file(&tried)))
+            .and_then(|()| if is_new { fs::remove_dir(folder) } else { Ok(()) })
+            .map_err(|source| CheckpointError::Place { path: folder.to_owned(), source })
     }
 
     /// Writes a small file at once.

@@ -59,7 +59,7 @@ pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
     measure_operators, measure_overlap, measure_overlap_of,
 };
-pub use memory::{AllocationMeter, MemoryShortage, available_memory, check_gpu_memory, check_memory};
+pub use memory::{AllocationMeter, MemoryShortage, processor_name, total_memory};
 pub use optimizer::Rule;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
 pub use report::{

@@ -243,7 +243,7 @@ fn on_world<T: Send>(
             result.map_err(|error| match error {
                 RankError::Failed(WorkerError::Stopped) => MeasureError::Stopped,
                 RankError::Failed(error) => MeasureError::Rank { rank, reason: error.to_string() },
-                RankError::Panicked(reason) => MeasureError::Rank { rank, reason },
+                RankError::Panicked(reason) | RankError::NotStarted(reason) => MeasureError::Rank { rank, reason },
             })
         })
         .collect()

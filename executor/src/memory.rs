@@ -2,7 +2,8 @@
 
 mod room;
 
-pub use room::{MemoryShortage, available_memory, check_gpu_memory, check_memory};
+pub use room::{MemoryShortage, total_memory};
+pub(crate) use room::{check_gpu_memory, check_memory};
 
 use std::fs;
 
@@ -68,7 +69,7 @@ fn status_bytes(field: &str) -> Option<u64> {
 }
 
 /// The processor's name, where the system tells.
-pub(crate) fn processor_name() -> String {
+pub fn processor_name() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = information.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())

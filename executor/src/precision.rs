@@ -68,10 +68,10 @@ impl LossScale {
         if !self.dynamic {
             return;
         }
-        self.good_steps = if finite { self.good_steps + 1 } else { 0 };
+        self.good_steps = if finite { self.good_steps.saturating_add(1) } else { 0 };
         if !finite {
             self.value = (self.value / 2.0).max(1.0);
-        } else if self.good_steps == GROWTH_INTERVAL {
+        } else if self.good_steps >= GROWTH_INTERVAL {
             (self.value, self.good_steps) = (self.value * 2.0, 0);
         }
     }

@@ -36,6 +36,10 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
         let allowed = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
         return refuse("parallel.sequence", "true".into(), &allowed, "set parallel.sequence = false");
     }
+    if let Some((name, size)) = too_small(&network, parallel.tensor as usize) {
+        let allowed = format!("the {size} of `{name}` do not give each of {} ranks one", parallel.tensor);
+        return refuse("parallel.tensor", parallel.tensor.to_string(), &allowed, "set a lower parallel.tensor");
+    }
     if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
         return refuse(
             field,
@@ -45,6 +49,15 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
         );
     }
     Ok(network)
+}
+
+/// A parameter that ranks of a tensor group divide among them, and that has less to divide than they are.
+fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
+    network.keys().map(|key| network.parameter(key)).find_map(|parameter| {
+        let split = parameter.split?;
+        let size = parameter.shape[split.dimension] / split.parts;
+        (size < ranks).then(|| (parameter.name.clone(), size))
+    })
 }
 
 /// What a plan's model wants to be trained on.

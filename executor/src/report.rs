@@ -130,7 +130,8 @@ fn own_seconds(spans: &[Span]) -> Vec<f64> {
 pub struct StepReport {
     /// Which one, from 1 at the start of training.
     pub step: u64,
-    /// Mean loss over the global batch before the update, in nats per token; `null` in files where it is no number.
+    /// Mean loss over the global batch before the update, in nats per token, or per sample where
+    /// samples are no tokens; `null` in files where it is no number.
     #[serde(deserialize_with = "number_or_null")]
     pub loss: f64,
     /// Seconds it took.
@@ -202,7 +203,7 @@ pub struct DeviceReport {
     pub framework: String,
 }
 
-/// What was learnt: mean cross-entropy in nats per token.
+/// What was learnt: mean cross-entropy in nats per token, or per sample where samples are no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossReport {
@@ -253,7 +254,7 @@ pub struct RunReport {
     pub interval_s: [f64; 2],
     /// Samples per second at the median step.
     pub samples_per_s: f64,
-    /// Tokens per second at the median step.
+    /// Tokens per second at the median step; samples where samples are no tokens.
     pub tokens_per_s: f64,
     /// The most memory that training took beyond what the process had before the model was built; absent where the
     /// system does not tell.

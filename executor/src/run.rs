@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use trainyard_checkpoint::{
-    self as checkpoint, Checkpoint, CheckpointError, DataEntry, LossScalerState, Open, Progress,
+    self as checkpoint, Checkpoint, CheckpointError, DataEntry, LossScalerState, Open, Progress, Writer,
 };
 use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
@@ -309,6 +309,9 @@ fn run_on(
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
     let resumed = resume(plan, &network, options, &entry)?;
+    // Asked before anything is written: the one that was resumed from may be gone later.
+    let checkpoints = options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned());
+    checkpoints.as_deref().map_or(Ok(()), |folder| prepare(folder, world, options))?;
     let whole = Mutex::new(resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step)));
     let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
@@ -323,8 +326,7 @@ fn run_on(
         data: &data,
         entry: &entry,
         resumed: resumed.as_ref(),
-        // Asked before anything is written: the one that was resumed from may be gone later.
-        checkpoints: options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned()),
+        checkpoints,
         open,
         whole: &whole,
         first_weights: first_weights.as_ref(),
@@ -400,6 +402,14 @@ fn check(options: &RunOptions) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Sees to a place for checkpoints before the training: afterwards it would be lost.
+fn prepare(folder: &Path, world: &World, options: &RunOptions) -> Result<(), RunError> {
+    if !options.resume && checkpoint::holds_some(folder)? {
+        return Err(CheckpointError::Occupied { path: folder.to_owned() }.into());
+    }
+    if world.is_root() { Ok(Writer::prepare(folder)?) } else { Ok(()) }
+}
+
 /// The checkpoint to go on from, if the run is to be resumed.
 fn resume(
     plan: &Plan,
@@ -451,7 +461,9 @@ fn collect(
             }
             Err(RankError::Failed(WorkerError::Checkpoint(error))) => first = Some(error.into()),
             Err(RankError::Failed(error)) => first = Some(RunError::Rank { rank, reason: error.to_string() }),
-            Err(RankError::Panicked(reason)) => first = Some(RunError::Rank { rank, reason }),
+            Err(RankError::Panicked(reason) | RankError::NotStarted(reason)) => {
+                first = Some(RunError::Rank { rank, reason });
+            }
         }
     }
     first.map_or(Ok(outcomes), Err)
@@ -591,11 +603,17 @@ fn advance(progress: &mut Progress, job: &Job<'_>, scale: LossScale, guard: &Gua
     };
 }
 
-/// Writes a checkpoint and notes it.
+/// Writes a checkpoint, notes it, and only then removes older ones: if that fails, the new one is what there is to go on
+/// from.
 fn save(job: &Job<'_>, outcome: &mut WorkerOutcome, trainer: &Trainer, progress: Progress) -> Result<(), WorkerError> {
     if let Some(saved) = saving::save(job, trainer, progress)? {
+        let is_writer = saved.report.is_some();
         outcome.checkpoints.extend(saved.report);
+        let path = saved.path.clone();
         *job.whole.lock().expect("nobody panics while noting a checkpoint") = Some((saved.path, progress.step));
+        if let Some(folder) = job.checkpoints.as_ref().filter(|_| is_writer) {
+            Writer::prune(folder, &path, job.options.keep)?;
+        }
     }
     Ok(())
 }

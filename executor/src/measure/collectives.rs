@@ -34,7 +34,7 @@ pub fn measure_collectives(
     Ok(samples)
 }
 
-/// Times all-reduces of all ranks of `world`, and messages between its first and its last rank: where they live on
+/// Times all-reduces, all-gathers and reduce-scatters of all ranks of `world`, and messages between its first and its last rank: where they live on
 /// several hosts, over the network. All processes must call it; the times are those of this process's first rank.
 ///
 /// # Errors

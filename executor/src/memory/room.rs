@@ -39,7 +39,7 @@ pub struct MemoryShortage {
 /// # Errors
 ///
 /// When they do not fit.
-pub fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
+pub(crate) fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Result<(), MemoryShortage> {
     available_memory().map_or(Ok(()), |available| fits(plan, ranks, "main memory", available))
 }
 
@@ -49,7 +49,7 @@ pub fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -> Resul
 /// # Errors
 ///
 /// When those of a GPU do not fit.
-pub fn check_gpu_memory(
+pub(crate) fn check_gpu_memory(
     plan: &Plan,
     ranks: impl IntoIterator<Item = (Rank, usize)>,
     count: usize,
@@ -116,14 +116,21 @@ fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
 }
 
 /// Main memory that this process may still take: what is free of the machine, or less where a container limits it.
-pub fn available_memory() -> Option<Bytes> {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| free(&text));
+fn available_memory() -> Option<Bytes> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| told(&text, "MemAvailable:"));
     machine.into_iter().chain(containers()).min().map(Bytes)
 }
 
-/// Bytes that the system would give without swapping (`proc(5)`, `MemAvailable`).
-fn free(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Main memory that this process may take when nothing else does: that of the machine, or less where a container limits
+/// it.
+pub fn total_memory() -> Option<Bytes> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| told(&text, "MemTotal:"));
+    machine.into_iter().chain(limits()).min().map(Bytes)
+}
+
+/// Bytes that the system tells of (`proc(5)`): `MemAvailable` is what it would give without swapping.
+fn told(meminfo: &str, field: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -155,6 +162,15 @@ fn containers() -> Vec<u64> {
             left(files, &read(files.limit)?, &read(files.usage)?, &read("memory.stat").unwrap_or_default())
         })
         .collect()
+}
+
+/// What the control groups around this process allow, one number for each that has a limit.
+fn limits() -> Vec<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = |(folder, files): &(PathBuf, &GroupFiles)| {
+        fs::read_to_string(folder.join(files.limit)).ok()?.trim().parse().ok()
+    };
+    group_folders(&groups).iter().filter_map(limit).collect()
 }
 
 /// The folders of the groups that a process is in, as `/proc/self/cgroup` tells, and of those around them. Inside a
@@ -244,8 +260,10 @@ mod tests {
 
     #[test]
     fn what_the_system_tells_is_understood() {
-        assert_eq!(free("MemTotal:  100 kB\nMemAvailable:      24 kB\n"), Some(24 * 1024));
-        assert_eq!(free("MemTotal:  100 kB\n"), None);
+        let both = "MemTotal:  100 kB\nMemAvailable:      24 kB\n";
+        assert_eq!(told(both, "MemAvailable:"), Some(24 * 1024));
+        assert_eq!(told(both, "MemTotal:"), Some(100 * 1024));
+        assert_eq!(told("MemTotal:  100 kB\n", "MemAvailable:"), None);
         let statistics = "anon 500\nactive_file 30\ninactive_file 70\ntotal_active_file 1\n";
         assert_eq!(left(&SECOND, "1000\n", "600\n", statistics), Some(500));
         assert_eq!(left(&SECOND, "max\n", "600\n", statistics), None);

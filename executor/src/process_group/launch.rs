@@ -318,22 +318,30 @@ pub fn run_ranks<T: Send, E: Send + std::fmt::Display>(
             .groups()
             .into_iter()
             .map(|group| {
-                scope.spawn(move || {
-                    let guard = PanicGuard(group.clone());
-                    let result = work(group);
+                let guard = PanicGuard(group.clone());
+                let rank = move || {
+                    let guard = guard;
+                    let result = work(guard.0.clone());
                     if let Err(error) = &result {
                         guard.0.fail(&error.to_string());
                     }
                     result
+                };
+                // The others would wait for one that never comes.
+                std::thread::Builder::new().spawn_scoped(scope, rank).map_err(|error| {
+                    let reason = format!("the system has no thread for it: {error}");
+                    group.fail(&reason);
+                    reason
                 })
             })
             .collect();
         handles
             .into_iter()
-            .map(|handle| match handle.join() {
-                Ok(Ok(value)) => Ok(value),
-                Ok(Err(error)) => Err(RankError::Failed(error)),
-                Err(panic) => Err(RankError::Panicked(panic_message(panic.as_ref()))),
+            .map(|handle| match handle.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(Ok(value))) => Ok(value),
+                Ok(Ok(Err(error))) => Err(RankError::Failed(error)),
+                Ok(Err(panic)) => Err(RankError::Panicked(panic_message(panic.as_ref()))),
+                Err(reason) => Err(RankError::NotStarted(reason)),
             })
             .collect()
     })
@@ -346,6 +354,8 @@ pub enum RankError<E> {
     Failed(E),
     /// It panicked with this message.
     Panicked(String),
+    /// The system has no thread for it, for this reason.
+    NotStarted(String),
 }
 
 /// Fails the group when its rank's thread unwinds.

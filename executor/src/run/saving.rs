@@ -111,7 +111,6 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     let manifest = Manifest::new(progress, optimizer, job.entry.clone(), framework);
     let (path, bytes) = writer.finish(manifest, &job.options.plan_document)?;
     let seconds = job.clock.seconds() - start;
-    Writer::prune(folder, job.options.keep)?;
     told_number(trainer, number)?;
     Ok(Some(Saved { path, report: Some(CheckpointReport { step: progress.step, bytes, seconds }) }))
 }

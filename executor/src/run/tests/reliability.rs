@@ -2,7 +2,7 @@
 
 use super::*;
 use std::io;
-use trainyard_checkpoint::{MODEL, Manifest, Storage, TensorSpec, Writer};
+use trainyard_checkpoint::{MODEL, Manifest, Storage, TensorSpec};
 
 fn go(plan: &Plan, options: &RunOptions) -> Result<RunOutcome, RunError> {
     run(plan, options, &|_| {}, &AtomicBool::new(false))
