@@ -202,7 +202,12 @@ struct LineEnds {
     ahead: VecDeque<(u64, bool)>,
     read: u64,
     line: u64,
+    /// Bytes since the last end of a line.
+    without_end: u64,
 }
+
+/// The longest line that is read: what has no end must not be kept until memory is.
+const LINE_MAX: u64 = 1 << 20;
 
 impl LineEnds {
     fn pass(&mut self, bytes: &[u8]) {
@@ -234,7 +239,15 @@ struct Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.ends.borrow_mut().pass(&buffer[..count]);
+        let mut ends = self.ends.borrow_mut();
+        ends.pass(&buffer[..count]);
+        ends.without_end = buffer[..count]
+            .iter()
+            .rposition(|byte| matches!(byte, b'\n' | b'\r'))
+            .map_or_else(|| ends.without_end + count as u64, |last| (count - last) as u64);
+        if ends.without_end > LINE_MAX {
+            return Err(io::Error::other(format!("a line is longer than {LINE_MAX} bytes")));
+        }
         Ok(count)
     }
 }
@@ -249,7 +262,7 @@ pub(crate) struct Table<'a, R> {
 
 impl<'a, R: Read> Table<'a, R> {
     pub(crate) fn read(input: R, file: &'a str) -> Result<Self, TableError> {
-        let ends = Rc::new(RefCell::new(LineEnds { ahead: VecDeque::new(), read: 0, line: 1 }));
+        let ends = Rc::new(RefCell::new(LineEnds { ahead: VecDeque::new(), read: 0, line: 1, without_end: 0 }));
         let counted = Counted { inner: input, ends: Rc::clone(&ends) };
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(counted);
         let header = reader.headers().map_err(|error| broken(file, 1, &error))?.clone();

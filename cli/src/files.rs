@@ -20,21 +20,33 @@ use trainyard_units::{Bytes, human_bytes};
 /// Where runs go unless told otherwise.
 const RUNS: &str = "runs";
 
-/// What a packed file may hold: traces of a few steps are hundreds of megabytes at most.
-const UNPACKED_MAX: u64 = 4 << 30;
+/// What a file may hold, and a packed one: traces of a few steps are hundreds of megabytes at most.
+const READ_MAX: u64 = 4 << 30;
+const UNPACKED_MAX: u64 = READ_MAX;
 
 /// The text of a file.
 pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
     let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
-    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = read(path).map_err(unreadable)?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
+}
+
+/// The bytes of a file, or of a pipe that ends.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let all = fs::File::open(path).and_then(|file| file.take(READ_MAX + 1).read_to_end(&mut bytes));
+    all.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > READ_MAX {
+        return Err(format!("it is longer than {}", human_bytes(Bytes(READ_MAX))));
+    }
+    Ok(bytes)
 }
 
 /// The text of a file that may be packed with gzip.
 pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
     const MAGIC: [u8; 2] = [0x1f, 0x8b];
     let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
-    let mut bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = read(path).map_err(unreadable)?;
     if bytes.starts_with(&MAGIC) {
         let mut text = Vec::new();
         let mut packed = GzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1);
@@ -230,16 +242,28 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
     write_all(&[(path, content)])
 }
 
-/// Replaces several files: none before the new content of all of them is on the disk.
+/// Replaces several files: none before the new content of all of them is on the disk. A link stays, and leads to the new
+/// content; what is no file, such as `/dev/stdout`, is written to as it is.
 pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
+    let (streams, files): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_stream(path));
     let mut staged = Vec::new();
     for (path, content) in files {
-        staged.push((path, stage(path, content.as_ref()).map_err(|error| unwritable(path, &error))?));
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        staged.push((path, stage(&target, content.as_ref()).map_err(|error| unwritable(path, &error))?, target));
     }
-    for (path, file) in staged {
-        file.persist(path).map_err(|error| unwritable(path, &error.error))?;
+    for (path, content) in streams {
+        let opened = fs::OpenOptions::new().write(true).open(path);
+        opened.and_then(|mut stream| stream.write_all(content.as_ref())).map_err(|error| unwritable(path, &error))?;
+    }
+    for (path, file, target) in staged {
+        file.persist(target).map_err(|error| unwritable(path, &error.error))?;
     }
     Ok(())
+}
+
+/// Whether something else than a file or a folder has this name: a device, or a pipe.
+fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
@@ -252,23 +276,25 @@ fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::NamedTempFile
     if path.is_dir() {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
-    let mut file = tempfile::Builder::new().prefix(".trainyard-").tempfile_in(folder)?;
+    let mut file = readable(tempfile::Builder::new().prefix(".trainyard-")).tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
-    readable(file.as_file())?;
+    if let Ok(before) = fs::metadata(path) {
+        file.as_file().set_permissions(before.permissions())?;
+    }
     Ok(file)
 }
 
-/// Temporary files are private; results are as readable as any other file.
+/// Temporary files are private; results are as readable as any other file that the user makes.
 #[cfg(unix)]
-fn readable(file: &fs::File) -> std::io::Result<()> {
+fn readable<'a, 'b>(builder: &'a mut tempfile::Builder<'b, 'b>) -> &'a mut tempfile::Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+    builder.permissions(fs::Permissions::from_mode(0o666))
 }
 
 #[cfg(not(unix))]
-fn readable(_: &fs::File) -> std::io::Result<()> {
-    Ok(())
+fn readable<'a, 'b>(builder: &'a mut tempfile::Builder<'b, 'b>) -> &'a mut tempfile::Builder<'b, 'b> {
+    builder
 }
 
 /// A file to which lines are added while a run goes on.
@@ -280,6 +306,17 @@ pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
 pub(crate) fn discard(folder: &Path, name: &str) {
     // What cannot be removed does no harm.
     let _ = fs::remove_file(folder.join(name)).and_then(|()| fs::remove_dir(folder));
+}
+
+/// A name that leads nowhere else, for a file or a folder: letters and digits of ASCII, `-`, `_` and `.`, which is not
+/// first.
+pub(crate) fn plain_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let plain: String = name.chars().map(plain).collect();
+    match plain.strip_prefix('.') {
+        Some(rest) => format!("-{rest}"),
+        None => plain,
+    }
 }
 
 /// A folder for a run: the one that the user names, which must be new or empty, or the next under `runs`.
@@ -296,8 +333,7 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
         return Ok(folder.into());
     }
     fs::create_dir_all(RUNS).map_err(|error| cannot(Path::new(RUNS), &error))?;
-    let name: String =
-        model.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let name = plain_name(model);
     for number in 1.. {
         let folder = Path::new(RUNS).join(format!("{name}-{number}"));
         match fs::create_dir(&folder) {
@@ -403,6 +439,27 @@ mod tests {
         assert!(write_all(&[(&one, "3"), (root.path(), "a folder stands there")]).is_err());
         assert_eq!(fs::read_to_string(&one).expect("readable"), "1");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (own, link) = (root.path().join("own"), root.path().join("link"));
+        fs::write(&own, "old").expect("room");
+        std::os::unix::fs::symlink(&own, &link).expect("room");
+        write(&link, "new").expect("room");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&own).expect("readable"), "new");
+        assert!(write(Path::new("/dev/null"), "gone").is_ok());
+        assert_eq!(write(Path::new("/dev/full"), "too much").expect_err("it is full").code(), Exit::Failed);
+        assert!(is_stream(Path::new("/dev/null")) && is_stream(Path::new("/dev/full")));
+    }
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        let names = ["gpt2-xl", "../../evil", "/etc/passwd", "..", "a b"].map(plain_name);
+        assert_eq!(names, ["gpt2-xl", "-.-..-evil", "-etc-passwd", "-.", "a-b"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The `trainyard` command: arguments, files and terminals around the libraries.
 //!
 //! Every command reads what the user names, calls public functions of the libraries, and shows what they return.
-//! Only this crate knows paths, exit codes and terminals.
+//! Only this crate knows exit codes and terminals.
 
 mod allocator;
 mod arguments;
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(&arguments.global);
     let history = History::new(&arguments.global);
-    match dispatch(arguments.command, &history, &output) {
+    let ended = dispatch(arguments.command, &history, &output);
+    match ended.and_then(|code| output.unwritten().map_or(Ok(code), Err)) {
         Ok(code) => code.into(),
         Err(failure) => {
             output.failure(&failure);

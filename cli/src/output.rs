@@ -5,7 +5,8 @@ use crate::failure::{Exit, Failure};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::{Arc, OnceLock};
 use trainyard_reports::{Width, harmless};
 
 /// Columns of a report that goes into a file or a pipe.
@@ -26,6 +27,8 @@ pub(crate) struct Output {
     live: bool,
     /// Whether this is one of many processes and another speaks for all.
     mute: bool,
+    /// Why a result could not be shown.
+    unwritten: Arc<OnceLock<String>>,
 }
 
 impl Output {
@@ -47,6 +50,7 @@ impl Output {
             width: Width(columns.clamp(*WIDTHS.start(), *WIDTHS.end())),
             live: stderr().is_terminal() && !dumb && !global.quiet,
             mute: false,
+            unwritten: Arc::default(),
         }
     }
 
@@ -83,12 +87,13 @@ impl Output {
     #[expect(clippy::unused_self, reason = "all output goes through one value")]
     pub(crate) fn stream<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
         let mut out = BufWriter::new(stdout().lock());
-        let written =
-            serde_json::to_writer_pretty(&mut out, document).map_err(|error| (error.is_io(), error.to_string()));
-        match written.and_then(|()| writeln!(out).and_then(|()| out.flush()).map_err(|error| (true, error.to_string())))
-        {
-            Ok(()) | Err((true, _)) => Ok(()),
-            Err((false, cause)) => Err(Failure::new(Exit::Failed, "cannot write the document").because(cause)),
+        let written = serde_json::to_writer_pretty(&mut out, document)
+            .map_err(|error| (error.io_error_kind(), error.to_string()));
+        let ended =
+            |()| writeln!(out).and_then(|()| out.flush()).map_err(|error| (Some(error.kind()), error.to_string()));
+        match written.and_then(ended) {
+            Ok(()) | Err((Some(ErrorKind::BrokenPipe), _)) => Ok(()),
+            Err((_, cause)) => Err(Failure::new(Exit::Failed, "cannot write the document").because(cause)),
         }
     }
 
@@ -97,7 +102,17 @@ impl Output {
         if self.mute {
             return;
         }
-        let _ = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
+        let written = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
+        if let Some(error) = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+            // The first error is the one to tell.
+            let _ = self.unwritten.set(error.to_string());
+        }
+    }
+
+    /// Why not all of a result could be shown, if so: a disk that standard output goes to is full.
+    pub(crate) fn unwritten(&self) -> Option<Failure> {
+        let cause = self.unwritten.get()?;
+        Some(Failure::new(Exit::Failed, "cannot write the result to standard output").because(cause.clone()))
     }
 
     /// Says what is going on, unless nothing shall be said.

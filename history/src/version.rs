@@ -69,8 +69,9 @@ pub(crate) fn check(path: &Path) -> Result<(), HistoryError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(unavailable(error)),
     };
-    if file.metadata().map_err(unavailable)?.is_dir() {
-        return foreign("it is a folder");
+    let about = file.metadata().map_err(unavailable)?;
+    if !about.is_file() {
+        return foreign(if about.is_dir() { "it is a folder" } else { "it is no file" });
     }
     let mut header = Vec::new();
     file.take(HEADER).read_to_end(&mut header).map_err(unavailable)?;

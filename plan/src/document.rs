@@ -273,6 +273,24 @@ impl Memory {
     pub fn peak(&self) -> u64 {
         self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
     }
+
+    /// What one rank of each stage needs, together. Sums end at the largest number there is: a document may tell of
+    /// anything.
+    pub fn of_one_pipeline(&self) -> u64 {
+        self.stages.iter().fold(0, |sum, stage| sum.saturating_add(stage.total))
+    }
+}
+
+impl StageMemory {
+    /// Weights and their gradients.
+    pub fn weights_and_gradients(&self) -> u64 {
+        self.parameters.saturating_add(self.gradients)
+    }
+
+    /// Buffers of communication and those inside a layer.
+    pub fn buffers_and_workspace(&self) -> u64 {
+        self.buffers.saturating_add(self.workspace)
+    }
 }
 
 /// Another plan that was considered.
@@ -418,4 +436,26 @@ pub struct Files {
     /// The checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_device_has_is_added_up_too() {
+        let stage = StageMemory {
+            parameters: u64::MAX,
+            gradients: 1,
+            optimizer_state: 0,
+            activations: 0,
+            buffers: 2,
+            workspace: u64::MAX - 1,
+            software: 0,
+            total: u64::MAX,
+        };
+        assert_eq!((stage.weights_and_gradients(), stage.buffers_and_workspace()), (u64::MAX, u64::MAX));
+        let memory = Memory { limit: 1, stages: vec![stage; 2], host: None, disk: None };
+        assert_eq!((memory.peak(), memory.of_one_pipeline()), (u64::MAX, u64::MAX));
+    }
 }

@@ -211,11 +211,6 @@ impl Mesh {
         }
     }
 
-    /// The ranks that hold the same parameters as `rank`: they sum gradients.
-    pub fn data_group(self, rank: Rank) -> Vec<Rank> {
-        self.group(rank, Group::Gradient)
-    }
-
     /// The ranks through which the samples of `rank` pass, first stage first.
     pub fn pipeline_group(self, rank: Rank) -> Vec<Rank> {
         let at = self.coordinates(rank);

@@ -314,11 +314,6 @@ impl Plan {
         self.batch.global / u64::from(self.mesh.data())
     }
 
-    /// Optimizer steps in one pass over `samples` samples; the last, incomplete batch counts as a step.
-    pub fn steps_per_epoch(&self, samples: u64) -> u64 {
-        samples.div_ceil(self.batch.global)
-    }
-
     /// The plan as it is written.
     pub fn spec(&self) -> PlanSpec {
         PlanSpec {

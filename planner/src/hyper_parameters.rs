@@ -4,7 +4,11 @@ use crate::job::{JobError, invalid};
 use trainyard_plan::{Decay, TrainingSpec};
 
 /// Refuses what no training can be run with.
-pub(crate) fn check(spec: &TrainingSpec) -> Result<(), JobError> {
+///
+/// # Errors
+///
+/// [`JobError`] with the field, its value and what is allowed.
+pub fn check_hyper_parameters(spec: &TrainingSpec) -> Result<(), JobError> {
     let rates = [
         ("training.learning_rate", spec.learning_rate, 10.0),
         ("training.clip_norm", spec.clip_norm, 1e9),
@@ -56,13 +60,13 @@ mod tests {
     use super::*;
 
     fn error(spec: &TrainingSpec) -> String {
-        check(spec).expect_err("refused").to_string()
+        check_hyper_parameters(spec).expect_err("refused").to_string()
     }
 
     #[test]
     fn numbers_out_of_range_are_named() {
         let empty = TrainingSpec::default;
-        assert!(check(&empty()).is_ok());
+        assert!(check_hyper_parameters(&empty()).is_ok());
         let cases = [
             (TrainingSpec { learning_rate: Some(0.0), ..empty() }, "training.learning_rate"),
             (TrainingSpec { clip_norm: Some(-1.0), ..empty() }, "training.clip_norm"),
@@ -75,6 +79,6 @@ mod tests {
             assert!(error(&spec).contains(field), "{field}");
         }
         let good = TrainingSpec { decay: Some(Decay::Cosine), final_learning_rate: Some(1e-5), ..empty() };
-        assert!(check(&good).is_ok());
+        assert!(check_hyper_parameters(&good).is_ok());
     }
 }

@@ -3,7 +3,7 @@
 use crate::campaign::settings;
 use crate::cancellation::Cancellation;
 use crate::fix::Fixed;
-use crate::hyper_parameters;
+use crate::hyper_parameters::check_hyper_parameters;
 use crate::input::{Data, data, field_of_input};
 use crate::problem::{Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase};
 use crate::quota::Quotas;
@@ -375,7 +375,7 @@ pub(crate) fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> R
     if let (Some(first), Some(second)) = (written.next(), written.next()) {
         return Err(JobError::Conflict { first, second, rule: "write one of them" });
     }
-    hyper_parameters::check(spec)?;
+    check_hyper_parameters(spec)?;
     let samples = samples(data, model)?;
     if let Some(target) = &spec.target {
         return Ok(Training::Target(convergence_curve(target, model)?));

@@ -68,6 +68,7 @@ pub use explain::{ExplainError, NamedPlan, explain};
 pub use fix::{FixError, Fixed};
 pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
 pub use front::{PointError, point};
+pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice};
 pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};

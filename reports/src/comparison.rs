@@ -2,6 +2,7 @@
 
 use crate::format::{Width, bytes, deviation, facts, rate, seconds, table};
 use crate::plan::strategy;
+use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{ComparisonDocument, Figures};
 
 /// A comparison document for a reader.
@@ -17,6 +18,12 @@ pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
     text.push('\n');
     text += &facts(&outcome(document));
     text
+}
+
+/// What a loss is counted in: one prediction for each token, or for each sample.
+pub fn loss_unit(model: &ModelSpec) -> &'static str {
+    let reads_tokens = Model::try_from(model.clone()).is_ok_and(|model| model.tokens_per_sample().is_some());
+    if reads_tokens { "nats per token" } else { "nats per sample" }
 }
 
 type Figure = fn(&Figures) -> Option<f64>;
@@ -64,9 +71,10 @@ fn phases(document: &ComparisonDocument) -> impl Iterator<Item = [String; 4]> {
 
 fn outcome(document: &ComparisonDocument) -> Vec<(&'static str, String)> {
     let loss = document.loss;
-    let mut rows = vec![("loss", format!("{:.3} → {:.3} nats per token", loss.first, loss.last))];
+    let unit = loss_unit(&document.plan.model);
+    let mut rows = vec![("loss", format!("{:.3} → {:.3} {unit}", loss.first, loss.last))];
     if let Some(held_out) = loss.held_out {
-        rows.push(("held-out loss", format!("{held_out:.3} nats per token, on text that was not trained on")));
+        rows.push(("held-out loss", format!("{held_out:.3} {unit}, on data that was not trained on")));
     }
     if let Some(predicted) = &document.predicted {
         let [low, high] = predicted.interval_s;

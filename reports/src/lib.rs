@@ -36,7 +36,7 @@ mod what_if;
 
 pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
-pub use comparison::comparison;
+pub use comparison::{comparison, loss_unit};
 pub use decision::tuning;
 pub use explanation::explanation;
 pub use fleet::fleet;

@@ -209,9 +209,9 @@ pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
     for (stage, held) in memory.stages.iter().enumerate() {
         let cells = [
             String::new(),
-            bytes(held.parameters + held.gradients),
+            bytes(held.weights_and_gradients()),
             bytes(held.optimizer_state),
-            bytes(held.activations + held.buffers + held.workspace),
+            bytes(held.activations.saturating_add(held.buffers_and_workspace())),
             bytes(held.software),
             bytes(held.total),
             percent(held.total as f64 / memory.limit as f64),

@@ -36,7 +36,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
 pub(crate) fn stages(plan: &PlanSpec, prediction: &Prediction, width: Width) -> String {
     let stages = plan.stages.iter().zip(&prediction.utilisation).enumerate();
     let rows = stages.map(|(index, (stage, used))| {
-        let last = stage.first + stage.layers - 1;
+        let last = stage.first.saturating_add(stage.layers).saturating_sub(1);
         [index.to_string(), format!("{} to {last}", stage.first), percent(*used)]
     });
     table(width, ["stage", "layers", ">utilisation"], rows)

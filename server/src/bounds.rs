@@ -29,7 +29,7 @@ impl Bounds {
     /// Stated defaults. A plan document has some hundred kilobytes at most; a search over everything that can be rented
     /// takes up to half a minute on two processors.
     pub const STANDARD: Self = Self {
-        body: 4 << 20,
+        body: 1 << 20,
         request: Duration::from_mins(1),
         headers: Duration::from_secs(10),
         connections: 512,

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use trainyard_plan::{Activity, Interval, StageId, StreamKind, Timeline};
+use trainyard_plan::{Activity, Interval, StageId, Timeline};
 
 /// Segments that a picture draws one by one; with more, they are less than a pixel wide and are summed up in columns.
 const SEGMENTS_MAX: usize = 2000;
@@ -85,7 +85,7 @@ impl StepPicture {
     pub(crate) fn of(timeline: &Timeline) -> Self {
         let last = || timeline.intervals.iter().map(|interval| interval.end.nanoseconds()).max().unwrap_or(0);
         let (from, to) = timeline.window.map_or_else(|| (0, last()), |(a, b)| (a.nanoseconds(), b.nanoseconds()));
-        let mut stages: Vec<StageId> = timeline.intervals.iter().map(|interval| stage_of(interval.stream)).collect();
+        let mut stages: Vec<StageId> = timeline.intervals.iter().map(|interval| interval.stream.stage()).collect();
         stages.sort_unstable();
         stages.dedup();
         let rows: Vec<(StageId, Vec<Piece>)> =
@@ -109,19 +109,6 @@ fn segment(piece: &Piece) -> RowSegment {
     RowSegment { doing, start_s: seconds(start), end_s: seconds(end), micro_batch }
 }
 
-fn stage_of(stream: StreamKind) -> StageId {
-    match stream {
-        StreamKind::Compute(stage)
-        | StreamKind::SendForward(stage)
-        | StreamKind::SendBackward(stage)
-        | StreamKind::Reduce(stage)
-        | StreamKind::Gather(stage)
-        | StreamKind::CopyOut(stage)
-        | StreamKind::CopyIn(stage)
-        | StreamKind::Wait(stage) => stage,
-    }
-}
-
 fn doing(activity: Activity) -> (Doing, Option<u32>) {
     match activity {
         Activity::Forward { micro_batch, .. } => (Doing::Forward, Some(micro_batch)),
@@ -140,7 +127,7 @@ fn pieces(timeline: &Timeline, stage: StageId, (from, to): (u64, u64)) -> Vec<Pi
         let (start, end) = (interval.start.nanoseconds().max(from), interval.end.nanoseconds().min(to));
         (start < end).then(|| Piece { doing, start: start - from, end: end - from, micro_batch })
     };
-    let own = timeline.intervals.iter().filter(|interval| stage_of(interval.stream) == stage).filter_map(piece);
+    let own = timeline.intervals.iter().filter(|interval| interval.stream.stage() == stage).filter_map(piece);
     let (mut moving, mut computing): (Vec<Piece>, Vec<Piece>) =
         own.partition(|piece| piece.doing == Doing::Communication);
     computing.sort_by_key(|piece| (piece.start, piece.end));
@@ -227,6 +214,7 @@ impl RowShare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_plan::StreamKind;
     use trainyard_units::Instant;
 
     const STAGE: StageId = StageId(0);

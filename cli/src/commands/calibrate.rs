@@ -14,7 +14,7 @@ use trainyard_calibration::{
 };
 use trainyard_executor::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
-    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of,
+    measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, processor_name,
 };
 use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, OperatorSample};
 use trainyard_reports as reports;
@@ -207,7 +207,7 @@ impl Machine {
     /// `devices` ranks on `hosts` hosts like this one.
     fn of(kind: DeviceKind, devices: usize, hosts: usize) -> Result<Self, Failure> {
         let (processor, memory) = match kind {
-            DeviceKind::Cpu => (machine::processor(), machine::memory()),
+            DeviceKind::Cpu => (processor_name(), machine::memory()),
             DeviceKind::Cuda => {
                 let gpus = device::gpus()?;
                 (gpus.name, Bytes(gpus.memory.0 * gpus.count as u64))

@@ -152,11 +152,16 @@ pub(crate) fn execute(
     if outcome.report.end == RunEnd::Interrupted {
         let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
         // New checkpoints go beside the one that was gone on from.
-        let folder = outcome.checkpoint.as_deref().and_then(Path::parent).unwrap_or(&execution.checkpoint);
+        let folder = outcome.checkpoint.as_deref().map_or(execution.checkpoint.as_path(), beside);
         let hint = format!("its checkpoint is complete; `{}` goes on", resumption(execution, folder));
         return Err(Failure::new(Exit::Interrupted, message).hint(hint));
     }
     Ok(Exit::Done)
+}
+
+/// The folder that a checkpoint is in.
+fn beside(checkpoint: &Path) -> &Path {
+    checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A run to be kept: predicted beside measured, the measurements, and the plan with the files that it names.
@@ -185,7 +190,7 @@ fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
     };
     let advice = error.hint().map_or_else(String::new, |hint| format!("{hint}; "));
     // New checkpoints go beside the one that was gone on from.
-    let folder = checkpoint.parent().unwrap_or(&execution.checkpoint);
+    let folder = beside(checkpoint);
     Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, folder)))
 }
 
@@ -295,7 +300,8 @@ fn keep(
     let prediction = execution.predicted.map(|_| &execution.document.prediction);
     let mut document = comparison(execution.document, prediction, report);
     let plot = file("loss.svg");
-    let drawn = draw(report, document.predicted.as_ref());
+    let unit = reports::loss_unit(&document.plan.model);
+    let drawn = draw(report, document.predicted.as_ref(), unit);
     match &drawn {
         Ok(picture) => files::write(&plot, picture.svg(Scheme::Auto))?,
         Err(why) => output.warn(format!("no plot: {why}")),
@@ -317,11 +323,11 @@ fn keep(
     Ok(document)
 }
 
-fn draw(report: &RunReport, predicted: Option<&Figures>) -> Result<Picture, String> {
+fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<Picture, String> {
     let drawable = report.steps.iter().filter(|step| step.loss.is_finite());
     let points: Vec<StepPoint> =
         drawable.map(|step| StepPoint { step: step.step, loss: step.loss, seconds: step.seconds }).collect();
-    reports::training(&points, predicted, report.loss.held_out)
+    reports::training(&points, predicted, report.loss.held_out, unit)
 }
 
 /// Predicted against measured. `prediction` is absent where none was made for this machine.
@@ -372,12 +378,12 @@ fn phase_errors(predicted: &Phases, measured: &Figures) -> BTreeMap<String, f64>
 
 fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
     let parallel = document.plan.parallel;
-    let one_of_each: u64 = prediction.memory_bytes.stages.iter().map(|stage| stage.total).sum();
+    let ranks_of_a_stage = u64::from(parallel.data).saturating_mul(u64::from(parallel.tensor));
     Figures {
         step_time_s: prediction.step_time_s,
         interval_s: prediction.interval_s,
         samples_per_s: prediction.samples_per_s,
-        memory_bytes: Some(one_of_each * u64::from(parallel.data) * u64::from(parallel.tensor)),
+        memory_bytes: Some(prediction.memory_bytes.of_one_pipeline().saturating_mul(ranks_of_a_stage)),
         phases: prediction.phases,
     }
 }

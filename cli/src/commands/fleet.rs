@@ -15,8 +15,12 @@ use trainyard_plan::fleet::{FleetJobSpec, FleetSpec};
 use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
 use trainyard_reports as reports;
 
-/// Whether a file is a fleet by its content: it has a pool or a list of jobs.
+/// Whether a file is a fleet by its content: it has a pool or a list of jobs. What can be read only once is taken for a
+/// job.
 pub(crate) fn is_fleet(file: &Path) -> bool {
+    if !file.is_file() {
+        return false;
+    }
     let text = files::read_text("job", file).unwrap_or_default();
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
     table.contains_key("pool") || table.contains_key("job")
@@ -144,8 +148,7 @@ fn write(
 
 /// The name of a kind's plan document: its own as far as files may be called so, and not like another's.
 fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let plain: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let plain = files::plain_name(name);
     let mut own = format!("{plain}.json");
     for number in 2.. {
         if taken.insert(own.to_lowercase()) {

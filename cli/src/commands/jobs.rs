@@ -43,8 +43,11 @@ const SEED: &str = "seed";
 /// Why jobs side by side do not run on GPUs.
 const ON_PROCESSORS: &str = "jobs that run side by side share processor threads";
 
-/// Whether a file is a list of jobs by its content.
+/// Whether a file is a list of jobs by its content. What can be read only once is taken for a job.
 pub(crate) fn is_list(file: &Path) -> bool {
+    if !file.is_file() {
+        return false;
+    }
     let text = files::read_text("job", file).unwrap_or_default();
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
     table.contains_key("job")
@@ -229,7 +232,7 @@ fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> R
     if let Some(path) = &entry.plan {
         let path = files::beside(list, Path::new(path));
         let document = Box::new(files::read_plan(&path).map_err(within)?);
-        let name = entry.name.clone().unwrap_or_else(|| stem(&path));
+        let name = files::plain_name(&entry.name.clone().unwrap_or_else(|| stem(&path)));
         return Ok((name, What::Planned { document, file: path }));
     }
     let (spec, path) = match &entry.file {
@@ -246,8 +249,7 @@ fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> R
     let called = spec.model.name.clone().or_else(|| spec.model.file.as_deref().map(|file| stem(Path::new(file))));
     let own = if entry.file.is_some() { Some(stem(&path)) } else { called };
     let name = entry.name.clone().or(own).unwrap_or_else(|| format!("job-{}", index + 1));
-    let name = name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    Ok((name, What::Job(Box::new(Job::of(spec, path, None)))))
+    Ok((files::plain_name(&name), What::Job(Box::new(Job::of(spec, path, None)))))
 }
 
 fn in_place(entry: &ListedJobSpec) -> JobSpec {

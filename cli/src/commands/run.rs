@@ -11,7 +11,7 @@ use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::Timeline;
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::resimulate;
+use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
@@ -22,6 +22,9 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     let (processes, output) = processes::join(arguments.launcher, output)?;
     let output = &output;
     let document = files::read_plan(&arguments.plan)?;
+    check_hyper_parameters(&document.job.training).map_err(|error| {
+        Failure::input(format!("plan `{}` cannot be run", arguments.plan.display())).because(error.to_string())
+    })?;
     let threads = arguments.threads.map(usize::from);
     // What is warned of one host says nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };

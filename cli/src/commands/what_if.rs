@@ -38,12 +38,14 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
         (&arguments.plot.plot, drawn, "plot"),
     ];
     let mut written = Vec::new();
+    let mut together = Vec::new();
     for (path, text, what) in &texts {
         if let (Some(path), Some(text)) = (path, text) {
-            files::write(path, text)?;
+            together.push((path.as_path(), text));
             written.push(format!("{what} written to {}", path.display()));
         }
     }
+    files::write_all(&together)?;
     let kept = history.keep(Outcome::new(Kind::WhatIf, "what-if.json", &document, (&document).into()), output);
     output.result(&document, || reports::what_if(&document, output.width()));
     kept.tell(output);

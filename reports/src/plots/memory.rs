@@ -15,7 +15,7 @@ fn parts() -> [Part; 6] {
         ("gradients", Colour::Sky.into(), |held| held.gradients),
         ("optimizer state", Colour::Amber.into(), |held| held.optimizer_state),
         ("activations", Colour::Green.into(), |held| held.activations),
-        ("buffers and workspace", Colour::Purple.into(), |held| held.buffers + held.workspace),
+        ("buffers and workspace", Colour::Purple.into(), StageMemory::buffers_and_workspace),
         ("software", Colour::Muted.into(), |held| held.software),
     ]
 }

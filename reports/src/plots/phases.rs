@@ -99,7 +99,8 @@ struct Place {
 
 impl Place {
     fn y(self, value: f64) -> i32 {
-        self.bottom - (value / self.high * f64::from(PANEL)).round() as i32
+        // A document may tell of times that none takes.
+        self.bottom - ((value / self.high).clamp(0.0, 1.0) * f64::from(PANEL)).round() as i32
     }
 
     /// The middle of a group, and the width of a bar.

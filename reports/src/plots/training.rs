@@ -17,13 +17,18 @@ pub struct StepPoint {
 /// Steps that are drawn; of more, every n-th is.
 const POINTS_MAX: usize = 2_000;
 
-/// Loss and step time over a run's steps, with the predicted step time and its interval. `held_out` is the loss on text
-/// that was not trained on, after the last step.
+/// Loss, in `unit`, and step time over a run's steps, with the predicted step time and its interval. `held_out` is the
+/// loss on data that was not trained on, after the last step.
 ///
 /// # Errors
 ///
 /// A sentence, if the points cannot be drawn: there are none, or one is not a number.
-pub fn training(points: &[StepPoint], predicted: Option<&Figures>, held_out: Option<f64>) -> Result<Picture, String> {
+pub fn training(
+    points: &[StepPoint],
+    predicted: Option<&Figures>,
+    held_out: Option<f64>,
+    unit: &str,
+) -> Result<Picture, String> {
     if points.is_empty() || points.iter().any(|point| !(point.loss.is_finite() && point.seconds.is_finite())) {
         return Err("there is no step with a finite loss and time to draw".into());
     }
@@ -33,7 +38,7 @@ pub fn training(points: &[StepPoint], predicted: Option<&Figures>, held_out: Opt
     legend.extend(
         predicted.map(|_| (Sample::Line(Colour::Green), "predicted before the run, with its 90 % interval".into())),
     );
-    let panels = [loss(points, held_out), step_time(points, predicted)];
+    let panels = [loss(points, held_out, unit), step_time(points, predicted)];
     Ok(figure(Breadth::Wide, "Loss and step time", legend, &panels))
 }
 
@@ -47,11 +52,11 @@ fn shown(points: &[StepPoint]) -> impl Iterator<Item = &StepPoint> {
     points.iter().step_by(points.len().div_ceil(POINTS_MAX))
 }
 
-fn loss(points: &[StepPoint], held_out: Option<f64>) -> Panel {
+fn loss(points: &[StepPoint], held_out: Option<f64>, unit: &str) -> Panel {
     let values = || points.iter().map(|point| point.loss).chain(held_out);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let margin = 0.05 * (high - low).max(1e-3);
-    let y = Axis::of("nats per token", Scale::Linear((low - margin).max(0.0), high + margin), plain);
+    let y = Axis::of(unit, Scale::Linear((low - margin).max(0.0), high + margin), plain);
     let mut panel = Panel::new("Loss", steps(points), y);
     let line = shown(points).map(|point| (point.step as f64, point.loss)).collect();
     panel.lines.push(Line::new(Stroke::Plain(Colour::Blue), line));
@@ -92,12 +97,12 @@ mod tests {
     fn a_run_is_drawn_with_its_axes_named() {
         let points: Vec<StepPoint> =
             (1..20).map(|step| StepPoint { step, loss: 5.0 / step as f64, seconds: 0.1 }).collect();
-        let picture = training(&points, None, Some(1.0)).expect("points that can be drawn");
+        let picture = training(&points, None, Some(1.0), "nats per token").expect("points that can be drawn");
         assert!(picture.outside().is_empty(), "{:?}", picture.outside());
         for name in ["optimizer step", "nats per token", "ms", "held-out"] {
             assert!(picture.text().contains(name), "{name}");
         }
-        assert!(training(&[], None, None).is_err());
-        assert!(training(&[StepPoint { step: 1, loss: f64::NAN, seconds: 1.0 }], None, None).is_err());
+        assert!(training(&[], None, None, "nats").is_err());
+        assert!(training(&[StepPoint { step: 1, loss: f64::NAN, seconds: 1.0 }], None, None, "nats").is_err());
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn memory(content: &ReportContent) -> Markup {
             bytes(held.gradients),
             bytes(held.optimizer_state),
             bytes(held.activations),
-            bytes(held.buffers + held.workspace),
+            bytes(held.buffers_and_workspace()),
             bytes(held.software),
             bytes(held.total),
         ]

@@ -67,8 +67,9 @@ fn write(entry: &Entry, folder: &Path, stem: &str, store: &Store) -> Result<Vec<
 
 /// Names and texts of the files of an entry.
 fn named(documents: &[Document], stem: &str) -> Vec<(String, String)> {
-    let file =
-        |index: usize, name: &str| if index == 0 { format!("{stem}.json") } else { format!("{stem}-{}", plain(name)) };
+    let file = |index: usize, name: &str| {
+        if index == 0 { format!("{stem}.json") } else { format!("{stem}-{}", files::plain_name(name)) }
+    };
     let kept = |name: &str| documents.iter().any(|document| document.name == name);
     let there = NAMED.map(|name| kept(name).then(|| format!("{stem}-{name}")));
     let text = |document: &Document| beside(&document.text, &there).unwrap_or_else(|| document.text.clone());
@@ -94,11 +95,6 @@ fn beside(text: &str, there: &[Option<String>; 3]) -> Option<String> {
     Some(json(&document))
 }
 
-/// A name that is no path, whatever the file says.
-fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +107,7 @@ mod tests {
     fn a_document_stays_as_it_was() {
         let text = "{\"schema\":  \"trainyard.plan/1\", \"plan\": {\"cluster\": {\"profile\": \"away.toml\"}}}";
         assert_eq!(named(&[kept("plan.json", text)], "x"), [("x.json".into(), text.into())]);
-        assert_eq!(named(&[kept("../../etc/x\n", "1"), kept("../y", "2")], "x")[1].0, "x-..-y");
+        assert_eq!(named(&[kept("../../etc/x\n", "1"), kept("../y", "2")], "x")[1].0, "x--.-y");
     }
 
     #[test]
