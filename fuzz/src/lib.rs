@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzzer_mutate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trainyard_models::{Model, Sharing};
-use trainyard_plan::{JobSpec, Plan};
+use trainyard_plan::{GlobalBatch, JobSpec, Plan};
 use trainyard_planner::{Limits, Resources, draft, problem};
 use trainyard_reports::{self as reports, Points, Width};
 use trainyard_sim::{Options, memory_needed};
@@ -19,6 +19,9 @@ use trainyard_sim::{Options, memory_needed};
 const SIMULATION_MAX: u64 = 8 << 20;
 /// The same of steps that are traced operator by operator.
 const TRACE_MAX: u64 = 1 << 20;
+
+/// Batches of more samples are so many micro-batches that a search takes long.
+const BATCH_MAX: u64 = 1 << 20;
 
 /// Whether a plan is simulated in a moment.
 pub fn is_small(plan: &Plan) -> bool {
@@ -47,6 +50,12 @@ pub fn small_job() -> JobSpec {
 /// Asks for the plan of a job, as far as a few simulations find it, and shows it.
 pub fn plan(job: &JobSpec, resources: Resources) {
     let Ok(problem) = problem(job, resources) else { return };
+    let largest = job.training.global_batch.map(|batch| match batch {
+        GlobalBatch::Exactly(size) | GlobalBatch::Between { max: size, .. } => size,
+    });
+    if largest.is_some_and(|size| size > BATCH_MAX) {
+        return;
+    }
     let limits = Limits { top: 2, max_simulations: Some(4), ..Limits::default() };
     if let Ok(drafted) = draft(&problem, &limits, job) {
         reads_back(&drafted.document);
