@@ -404,10 +404,13 @@ fn check(options: &RunOptions) -> Result<(), RunError> {
 
 /// Sees to a place for checkpoints before the training: afterwards it would be lost.
 fn prepare(folder: &Path, world: &World, options: &RunOptions) -> Result<(), RunError> {
+    if world.is_root() {
+        Writer::prepare(folder)?;
+    }
     if !options.resume && checkpoint::holds_some(folder)? {
         return Err(CheckpointError::Occupied { path: folder.to_owned() }.into());
     }
-    if world.is_root() { Ok(Writer::prepare(folder)?) } else { Ok(()) }
+    Ok(())
 }
 
 /// The checkpoint to go on from, if the run is to be resumed.
