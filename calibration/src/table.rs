@@ -540,6 +540,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_line_without_end_is_told_before_memory_is_full() {
+        let endless = || io::repeat(b'x').take(100 * LINE_MAX);
+        let header = Table::read(endless(), "t.csv").err().expect("too long");
+        assert!(header.to_string().contains("longer than 1048576"), "{header}");
+        let mut table = Table::read("a,b\n1,2\n".as_bytes().chain(endless()), "t.csv").expect("a header");
+        assert!(table.next_record().expect("readable").is_some());
+        assert!(table.next_record().is_err());
+    }
+
     /// Lines counted by looking at the whole text: a record starts at the first byte after the line ends before it.
     fn lines_of_whole_text(text: &str) -> Vec<u64> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());

@@ -181,3 +181,16 @@ fn damaged_files_are_refused_with_their_names_and_leave_nothing() {
         assert!(ended * 2 > damages, "{}: only {ended} of {damages} commands ended by themselves", case.command);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_standard_output_does_not_take_is_an_error() {
+    for command in ["show models", "show models --format json", "completions bash", "man"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+        run.args(command.split(' ')).env("TRAINYARD_HISTORY", "off").stdout(full);
+        let output = run.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains("standard output"), "{command}: {said}");
+    }
+}

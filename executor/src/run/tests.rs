@@ -431,8 +431,14 @@ fn what_cannot_be_run_is_refused_before_anything_is_read() {
     let selective = PlanSpec { recompute: Recompute::Selective, ..single() };
     let recurrent = &trainyard_models::find("gnmt").expect("a model of the catalog").model;
     let recurrent = PlanSpec::plain(recurrent.spec(), ClusterSpec::of("local", 1), recurrent.graph().len());
+    let mut narrow = spec(2, 1, 1, ScheduleName::None);
+    narrow.parallel = ParallelSpec { tensor: 2, ..ParallelSpec::default() };
+    narrow.model.ffn = Some(1);
+    narrow.batch = BatchSpec { global: 8, micro: 8, accumulation: 1 };
     let nowhere = RunOptions { data: DataSource::new("nowhere"), ..options(&text(), 1) };
-    for (spec, field) in [(rounded, "precision"), (selective, "recompute"), (recurrent, "model.family")] {
+    for (spec, field) in
+        [(rounded, "precision"), (selective, "recompute"), (recurrent, "model.family"), (narrow, "parallel.tensor")]
+    {
         let error = run(&plan(spec), &nowhere, &|_| {}, &AtomicBool::new(false)).expect_err("refused");
         let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
         assert_eq!(refusal.field, field);

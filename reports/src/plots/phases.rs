@@ -159,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn times_that_none_takes_stay_inside_the_frame() {
+        let mut odd = document("");
+        odd.measured.phases.wait_s = -1e300;
+        odd.measured.phases.forward_s = -1e-3;
+        let picture = phases(&odd).expect("a picture");
+        assert!(picture.outside().is_empty(), "{:?}", picture.outside());
+    }
+
+    #[test]
     fn nothing_is_drawn_of_a_step_that_took_no_time() {
         let mut nothing = document("");
         nothing.measured.step_time_s = f64::NAN;
