@@ -205,13 +205,14 @@ fn a_slow_link_changes_no_weight() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path();
     for straight in straight(place) {
-        let mut run = training(place, straight.plan, &["--out", "out", "--checkpoint", "kept"]);
+        let (out, kept) = (format!("slow-{}", straight.plan), format!("kept-{}", straight.plan));
+        let mut run = training(place, straight.plan, &["--out", &out, "--checkpoint", &kept]);
         // Messages between processes of one machine would go through its memory.
         run.env("OMPI_MCA_btl", "tcp,self").env("OMPI_MCA_pml", "ob1").env("OMPI_MCA_btl_tcp_if_include", "lo");
-        let slow = "ip link set lo up; tc qdisc add dev lo root tbf rate 20mbit burst 32kbit latency 400ms";
+        let slow = "ip link set lo mtu 1500 up; tc qdisc add dev lo root tbf rate 20mbit burst 64kb latency 400ms";
         let output = within("-rn", slow, "tc -s qdisc show dev lo > sent", &run);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(state(&place.join("kept")) == straight.state, "{}: other weights", straight.plan);
+        assert!(state(&place.join(&kept)) == straight.state, "{}: other weights", straight.plan);
         let sent = fs::read_to_string(place.join("sent")).expect("it was told");
         let bytes =
             sent.split_whitespace().skip_while(|word| *word != "Sent").nth(1).and_then(|word| word.parse().ok());
