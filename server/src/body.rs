@@ -7,8 +7,8 @@ use axum::http::{HeaderValue, Request, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a request's body says, if it is JSON of at most `limit` bytes. JSON that is nested deeper than 128 levels is none.
-pub(crate) async fn read<T: DeserializeOwned>(request: Request<Body>, limit: usize) -> Result<T, Refusal> {
+/// The body of a request that says it is JSON, if it has at most `limit` bytes.
+pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Bytes, Refusal> {
     if !is_json(request.headers().get(CONTENT_TYPE)) {
         return Err(Refusal::media_type());
     }
@@ -17,8 +17,12 @@ pub(crate) async fn read<T: DeserializeOwned>(request: Request<Body>, limit: usi
     if stated.is_some_and(|bytes| bytes > limit as u64) {
         return Err(Refusal::too_large(limit));
     }
-    let bytes = to_bytes(request.into_body(), limit).await.map_err(|_| Refusal::too_large(limit))?;
-    serde_json::from_slice(&bytes).map_err(|error| Refusal::json(&error))
+    to_bytes(request.into_body(), limit).await.map_err(|_| Refusal::too_large(limit))
+}
+
+/// What a body says. JSON that is nested deeper than 128 levels is none.
+pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal::json(&error))
 }
 
 fn is_json(value: Option<&HeaderValue>) -> bool {

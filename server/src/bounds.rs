@@ -7,10 +7,14 @@ use std::time::Duration;
 pub struct Bounds {
     /// Bytes of a request's body.
     pub body: usize,
+    /// Bytes of the body of a question, which is read before its turn to be answered comes.
+    pub question: usize,
     /// How long a request may take, from its headers to the start of the answer.
     pub request: Duration,
     /// How long a client may take to send the headers of a request.
     pub headers: Duration,
+    /// How long a client may take to take the next part of an answer.
+    pub taking: Duration,
     /// Clients at the same time; more wait for one to go.
     pub connections: usize,
     /// Drafts that are searched at the same time.
@@ -26,12 +30,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Stated defaults. A plan document has some hundred kilobytes at most; a search over everything that can be rented
-    /// takes up to half a minute on two processors.
+    /// Stated defaults. A plan document has some hundred kilobytes at most; a `config.json` with a thousand
+    /// names of classes has a hundred. A search over everything that can be rented takes up to half a minute on two
+    /// processors.
     pub const STANDARD: Self = Self {
         body: 1 << 20,
+        question: 256 << 10,
         request: Duration::from_mins(1),
         headers: Duration::from_secs(10),
+        taking: Duration::from_secs(10),
         connections: 512,
         searches: 2,
         waiting: 256,

@@ -7,10 +7,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 
 /// Bytes of a request's headers, and of what is read ahead of its body.
 const BUFFER: usize = 64 << 10;
@@ -95,12 +97,17 @@ async fn accept(listener: &TcpListener, settings: Settings, stop: &Stop) {
 
 type Service = TowerToHyperService<axum::Router>;
 
-fn connection(stream: TcpStream, service: Service, bounds: &Bounds) -> http1::Connection<TokioIo<TcpStream>, Service> {
+/// Bytes from and to a client, which is let go when it takes none of an answer.
+type Stream = TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>;
+
+fn connection(stream: TcpStream, service: Service, bounds: &Bounds) -> http1::Connection<Stream, Service> {
     // Answers are small and whole; waiting for more to send with them would only delay them.
     let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(bounds.taking));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.headers)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service)
 }

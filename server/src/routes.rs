@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Effort};
 use crate::assets;
-use crate::body::{self, json, read};
+use crate::body::{self, json, parse, read};
 use crate::bounds::Bounds;
 use crate::catalogs::Catalogs;
 use crate::export::{Target, export};
@@ -89,13 +89,13 @@ fn key<T: Serialize>(path: &str, question: &T) -> String {
 }
 
 async fn model(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: ModelQuestion = read(request, server.settings.bounds.body).await?;
+    let question: ModelQuestion = parse(&read(request, server.settings.bounds.question).await?)?;
     let work = move |_| answer::model(&question).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
 async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let question: PlanQuestion = read(request, server.settings.bounds.body).await?;
+    let question: PlanQuestion = parse(&read(request, server.settings.bounds.question).await?)?;
     let lane = match question.effort {
         Effort::Draft => Lane::Quick,
         Effort::Proof => Lane::Thorough,
@@ -105,17 +105,22 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     server.planning.answer(lane, key, work).await.map(json)
 }
 
+/// A plan document. A long one takes many times its length in memory, so it is parsed where only some are at a time.
+fn document(body: &Bytes) -> Result<PlanDocument, Refusal> {
+    parse(body)
+}
+
 async fn simulate(State(server): State<Server>, request: Request<Body>) -> Answer {
-    let document: PlanDocument = read(request, server.settings.bounds.body).await?;
     let bounds = server.settings.bounds;
-    let work = move |_| answer::simulate(&document, &bounds).map(|answer| body::text(&answer));
+    let body = read(request, bounds.body).await?;
+    let work = move |_| answer::simulate(&document(&body)?, &bounds).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 
 async fn launch_files(State(server): State<Server>, Path(target): Path<String>, request: Request<Body>) -> Answer {
-    let document: PlanDocument = read(request, server.settings.bounds.body).await?;
+    let body = read(request, server.settings.bounds.body).await?;
     let targets = server.settings.exports;
-    let work = move |_| export(targets, &target, &document).map(|answer| body::text(&answer));
+    let work = move |_| export(targets, &target, &document(&body)?).map(|answer| body::text(&answer));
     server.planning.find(Lane::Quick, work).await.map(json)
 }
 

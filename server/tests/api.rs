@@ -305,13 +305,21 @@ fn names_are_data_and_never_markup() {
 
 #[test]
 fn a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() {
-    let large = Bounds::STANDARD.body + 1;
+    let spaces = |path: &str, length: usize| answered(router(settings()), post(path, vec![b' '; length])).refusal();
     let stated = Request::post("/api/v1/model").header("host", "localhost").header("content-type", "application/json");
     let stated = stated.header("content-length", 50 << 20).body(Body::empty()).expect("a request");
     let (status, kind, _) = answered(router(settings()), stated).refusal();
     assert_eq!((status, kind.as_str()), (413, "too-large"));
-    let (status, kind, _) = answered(router(settings()), post("/api/v1/model", vec![b' '; large])).refusal();
-    assert_eq!((status, kind.as_str()), (413, "too-large"));
+    let bounds = Bounds::STANDARD;
+    for (path, most) in
+        [("plan", bounds.question), ("model", bounds.question), ("simulate", bounds.body), ("export/any", bounds.body)]
+    {
+        let path = format!("/api/v1/{path}");
+        let (status, kind, _) = spaces(&path, most + 1);
+        assert_eq!((status, kind.as_str()), (413, "too-large"), "{path}");
+        let (_, kind, _) = spaces(&path, most);
+        assert_ne!(kind, "too-large", "{path}");
+    }
 }
 
 #[test]

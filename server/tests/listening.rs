@@ -71,3 +71,17 @@ fn clients_beyond_the_limit_wait_for_their_turn() {
         });
     });
 }
+
+#[test]
+fn a_client_that_takes_no_answers_is_let_go() {
+    let moment = std::time::Duration::from_millis(50);
+    while_serving(Bounds { connections: 1, taking: moment, ..Bounds::STANDARD }, |address| {
+        let mut first = TcpStream::connect(address).expect("the server listens");
+        // Far more than the system keeps of what was sent and not taken.
+        let many = "GET /api/v1/catalogs HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
+        let _ = first.write_all(many.as_bytes());
+        let answer = exchange(address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop(first);
+    });
+}
