@@ -42,6 +42,5 @@ pub use profile::{Measurements, ProfileError, ProfileProblem, fit_profile, profi
 pub use profiler::{Finding, TraceError, TraceFindings, read_trace, refit_trace};
 pub use runs::{CorrectedProfile, RunMeasurement, RunsError, correct_profile};
 pub use summary::Reason;
-pub use system::DEFAULT_STACK;
 pub use table::{Entry, MEASUREMENT_COLUMNS, Row, RowError, TableError, read_measurements};
 pub use validate::{Validation, validate, validate_in};

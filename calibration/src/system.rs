@@ -3,20 +3,17 @@
 use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,
+    Catalog, Cluster, DEFAULT_STACK, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,
 };
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
-
-/// The stack of a framework that nobody has measured: the constants of a common one.
-pub const DEFAULT_STACK: &str = "pytorch";
 
 /// Network of each GPU, in Gbit/s, where a row of Ampere machines does not state it: a stated default, one HDR port for
 /// each of eight GPUs as in the NVIDIA DGX A100 SuperPOD reference architecture.
 const AMPERE_PORT: f64 = 200.0;
 
 /// Bytes a second in one Gbit/s.
-const GBIT: f64 = 1.25e8;
+pub(crate) const GBIT: f64 = 1.25e8;
 
 /// The cluster and the software of a row.
 pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupported> {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use std::path::Path;
 use trainyard_calibration::{RunMeasurement, correct_profile, profile_from_toml};
-use trainyard_hardware_profiles::{Cluster, MeasuredMachine, catalog};
+use trainyard_hardware_profiles::{Cluster, EXECUTOR_STACK, MeasuredMachine, catalog};
 use trainyard_plan::document::Phases;
 use trainyard_plan::{Plan, PlanSpec};
 use trainyard_sim::{Machine, Outcome, simulate};
@@ -42,7 +42,7 @@ fn runs() -> Vec<(Kept, Plan)> {
 }
 
 fn machine(profile: &MeasuredMachine) -> Machine {
-    let stack = catalog().stack("trainyard-executor").expect("in the catalog").clone();
+    let stack = catalog().stack(EXECUTOR_STACK).expect("in the catalog").clone();
     Machine { cluster: Cluster::of_measured(profile.clone()), stack }
 }
 
@@ -91,7 +91,7 @@ fn runs_correct_a_profile_that_was_measured_on_a_busy_machine() {
         sample.forward_s *= 1.5;
         sample.backward_s *= 1.5;
     }
-    let stack = catalog().stack("trainyard-executor").expect("in the catalog");
+    let stack = catalog().stack(EXECUTOR_STACK).expect("in the catalog");
     let measured: Vec<RunMeasurement> = runs
         .iter()
         .map(|(run, plan)| RunMeasurement {

@@ -14,6 +14,7 @@
 //! | `manifest.json` | how far the training is, and size and checksum of each file |
 
 mod folder;
+mod hold;
 mod manifest;
 mod reader;
 mod storage;
@@ -23,6 +24,7 @@ mod tests;
 mod writer;
 
 pub use folder::{holds_some, home, numbered};
+pub use hold::Hold;
 pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
 pub use storage::{Open, Storage, create};
@@ -58,6 +60,12 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Another training writes there.
+    #[error("another run writes checkpoints to `{}`", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
     },
     /// There are checkpoints already, and the run is not to go on from them.
     #[error("`{}` holds checkpoints already", path.display())]
@@ -152,6 +160,7 @@ impl CheckpointError {
             Self::Mismatch { .. } => Some("resume with the options and the data that the training began with".into()),
             Self::Missing { .. } => Some("leave out --resume to start anew".into()),
             Self::Place { .. } => Some("name a folder that you may write to".into()),
+            Self::Busy { .. } => Some("wait until it has ended, or name another folder".into()),
             Self::Occupied { .. } => Some("go on from the newest with --resume, or name another folder".into()),
             Self::Write { .. } | Self::Read { .. } => None,
         }

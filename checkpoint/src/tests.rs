@@ -187,10 +187,23 @@ fn a_place_that_nothing_can_be_written_to_is_told() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("file");
     fs::write(&file, "mine").expect("room");
-    let error = Writer::prepare(&file).expect_err("a file stands there");
+    let error = Hold::take(&file).expect_err("a file stands there");
     assert!(matches!(error, CheckpointError::Place { .. }) && error.is_input() && error.hint().is_some());
-    Writer::prepare(&folder.path().join("new")).expect("room");
+    drop(Hold::take(&folder.path().join("new")).expect("room"));
     assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn a_folder_has_one_training_at_a_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("new");
+    let hold = Hold::take(&place).expect("room");
+    let error = Hold::take(&place).expect_err("held");
+    assert!(matches!(error, CheckpointError::Busy { .. }) && error.is_input() && error.hint().is_some());
+    write_step(&place, 1, &create).expect("room");
+    drop(hold);
+    drop(Hold::take(&place).expect("nobody holds it any more"));
+    assert_eq!(names(&place), ["checkpoint-1"]);
 }
 
 #[test]

@@ -9,9 +9,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is written to see whether something can be.
-const PROBE: &str = ".checkpoint-probe";
-
 /// A checkpoint under way. Dropped before [`Writer::finish`], it leaves nothing behind.
 pub struct Writer<'a> {
     folder: PathBuf,
@@ -102,19 +99,6 @@ impl<'a> Writer<'a> {
     /// When a folder cannot be looked into or removed.
     pub fn prune(folder: &Path, newest: &Path, keep: usize) -> Result<(), CheckpointError> {
         prune(folder, &told(newest)?, keep)
-    }
-
-    /// Tries whether something can be written to the folder. One that is not there yet is not there afterwards.
-    ///
-    /// # Errors
-    ///
-    /// [`CheckpointError::Place`], when it cannot.
-    pub fn prepare(folder: &Path) -> Result<(), CheckpointError> {
-        let (tried, is_new) = (folder.join(PROBE), !folder.exists());
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&tried, "").and_then(|()| fs::remove_file(&tried)))
-            .and_then(|()| if is_new { fs::remove_dir(folder) } else { Ok(()) })
-            .map_err(|source| CheckpointError::Place { path: folder.to_owned(), source })
     }
 
     /// Writes a small file at once.

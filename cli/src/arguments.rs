@@ -352,7 +352,6 @@ pub(crate) struct WhatIfArguments {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// What can be varied, for the end of the help.
 /// Arguments of `trainyard export`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExportArguments {

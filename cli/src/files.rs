@@ -4,6 +4,7 @@ use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use flate2::read::GzDecoder;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -237,6 +238,35 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
+/// Asks whether a file can be written there, or a folder of files where one is meant. Nothing is made.
+pub(crate) fn expect_room(path: &Path, folder: bool) -> Result<(), Failure> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if is_stream(&target) {
+        return Ok(());
+    }
+    let room = || {
+        let inside = if target.is_dir() && folder { target.as_path() } else { folder_of(&target) };
+        if target.is_dir() && !folder {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        // What is missing of the way there is made when the file is written.
+        let there = inside.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+        tempfile::tempfile_in(there).map(drop).map_err(nameless)
+    };
+    room().map_err(|error| unwritable(path, &error))
+}
+
+/// An error that does not tell the name of the temporary file, which is nobody's.
+#[expect(clippy::needless_pass_by_value, reason = "as it is given by what failed")]
+fn nameless(error: std::io::Error) -> std::io::Error {
+    error.kind().into()
+}
+
+/// The folder that a file lies in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     write_all(&[(path, content)])
@@ -255,9 +285,13 @@ pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Fail
         let opened = fs::OpenOptions::new().write(true).open(path);
         opened.and_then(|mut stream| stream.write_all(content.as_ref())).map_err(|error| unwritable(path, &error))?;
     }
+    let mut folders = BTreeSet::new();
     for (path, file, target) in staged {
-        file.persist(target).map_err(|error| unwritable(path, &error.error))?;
+        file.persist(&target).map_err(|error| unwritable(path, &error.error))?;
+        folders.insert(folder_of(&target).to_path_buf());
     }
+    // The new names outlast a loss of power too, where the system can be asked for that.
+    folders.iter().filter_map(|folder| fs::File::open(folder).ok()).for_each(|folder| drop(folder.sync_all()));
     Ok(())
 }
 
@@ -268,15 +302,12 @@ fn is_stream(path: &Path) -> bool {
 
 /// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
 fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     fs::create_dir_all(folder)?;
     if path.is_dir() {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
-    let mut file = readable(tempfile::Builder::new().prefix(".trainyard-")).tempfile_in(folder)?;
+    let mut file = readable(tempfile::Builder::new().prefix(".trainyard-")).tempfile_in(folder).map_err(nameless)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     if let Ok(before) = fs::metadata(path) {
@@ -321,28 +352,31 @@ pub(crate) fn plain_name(name: &str) -> String {
 
 /// A folder for a run: the one that the user names, which must be new or empty, or the next under `runs`.
 pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, Failure> {
-    let cannot = |path: &Path, error: &std::io::Error| {
-        Failure::new(Exit::Failed, format!("cannot make the folder `{}`", path.display())).because(error.to_string())
-    };
     if let Some(folder) = wanted {
-        if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Failure::input(format!("`--out {}` is a folder that is not empty", folder.display()))
-                .hint("name a new folder; nothing is overwritten"));
-        }
-        fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+        expect_unused(folder)?;
+        fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
         return Ok(folder.into());
     }
-    fs::create_dir_all(RUNS).map_err(|error| cannot(Path::new(RUNS), &error))?;
+    fs::create_dir_all(RUNS).map_err(|error| unwritable(Path::new(RUNS), &error))?;
     let name = plain_name(model);
     for number in 1.. {
         let folder = Path::new(RUNS).join(format!("{name}-{number}"));
         match fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(cannot(&folder, &error)),
+            Err(error) => return Err(unwritable(&folder, &error)),
         }
     }
     unreachable!("a disk holds fewer folders than there are numbers")
+}
+
+/// Refuses a folder that holds something already.
+pub(crate) fn expect_unused(folder: &Path) -> Result<(), Failure> {
+    if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Failure::input(format!("`--out {}` is a folder that is not empty", folder.display()))
+            .hint("name a new folder; nothing is overwritten"));
+    }
+    Ok(())
 }
 
 /// The folders in a folder, in the order of their names.
@@ -428,6 +462,28 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), "two");
         assert_eq!(fs::read_dir(root.path().join("new")).expect("readable").count(), 1);
         assert!(write(root.path(), "a folder stands there").is_err());
+    }
+
+    #[test]
+    fn whether_something_can_be_written_is_known_before() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (file, new) = (root.path().join("file"), root.path().join("a/b/plan.json"));
+        fs::write(&file, "mine").expect("room");
+        for (path, folder, has) in [
+            (new.as_path(), false, true),
+            (new.as_path(), true, true),
+            (root.path(), true, true),
+            (root.path(), false, false),
+            (&file, false, true),
+            (&file.join("plan.json"), false, false),
+            (Path::new("plan.json"), false, true),
+            (Path::new("/dev/null"), false, true),
+        ] {
+            let told = expect_room(path, folder);
+            assert_eq!(told.is_ok(), has, "{} {told:?}", path.display());
+            assert!(told.err().is_none_or(|failure| failure.code() == Exit::Input));
+        }
+        assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 1);
     }
 
     #[test]

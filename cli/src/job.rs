@@ -253,10 +253,6 @@ fn flag_for(error: &JobError) -> Option<String> {
 /// The limits that flags put on a search.
 pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Failure> {
     let fixed = Fixed::parse(&search.fix).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
-    if let Some(threads) = search.threads {
-        // Fails only if threads were started before, and then they do the work.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-    }
     Ok(Limits { top, max_simulations: search.max_simulations, fixed })
 }
 

@@ -16,7 +16,9 @@ mod history_arguments;
 mod job;
 mod machine;
 mod output;
+mod places;
 mod plot;
+mod threads;
 mod traces;
 
 use crate::arguments::{Arguments, Command};
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command, history: &History, output: &Output) -> Result<failure::Exit, Failure> {
+    places::check(&command, history.place())?;
+    threads::start(&command)?;
     if matches!(command, Command::Train(_) | Command::Run(_) | Command::Calibrate(_)) {
         allocator::keep_freed_memory();
     }

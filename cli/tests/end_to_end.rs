@@ -1,37 +1,17 @@
 //! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
 
+mod tiny;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-const JOB: &str = r#"
-[model]
-family = "gpt"
-name = "tiny"
-layers = 2
-hidden = 16
-heads = 2
-vocab = 256
-seq_len = 16
-
-[data]
-path = "text"
-
-[training]
-global_batch = 4
-steps = 12
-learning_rate = 1e-2
-"#;
-
 /// A folder with a job and text to train on.
 fn workplace() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    fs::write(folder.path().join("job.toml"), JOB).expect("room");
-    fs::create_dir(folder.path().join("text")).expect("room");
-    let text = "All that glitters is not gold; often have you heard that told. ".repeat(60);
-    fs::write(folder.path().join("text/proverbs.txt"), text).expect("room");
+    tiny::write_job(folder.path(), "");
     folder
 }
 

@@ -6,6 +6,7 @@
 //!     cargo test --release --workspace --features trainyard-cli/mpi --test faults -- --ignored
 
 mod disturbed;
+mod tiny;
 
 use disturbed::{state, straight, training};
 use std::fs;

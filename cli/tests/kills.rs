@@ -8,6 +8,7 @@
 //! `TRAINYARD_KILLS` says how often (50), `TRAINYARD_KILLS_SEED` which moments are drawn.
 
 mod disturbed;
+mod tiny;
 
 use disturbed::{CHECKPOINT_EVERY, STEPS, Straight, state, straight, training};
 use rand::rngs::StdRng;

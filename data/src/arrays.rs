@@ -7,7 +7,7 @@
 use crate::error::DataError;
 use crate::files;
 use crate::labelled::{Labelled, Values};
-use crate::wanted::Wanted;
+use crate::sample_kind::SampleKind;
 use half::{bf16, f16};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 use safetensors::{Dtype, SafeTensors};
@@ -92,23 +92,22 @@ impl Array {
         DataError::Array { path: self.path.clone(), array: self.name.clone(), field, found, allowed: allowed.into() }
     }
 
-    fn elements(&self) -> impl Iterator<Item = (Option<Kind>, &[u8])> {
-        self.bytes.chunks_exact(self.kind.map_or(1, Kind::bytes)).map(|bytes| (self.kind, bytes))
+    /// All elements as `read` makes them of their bytes; nothing if it does not for this type.
+    fn elements<T>(&self, read: impl Fn(Kind, &[u8]) -> Option<T>) -> Option<Vec<T>> {
+        let kind = self.kind?;
+        self.bytes.chunks_exact(kind.bytes()).map(|bytes| read(kind, bytes)).collect()
     }
 
     fn integers(&self) -> Result<Vec<i64>, DataError> {
-        self.elements()
-            .map(|(kind, bytes)| kind?.integer(bytes))
-            .collect::<Option<_>>()
-            .ok_or_else(|| self.wrong("dtype", "an integer of 8 to 64 bits"))
+        self.elements(Kind::integer).ok_or_else(|| self.wrong("dtype", "an integer of 8 to 64 bits"))
     }
 
     fn values(self) -> Result<Values, DataError> {
         if self.kind == Some(Kind::U8) {
             return Ok(Values::Pixels(self.bytes));
         }
-        let numbers: Option<Vec<f32>> = self.elements().map(|(kind, bytes)| kind?.float(bytes)).collect();
-        let numbers = numbers
+        let numbers = self
+            .elements(Kind::float)
             .ok_or_else(|| self.wrong("dtype", "uint8, for pixels, or a floating-point number of 16 to 64 bits"))?;
         match numbers.iter().position(|value| !value.is_finite()) {
             Some(at) => {
@@ -221,7 +220,7 @@ pub(crate) struct ArrayFiles {
 
 impl ArrayFiles {
     /// The array that a file is, or that a folder holds under the name that the model's data has.
-    pub(crate) fn at(path: &Path, folder: bool, wanted: &Wanted) -> Option<Self> {
+    pub(crate) fn at(path: &Path, folder: bool, wanted: &SampleKind) -> Option<Self> {
         if folder {
             let name = if wanted.sequence().is_some() { TOKENS } else { INPUTS };
             let inputs = path.join(name).with_extension("npy");
@@ -251,7 +250,7 @@ impl ArrayFiles {
     }
 
     /// Samples with their classes.
-    pub(crate) fn labelled(&self, wanted: &Wanted) -> Result<Labelled, DataError> {
+    pub(crate) fn labelled(&self, wanted: &SampleKind) -> Result<Labelled, DataError> {
         const ALLOWED: &str = "`inputs`, one row for each sample, and `labels`, its class";
         let content = files::bytes(&self.inputs)?;
         let (inputs, labels, label_file) = if self.safetensors {
@@ -281,24 +280,24 @@ impl ArrayFiles {
 }
 
 /// The shape of one sample, (channels, height, width), if it is what the model reads.
-fn sample_shape(inputs: &Array, wanted: &Wanted) -> Result<[usize; 3], DataError> {
+fn sample_shape(inputs: &Array, wanted: &SampleKind) -> Result<[usize; 3], DataError> {
     let sample = inputs.shape.get(1..).unwrap_or(&[]);
     match *wanted {
-        Wanted::Image { channels, height, width, .. } => {
+        SampleKind::Image { channels, height, width, .. } => {
             let flat = channels == 1 && sample == [height, width];
             if sample == [channels, height, width] || flat {
                 return Ok([channels, height, width]);
             }
             Err(inputs.wrong("shape", format!("[samples, {channels}, {height}, {width}]")))
         }
-        Wanted::Vector { width, .. } => {
+        SampleKind::Vector { width, .. } => {
             let values = sample.iter().try_fold(1_usize, |product, side| product.checked_mul(*side));
             if values == Some(width) && !sample.is_empty() {
                 return Ok([1, 1, width]);
             }
             Err(inputs.wrong("shape", format!("[samples, {width}]")))
         }
-        Wanted::NextToken { .. } | Wanted::Masked { .. } => unreachable!("texts have no labels"),
+        SampleKind::NextToken { .. } | SampleKind::Masked { .. } => unreachable!("texts have no labels"),
     }
 }
 

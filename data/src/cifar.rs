@@ -7,7 +7,7 @@
 use crate::error::DataError;
 use crate::files;
 use crate::labelled::{Labelled, Values, check_sides};
-use crate::wanted::Wanted;
+use crate::sample_kind::SampleKind;
 use std::path::{Path, PathBuf};
 
 /// Channels, rows and columns of an image.
@@ -52,7 +52,7 @@ fn label_bytes(path: &Path, length: usize) -> Result<usize, DataError> {
 }
 
 /// Reads files; of CIFAR-100 the fine classes.
-pub(crate) fn read(found: &[PathBuf], wanted: &Wanted) -> Result<Labelled, DataError> {
+pub(crate) fn read(found: &[PathBuf], wanted: &SampleKind) -> Result<Labelled, DataError> {
     let mut labelled = Labelled::new(SHAPE, Values::Pixels(Vec::new()));
     for path in found {
         check_sides(path, SHAPE, wanted)?;
@@ -78,7 +78,7 @@ mod tests {
     use crate::batch::{Inputs, MicroBatch};
     use std::fs;
 
-    const WANTED: Wanted = Wanted::Image { channels: 3, height: 32, width: 32, classes: 100 };
+    const WANTED: SampleKind = SampleKind::Image { channels: 3, height: 32, width: 32, classes: 100 };
 
     fn put(folder: &tempfile::TempDir, name: &str, labels: &[&[u8]]) -> PathBuf {
         let path = folder.path().join(name);
@@ -120,9 +120,9 @@ mod tests {
     fn what_is_wrong_is_told() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = put(&folder, "data_batch_1.bin", &[&[3], &[200]]);
-        let read = |wanted: &Wanted| read(std::slice::from_ref(&path), wanted).expect_err("wrong");
+        let read = |wanted: &SampleKind| read(std::slice::from_ref(&path), wanted).expect_err("wrong");
         assert!(matches!(read(&WANTED), DataError::Label { sample: 1, label: 200, .. }));
-        let grey = Wanted::Image { channels: 1, height: 32, width: 32, classes: 10 };
+        let grey = SampleKind::Image { channels: 1, height: 32, width: 32, classes: 10 };
         assert!(matches!(read(&grey), DataError::Sides { .. }));
         fs::write(&path, [0; 3074]).expect("a file");
         assert!(read(&WANTED).to_string().contains("3074 bytes"));

@@ -11,9 +11,9 @@ use crate::labelled::{Labelled, normalised};
 use crate::masking::Masking;
 use crate::random::{Purpose, generator};
 use crate::report::DataReport;
+use crate::sample_kind::SampleKind;
 use crate::text::{BYTE_VOCABULARY, Stream, Text};
 use crate::tokenizer::Tokenizer;
-use crate::wanted::Wanted;
 use rand::RngExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -94,7 +94,7 @@ struct About {
 #[derive(Debug)]
 pub struct Dataset {
     source: DataSource,
-    wanted: Wanted,
+    wanted: SampleKind,
     seed: u64,
     content: Content,
     about: About,
@@ -118,7 +118,7 @@ impl Dataset {
     ///
     /// When the path or the tokenizer cannot be read, is not of a kind that the model reads, holds what the model has
     /// no entry or class for, or has fewer training samples than a step takes.
-    pub fn open(source: &DataSource, wanted: &Wanted, batch: usize, seed: u64) -> Result<Self, DataError> {
+    pub fn open(source: &DataSource, wanted: &SampleKind, batch: usize, seed: u64) -> Result<Self, DataError> {
         if source.path.as_os_str().is_empty() {
             return Err(DataError::EmptyPath);
         }
@@ -191,13 +191,13 @@ impl Dataset {
     /// A batch without samples.
     pub fn empty(&self) -> MicroBatch {
         MicroBatch::empty(match self.wanted {
-            Wanted::NextToken { sequence, .. } | Wanted::Masked { sequence, .. } => {
+            SampleKind::NextToken { sequence, .. } | SampleKind::Masked { sequence, .. } => {
                 Inputs::Tokens { ids: Vec::new(), sequence }
             }
-            Wanted::Image { channels, height, width, .. } => {
+            SampleKind::Image { channels, height, width, .. } => {
                 Inputs::Images { pixels: Vec::new(), channels, height, width }
             }
-            Wanted::Vector { width, .. } => Inputs::Vectors { values: Vec::new(), width },
+            SampleKind::Vector { width, .. } => Inputs::Vectors { values: Vec::new(), width },
         })
     }
 
@@ -246,7 +246,7 @@ impl Dataset {
     }
 
     fn channels(&self) -> usize {
-        if let Wanted::Image { channels, .. } = self.wanted { channels } else { 1 }
+        if let SampleKind::Image { channels, .. } = self.wanted { channels } else { 1 }
     }
 
     fn mask(&self, mut tokens: Vec<i32>, framed: Framed, of: Use, into: &mut MicroBatch) {
@@ -269,10 +269,10 @@ impl Dataset {
         let mut random = generator(self.seed, Purpose::Synthetic { number: number as u64 });
         let below = |entries: u64| 0..i32::try_from(entries).unwrap_or(i32::MAX);
         match self.wanted {
-            Wanted::NextToken { sequence, vocabulary } => {
+            SampleKind::NextToken { sequence, vocabulary } => {
                 into.push_text(&(0..=sequence).map(|_| random.random_range(below(vocabulary))).collect::<Vec<_>>());
             }
-            Wanted::Masked { sequence, vocabulary, predictions } => {
+            SampleKind::Masked { sequence, vocabulary, predictions } => {
                 let tokens = (0..sequence).map(|_| random.random_range(below(vocabulary))).collect();
                 let masking = Masking {
                     predictions: Masking::predictions(predictions, sequence),
@@ -281,11 +281,11 @@ impl Dataset {
                 };
                 self.mask(tokens, Framed { masking, begin: None, close: None }, of, into);
             }
-            Wanted::Image { channels, height, width, classes } => {
+            SampleKind::Image { channels, height, width, classes } => {
                 let label = random.random_range(below(classes));
                 into.push_values((0..channels * height * width).map(|_| random.random_range(-1.0..1.0)), label);
             }
-            Wanted::Vector { width, classes } => {
+            SampleKind::Vector { width, classes } => {
                 let label = random.random_range(below(classes));
                 into.push_values((0..width).map(|_| random.random_range(-1.0..1.0)), label);
             }
@@ -294,7 +294,7 @@ impl Dataset {
 }
 
 /// Finds out what a source is and reads what must be known before the first step.
-fn open(source: &DataSource, wanted: &Wanted) -> Result<(Content, About), DataError> {
+fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), DataError> {
     let path = &source.path;
     if source.is_synthetic() {
         let checksum = format!("{:016x}", xxh3_64(format!("{SYNTHETIC} {wanted:?}").as_bytes()));
@@ -327,7 +327,7 @@ fn open(source: &DataSource, wanted: &Wanted) -> Result<(Content, About), DataEr
     if !found.is_empty() {
         return labelled("CIFAR data", cifar::read(&found, wanted)?);
     }
-    if folder && matches!(wanted, Wanted::Image { .. }) {
+    if folder && matches!(wanted, SampleKind::Image { .. }) {
         let images = ImageFolder::open(path, wanted)?;
         let (files, skipped, bytes, checksum) =
             (images.samples(), images.skipped, images.bytes, images.checksum.clone());
@@ -337,11 +337,11 @@ fn open(source: &DataSource, wanted: &Wanted) -> Result<(Content, About), DataEr
 }
 
 /// A text, or the ids of one.
-fn text(source: &DataSource, wanted: &Wanted, ids: Option<&ArrayFiles>) -> Result<(Content, About), DataError> {
-    let (Wanted::NextToken { vocabulary, .. } | Wanted::Masked { vocabulary, .. }) = *wanted else {
+fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> Result<(Content, About), DataError> {
+    let (SampleKind::NextToken { vocabulary, .. } | SampleKind::Masked { vocabulary, .. }) = *wanted else {
         unreachable!("only models of tokens read texts")
     };
-    let masked = matches!(wanted, Wanted::Masked { .. });
+    let masked = matches!(wanted, SampleKind::Masked { .. });
     let kind = if ids.is_some() { "an array of tokens" } else { "text" };
     if let (Some(path), Some(_), false) = (&source.tokenizer, ids, masked) {
         return Err(DataError::TokenizerUnused { path: path.clone(), kind });
@@ -403,9 +403,9 @@ impl Special {
 }
 
 /// How a text is cut for the model.
-fn layout(wanted: &Wanted, special: &Special) -> Layout {
+fn layout(wanted: &SampleKind, special: &Special) -> Layout {
     match *wanted {
-        Wanted::Masked { sequence, predictions, .. } => {
+        SampleKind::Masked { sequence, predictions, .. } => {
             // A sequence too short for a frame goes without.
             let (begin, close) = if sequence > 2 { (special.begin, special.close) } else { (None, None) };
             let taken = sequence - usize::from(begin.is_some()) - usize::from(close.is_some());
@@ -418,8 +418,8 @@ fn layout(wanted: &Wanted, special: &Special) -> Layout {
             let framed = Framed { masking, begin: begin.map(id), close: close.map(id) };
             Layout { stride: taken, taken, masked: Some(framed) }
         }
-        Wanted::NextToken { sequence, .. } => Layout { stride: sequence, taken: sequence + 1, masked: None },
-        Wanted::Image { .. } | Wanted::Vector { .. } => unreachable!("only models of tokens read texts"),
+        SampleKind::NextToken { sequence, .. } => Layout { stride: sequence, taken: sequence + 1, masked: None },
+        SampleKind::Image { .. } | SampleKind::Vector { .. } => unreachable!("only models of tokens read texts"),
     }
 }
 
@@ -429,7 +429,13 @@ fn stream_samples(tokens: usize, layout: Layout) -> usize {
 }
 
 /// Refuses a text too short for a sample or for a step.
-fn check_length(path: &Path, stream: &Stream, layout: Layout, wanted: &Wanted, batch: usize) -> Result<(), DataError> {
+fn check_length(
+    path: &Path,
+    stream: &Stream,
+    layout: Layout,
+    wanted: &SampleKind,
+    batch: usize,
+) -> Result<(), DataError> {
     let (found, unit) = (stream.len(), stream.unit());
     let count = stream_samples(found, layout);
     let path = path.to_owned();

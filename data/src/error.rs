@@ -230,9 +230,6 @@ pub enum DataError {
         /// Entries of the model's token table.
         vocabulary: u64,
     },
-    /// The thread that prepares samples ended without a word.
-    #[error("the data loader ended early")]
-    LoaderEnded,
 }
 
 impl DataError {
@@ -261,7 +258,6 @@ impl DataError {
             Self::TokenizerUnused { .. } => "leave the tokenizer out",
             Self::Vocabulary { .. } => "set model.vocab to at least as many entries, or take a smaller tokenizer",
             Self::TokenId { .. } => "set model.vocab to more than the largest token id",
-            Self::LoaderEnded => "run again; please report it if it happens twice",
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::error::DataError;
 use crate::files;
 use crate::labelled::{Labelled, Values, check_sides};
-use crate::wanted::Wanted;
+use crate::sample_kind::SampleKind;
 use std::path::{Path, PathBuf};
 
 /// Elements that are unsigned bytes.
@@ -34,7 +34,7 @@ pub(crate) fn at(path: &Path, folder: bool) -> Result<Vec<PathBuf>, DataError> {
 }
 
 /// Reads files of images and the labels beside them.
-pub(crate) fn read(images: &[PathBuf], wanted: &Wanted) -> Result<Labelled, DataError> {
+pub(crate) fn read(images: &[PathBuf], wanted: &SampleKind) -> Result<Labelled, DataError> {
     let mut all: Option<([usize; 3], Labelled)> = None;
     for path in images {
         let content = files::bytes(path)?;
@@ -94,7 +94,7 @@ mod tests {
     use crate::batch::{Inputs, MicroBatch};
     use std::fs;
 
-    const WANTED: Wanted = Wanted::Image { channels: 1, height: 2, width: 3, classes: 10 };
+    const WANTED: SampleKind = SampleKind::Image { channels: 1, height: 2, width: 3, classes: 10 };
 
     fn idx(sides: &[u32], elements: &[u8]) -> Vec<u8> {
         let sides_bytes = sides.iter().flat_map(|side| side.to_be_bytes());
@@ -141,10 +141,10 @@ mod tests {
     fn what_is_wrong_is_told() {
         let folder = folder();
         let path = folder.path().join("train-images-idx3-ubyte");
-        let other = Wanted::Image { channels: 1, height: 28, width: 28, classes: 10 };
-        let read = |wanted: &Wanted| read(std::slice::from_ref(&path), wanted).expect_err("wrong");
+        let other = SampleKind::Image { channels: 1, height: 28, width: 28, classes: 10 };
+        let read = |wanted: &SampleKind| read(std::slice::from_ref(&path), wanted).expect_err("wrong");
         assert!(matches!(read(&other), DataError::Sides { .. }));
-        let few = Wanted::Image { channels: 1, height: 2, width: 3, classes: 9 };
+        let few = SampleKind::Image { channels: 1, height: 2, width: 3, classes: 9 };
         assert!(matches!(read(&few), DataError::Label { sample: 2, label: 9, classes: 9, .. }));
         fs::write(&path, idx(&[3, 2, 3], &[0; 17])).expect("a file");
         assert!(matches!(read(&WANTED), DataError::Damaged { .. }));

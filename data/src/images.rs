@@ -6,7 +6,8 @@
 
 use crate::error::DataError;
 use crate::files;
-use crate::wanted::Wanted;
+use crate::guarded::guarded;
+use crate::sample_kind::SampleKind;
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, ImageReader, Limits};
 use std::collections::BTreeSet;
@@ -48,8 +49,8 @@ type Class = (String, Vec<PathBuf>);
 impl ImageFolder {
     /// Lists the images under `path`. If it holds a folder `train` and one of `val`, `valid`, `validation` and `test`,
     /// classes are inside these.
-    pub(crate) fn open(path: &Path, wanted: &Wanted) -> Result<Self, DataError> {
-        let Wanted::Image { channels, height, width, classes: of_model } = *wanted else {
+    pub(crate) fn open(path: &Path, wanted: &SampleKind) -> Result<Self, DataError> {
+        let SampleKind::Image { channels, height, width, classes: of_model } = *wanted else {
             return Err(DataError::Foreign { path: path.into(), kind: "a folder of images", wanted: wanted.words() });
         };
         if ![1, 3].contains(&channels) {
@@ -158,7 +159,8 @@ fn decode(bytes: &[u8], sides: [usize; 3]) -> Option<Vec<u8>> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(DECODED_MAX);
     reader.limits(limits);
-    let image = reader.decode().ok()?;
+    // The library of PNG panics on a palette that is cut off (0.18.1, `decoder/transform/palette.rs`).
+    let image = guarded(|| reader.decode()).ok()?.ok()?;
     let (from_width, from_height) = (u64::from(image.width()), u64::from(image.height()));
     let (height, width) = (height as u64, width as u64);
     // The larger side is cut in proportion.
@@ -195,7 +197,7 @@ mod tests {
     use image::{ImageFormat, Rgb, RgbImage};
     use std::fs;
 
-    const WANTED: Wanted = Wanted::Image { channels: 3, height: 4, width: 4, classes: 3 };
+    const WANTED: SampleKind = SampleKind::Image { channels: 3, height: 4, width: 4, classes: 3 };
 
     fn put(root: &Path, name: &str, width: u32, height: u32, colour: [u8; 3]) {
         let path = root.join(name);
@@ -237,6 +239,7 @@ mod tests {
         assert_eq!(decode(&bytes, [1, 4, 4]), Some(vec![255; 16]));
         assert_eq!(decode(&bytes, [3, 2, 4]), Some([0, 255, 255, 0].repeat(6)));
         assert_eq!(decode(&bytes[..bytes.len() / 2], [1, 2, 2]), None);
+        assert_eq!(decode(include_bytes!("images/cut_palette.png"), [1, 2, 2]), None);
     }
 
     #[test]
@@ -270,10 +273,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told() {
         let folder = folder();
-        let one = Wanted::Image { channels: 3, height: 4, width: 4, classes: 1 };
-        let open = |wanted: &Wanted| ImageFolder::open(folder.path(), wanted).expect_err("wrong");
+        let one = SampleKind::Image { channels: 3, height: 4, width: 4, classes: 1 };
+        let open = |wanted: &SampleKind| ImageFolder::open(folder.path(), wanted).expect_err("wrong");
         assert!(matches!(open(&one), DataError::Classes { found: 2, classes: 1, .. }));
-        let four = Wanted::Image { channels: 4, height: 4, width: 4, classes: 3 };
+        let four = SampleKind::Image { channels: 4, height: 4, width: 4, classes: 3 };
         assert!(matches!(open(&four), DataError::Sides { .. }));
         fs::create_dir(folder.path().join("empty")).expect("a folder");
         assert!(matches!(open(&WANTED), DataError::EmptyClass { path } if path.ends_with("empty")));

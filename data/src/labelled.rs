@@ -2,7 +2,7 @@
 
 use crate::batch::MicroBatch;
 use crate::error::DataError;
-use crate::wanted::Wanted;
+use crate::sample_kind::SampleKind;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -79,7 +79,7 @@ impl Labelled {
         &mut self,
         path: &Path,
         labels: impl IntoIterator<Item = i64>,
-        wanted: &Wanted,
+        wanted: &SampleKind,
     ) -> Result<(), DataError> {
         let classes = wanted.classes().unwrap_or(0);
         for (sample, label) in labels.into_iter().enumerate() {
@@ -120,12 +120,12 @@ impl Labelled {
 }
 
 /// Refuses images of other sides than the model's; a vector is as good as an image of as many values.
-pub(crate) fn check_sides(path: &Path, found: [usize; 3], wanted: &Wanted) -> Result<(), DataError> {
+pub(crate) fn check_sides(path: &Path, found: [usize; 3], wanted: &SampleKind) -> Result<(), DataError> {
     let [channels, height, width] = found;
     let fits = match *wanted {
-        Wanted::Image { channels: c, height: h, width: w, .. } => (c, h, w) == (channels, height, width),
-        Wanted::Vector { width: values, .. } => values == channels * height * width,
-        Wanted::NextToken { .. } | Wanted::Masked { .. } => false,
+        SampleKind::Image { channels: c, height: h, width: w, .. } => (c, h, w) == (channels, height, width),
+        SampleKind::Vector { width: values, .. } => values == channels * height * width,
+        SampleKind::NextToken { .. } | SampleKind::Masked { .. } => false,
     };
     if fits {
         return Ok(());
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn labels_are_checked_against_the_models_classes() {
-        let wanted = Wanted::Vector { width: 1, classes: 3 };
+        let wanted = SampleKind::Vector { width: 1, classes: 3 };
         let mut labelled = Labelled::new([1, 1, 1], Values::Numbers(vec![0.5, 1.5]));
         for wrong in [3, -1, i64::MAX] {
             let error = labelled.label(Path::new("x"), [0, wrong], &wanted).expect_err("no such class").to_string();
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_vector_may_be_an_image() {
-        let vector = Wanted::Vector { width: 784, classes: 10 };
-        let image = Wanted::Image { channels: 1, height: 32, width: 32, classes: 10 };
+        let vector = SampleKind::Vector { width: 784, classes: 10 };
+        let image = SampleKind::Image { channels: 1, height: 32, width: 32, classes: 10 };
         assert!(check_sides(Path::new("x"), [1, 28, 28], &vector).is_ok());
         let error = check_sides(Path::new("x"), [1, 28, 28], &image).expect_err("other sides").to_string();
         assert!(error.contains("1 × 28 × 28") && error.contains("1 × 32 × 32"), "{error}");

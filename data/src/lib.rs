@@ -1,6 +1,6 @@
 //! Data to train on, whatever it is stored as, as samples in an order that a seed decides.
 //!
-//! A [`Dataset`] is opened from a path and what the model wants of it ([`Wanted`]); it knows how many samples there
+//! A [`Dataset`] is opened from a path and what the model wants of it ([`SampleKind`]); it knows how many samples there
 //! are, which of them are held out, and gives any of them by number. The order of training depends on the data and the
 //! seed alone, so that a global batch is the same however it is sliced over replicas and micro-batches, and so that a
 //! run goes on from a position exactly.
@@ -24,6 +24,7 @@ mod cifar;
 mod dataset;
 mod error;
 mod files;
+mod guarded;
 mod idx;
 mod images;
 mod labelled;
@@ -31,9 +32,9 @@ mod masking;
 mod order;
 mod random;
 mod report;
+mod sample_kind;
 mod text;
 mod tokenizer;
-mod wanted;
 
 pub use batch::{Inputs, MicroBatch};
 pub use dataset::{DataSource, Dataset, HELD_OUT_MAX, SYNTHETIC};
@@ -41,5 +42,5 @@ pub use error::DataError;
 pub use order::{Order, Slice};
 pub use random::{Purpose, generator};
 pub use report::DataReport;
+pub use sample_kind::SampleKind;
 pub use text::BYTE_VOCABULARY;
-pub use wanted::Wanted;

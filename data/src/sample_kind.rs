@@ -4,7 +4,7 @@ use trainyard_models::{HeadKind, Model};
 
 /// What one sample of a training is, and how many values of a target there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SampleKind {
     /// So many tokens, each of which predicts the next.
     NextToken {
         /// Tokens of a sample.
@@ -41,7 +41,7 @@ pub enum Wanted {
     },
 }
 
-impl Wanted {
+impl SampleKind {
     /// What `model` wants; nothing if no data of the kinds that are read would train it.
     pub fn of(model: &Model) -> Option<Self> {
         let next_token = |sequence: u64, vocabulary| Some(Self::NextToken { sequence: sequence as usize, vocabulary });
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
     use trainyard_models::find;
 
-    fn wanted(name: &str) -> Option<Wanted> {
-        Wanted::of(&find(name).expect("a model of the catalog").model)
+    fn wanted(name: &str) -> Option<SampleKind> {
+        SampleKind::of(&find(name).expect("a model of the catalog").model)
     }
 
     #[test]
     fn models_of_the_catalog_want_what_their_families_read() {
-        assert_eq!(wanted("gpt2"), Some(Wanted::NextToken { sequence: 1024, vocabulary: 50257 }));
-        let image = Wanted::Image { channels: 3, height: 224, width: 224, classes: 1000 };
+        assert_eq!(wanted("gpt2"), Some(SampleKind::NextToken { sequence: 1024, vocabulary: 50257 }));
+        let image = SampleKind::Image { channels: 3, height: 224, width: 224, classes: 1000 };
         assert_eq!((wanted("resnet50"), wanted("vit-b-16")), (Some(image), Some(image)));
-        assert_eq!(wanted("mnist-mlp"), Some(Wanted::Vector { width: 784, classes: 10 }));
-        assert!(matches!(wanted("bert-base"), Some(Wanted::Masked { .. })));
+        assert_eq!(wanted("mnist-mlp"), Some(SampleKind::Vector { width: 784, classes: 10 }));
+        assert!(matches!(wanted("bert-base"), Some(SampleKind::Masked { .. })));
         assert_eq!(wanted("gnmt"), None);
     }
 }

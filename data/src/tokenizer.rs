@@ -2,11 +2,9 @@
 
 use crate::error::DataError;
 use crate::files;
-use std::any::Any;
-use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe};
+use crate::guarded::guarded;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 
 /// What may stand between two texts, the first that the tokenizer has.
 const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]", "<|im_end|>"];
@@ -32,7 +30,7 @@ impl Tokenizer {
     pub(crate) fn read(path: &Path, vocabulary: u64) -> Result<Self, DataError> {
         let content = files::bytes(path)?;
         let broken = |problem: String| DataError::Tokenizer { path: path.to_owned(), problem };
-        let inner = guarded(|| needed(&content).and_then(tokenizers::Tokenizer::from_bytes)).map_err(broken)?;
+        let inner = told(|| needed(&content).and_then(tokenizers::Tokenizer::from_bytes)).map_err(broken)?;
         // Ids may have gaps, so that the largest counts and not how many there are.
         let last = inner.get_vocab(true).into_values().max().ok_or_else(|| broken("it has no tokens".into()))?;
         let entries = u64::from(last) + 1;
@@ -46,7 +44,7 @@ impl Tokenizer {
 
     /// The ids of a text.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let encoding = guarded(|| self.inner.encode_fast(text, false)).map_err(|problem| self.broken(problem))?;
+        let encoding = told(|| self.inner.encode_fast(text, false)).map_err(|problem| self.broken(problem))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -75,34 +73,31 @@ impl Tokenizer {
     }
 }
 
-thread_local! {
-    /// Whether a panic of this thread is told as an error.
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
 /// What the library returns, or why it did not. It panics on parts that do not fit together, such as merges without
 /// their tokens and maps of characters that are cut off (0.23.2), where it should tell of them.
-fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                before(panic);
-            }
-        }));
-    });
-    let outer = GUARDED.replace(true);
-    // Nothing of what the call could leave half done is used after it.
-    let result = panic::catch_unwind(AssertUnwindSafe(call));
-    GUARDED.set(outer);
-    let message = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().map_or("no reason", |text| text).to_owned(),
-    };
-    match result {
+fn told<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match guarded(call) {
         Ok(result) => result.map_err(|error| error.to_string()),
-        Err(panic) => Err(format!("its parts do not fit together: {}", message(panic))),
+        Err(panic) => Err(format!("its parts do not fit together: {panic}")),
+    }
+}
+
+/// How many times as long what replaces a text may be. Customary ones write `▁` for a space, or one kind of quotes for
+/// another.
+const GROWTH_MAX: f64 = 1024.0;
+
+/// At most so many times as many characters a text has after a `normalizer`, as far as its parts replace patterns by
+/// texts that they name.
+fn growth(normalizer: &Value) -> f64 {
+    let length = |text: &Value| text.as_str().map(|text| text.chars().count() as f64);
+    if let Some(parts) = normalizer["normalizers"].as_array() {
+        return parts.iter().map(growth).product();
+    }
+    let Some(content) = length(&normalizer["content"]).or_else(|| length(&normalizer["prepend"])) else { return 1.0 };
+    match length(&normalizer["pattern"]["String"]) {
+        Some(pattern) if pattern > 0.0 => (content / pattern).max(1.0),
+        // Anything else may match between any two characters.
+        _ => 1.0 + content,
     }
 }
 
@@ -112,15 +107,22 @@ const UNNEEDED: [&str; 4] = ["truncation", "padding", "post_processor", "decoder
 /// A `tokenizer.json` with what cuts up a text and numbers the pieces. The library panics on a decoder that is no JSON
 /// (0.23.2, `src/decoders/mod.rs`).
 fn needed(content: &[u8]) -> tokenizers::Result<Vec<u8>> {
-    let mut all: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(content)?;
+    let mut all: Map<String, Value> = serde_json::from_slice(content)?;
     all.retain(|name, _| !UNNEEDED.contains(&name.as_str()));
+    let growth = all.get("normalizer").map_or(1.0, growth);
+    if growth > GROWTH_MAX {
+        let problem = format!(
+            "its `normalizer` may make a text {growth} times as long, but at most {GROWTH_MAX} times are allowed"
+        );
+        return Err(problem.into());
+    }
     Ok(serde_json::to_vec(&all)?)
 }
 
 /// A tokenizer of a few words, for tests.
 #[cfg(test)]
 pub(crate) fn of_words(words: &[&str]) -> String {
-    let vocab: serde_json::Map<_, _> = words.iter().zip(0..).map(|(word, id)| ((*word).into(), id.into())).collect();
+    let vocab: Map<_, _> = words.iter().zip(0..).map(|(word, id)| ((*word).into(), id.into())).collect();
     serde_json::json!({
         "version": "1.0",
         "truncation": { "max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right" },
@@ -169,7 +171,19 @@ mod tests {
             "merges": [["a", "b"]]}}"######;
         let charsmap = r#"{"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}, "model": {"type": "WordLevel",
             "vocab": {"a": 0}, "unk_token": "a"}}"#;
-        for content in ["{\"a\": 1}", "[]", "", &broken, merges, charsmap] {
+        let part =
+            |pattern: &str| format!(r#"{{"type": "Replace", "pattern": {pattern}, "content": "{}"}}"#, "a".repeat(99));
+        let grows = |pattern: &str| {
+            of_words(&WORDS).replace(
+                "\"version\"",
+                &format!(
+                    "\"normalizer\": {{\"type\": \"Sequence\", \"normalizers\": [{0}, {0}]}}, \"version\"",
+                    part(pattern)
+                ),
+            )
+        };
+        let (regex, text) = (grows(r#"{"Regex": ""}"#), grows(r#"{"String": ""}"#));
+        for content in ["{\"a\": 1}", "[]", "", &broken, merges, charsmap, &regex, &text] {
             let (_folder, path) = write(content);
             assert!(matches!(Tokenizer::read(&path, 6), Err(DataError::Tokenizer { .. })), "{content}");
         }

@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::groups::Groups;
 use crate::network::{Network, ParameterKey, Role};
-use crate::optimizer::Rule;
+use crate::optimizer::HyperParameters;
 use crate::process_group::{GroupError, Reduction, World, run_ranks};
 use crate::trainer::{Trainer, TrainerOptions};
 use crate::weights::FirstWeights;
@@ -209,7 +209,8 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
         let device = cut.on.device(world.place_on_host());
         let groups = Groups::new(world, &plan, cut.on.kind())?;
         let at = groups.at;
-        let options = TrainerOptions { rule: Rule::of(kind), clip: None, clock: Clock::start(), device };
+        let options =
+            TrainerOptions { hyper_parameters: HyperParameters::of(kind), clip: None, clock: Clock::start(), device };
         let mut trainer = Trainer::new(&plan, network.clone(), groups, &values, &options);
         let (micro, accumulation) = (plan.batch().micro as usize, plan.batch().accumulation as usize);
         let first = at.data as usize * micro * accumulation;

@@ -33,7 +33,6 @@ mod golden;
 mod groups;
 mod guard;
 mod kernels;
-mod learning_rate;
 mod loader;
 mod measure;
 mod memory;
@@ -54,18 +53,17 @@ mod weights;
 
 pub use clock::Clock;
 pub use device::{DeviceError, Gpus, check_device, framework};
-pub use learning_rate::LearningRate;
 pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
     measure_operators, measure_overlap, measure_overlap_of,
 };
 pub use memory::{AllocationMeter, MemoryShortage, processor_name, total_memory};
-pub use optimizer::Rule;
+pub use optimizer::HyperParameters;
 pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
 pub use report::{
     CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
     StepPhases, StepReport,
 };
-pub use run::{RunError, RunOptions, RunOutcome, run, run_in, write_report};
+pub use run::{RunError, RunOptions, RunOutcome, run, run_in};
 pub use slow_ranks::SlowRank;
 pub use weights::{Differences, FirstWeights, WeightError};

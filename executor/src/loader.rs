@@ -1,13 +1,28 @@
 //! Preparing steps beside the computation.
 
 use crate::clock::Clock;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use trainyard_data::{DataError, Dataset, MicroBatch, Order, Slice};
 
 /// Steps that are ready before they are asked for.
 const AHEAD: usize = 2;
+
+/// Why there are no samples.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoaderError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The system gives no thread to read them.
+    #[error("cannot start the thread that reads samples: {0}")]
+    NotStarted(io::Error),
+    /// The thread ended without a word.
+    #[error("the thread that reads samples ended early")]
+    Ended,
+}
 
 /// The micro-batches of a step, and how long the computation had to wait for them.
 #[derive(Debug)]
@@ -28,9 +43,19 @@ pub(crate) struct Loader {
 
 impl Loader {
     /// Starts to read `steps` steps of `batch` samples, the first of which begins at `position`.
-    pub(crate) fn start(data: Arc<Dataset>, slice: Slice, position: u64, batch: u64, steps: u64) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        data: Arc<Dataset>,
+        slice: Slice,
+        position: u64,
+        batch: u64,
+        steps: u64,
+    ) -> Result<Self, LoaderError> {
         let (sender, receiver) = sync_channel(AHEAD);
-        let thread = std::thread::spawn(move || {
+        let read = move || {
             let mut order = Order::new(&data);
             for step in 0..steps {
                 let read = slice.step(&mut order, position + step * batch);
@@ -39,8 +64,9 @@ impl Loader {
                     break;
                 }
             }
-        });
-        Self { steps: Some(receiver), thread: Some(thread), clock: Clock::start() }
+        };
+        let thread = Builder::new().spawn(read).map_err(LoaderError::NotStarted)?;
+        Ok(Self { steps: Some(receiver), thread: Some(thread), clock: Clock::start() })
     }
 
     /// The next step's samples.
@@ -48,10 +74,10 @@ impl Loader {
     /// # Errors
     ///
     /// When a sample cannot be read; nothing follows then.
-    pub(crate) fn load(&mut self) -> Result<Loaded, DataError> {
+    pub(crate) fn load(&mut self) -> Result<Loaded, LoaderError> {
         let asked = self.clock.seconds();
-        let steps = self.steps.as_ref().ok_or(DataError::LoaderEnded)?;
-        let batches = steps.recv().map_err(|_| DataError::LoaderEnded)??;
+        let steps = self.steps.as_ref().ok_or(LoaderError::Ended)?;
+        let batches = steps.recv().map_err(|_| LoaderError::Ended)??;
         Ok(Loaded { batches, waited_s: self.clock.seconds() - asked })
     }
 }
@@ -71,12 +97,12 @@ mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use trainyard_data::{DataSource, Wanted};
+    use trainyard_data::{DataSource, SampleKind};
 
     const SLICE: Slice = Slice { micro: 2, accumulation: 2, replica: 1 };
 
     fn synthetic() -> Arc<Dataset> {
-        let wanted = Wanted::NextToken { sequence: 4, vocabulary: 100 };
+        let wanted = SampleKind::NextToken { sequence: 4, vocabulary: 100 };
         Arc::new(Dataset::open(&DataSource::new("synthetic"), &wanted, 8, 3).expect("made up"))
     }
 
@@ -84,18 +110,18 @@ mod tests {
     fn steps_come_in_order_from_any_position() {
         let data = synthetic();
         let mut order = Order::new(&data);
-        let mut loader = Loader::start(data.clone(), SLICE, 16, 8, 5);
+        let mut loader = Loader::start(data.clone(), SLICE, 16, 8, 5).expect("a thread");
         for step in 0..5 {
             let loaded = loader.load().expect("made up");
             assert_eq!(loaded.batches, SLICE.step(&mut order, 16 + step * 8).expect("made up"));
             assert!(loaded.waited_s >= 0.0);
         }
-        assert!(matches!(loader.load(), Err(DataError::LoaderEnded)));
+        assert!(matches!(loader.load(), Err(LoaderError::Ended)));
     }
 
     #[test]
     fn a_loader_that_nobody_reads_ends() {
-        let loader = Loader::start(synthetic(), SLICE, 0, 8, u64::MAX / 8);
+        let loader = Loader::start(synthetic(), SLICE, 0, 8, u64::MAX / 8).expect("a thread");
         drop(loader);
     }
 
@@ -105,14 +131,16 @@ mod tests {
         let image = |name: usize| folder.path().join(format!("class/{name}.png"));
         fs::create_dir(folder.path().join("class")).expect("a folder");
         (0..9).for_each(|name| image::RgbImage::new(2, 2).save(image(name)).expect("an image"));
-        let wanted = Wanted::Image { channels: 3, height: 2, width: 2, classes: 1 };
+        let wanted = SampleKind::Image { channels: 3, height: 2, width: 2, classes: 1 };
         let open = |path: &Path| Dataset::open(&DataSource::new(path), &wanted, 8, 3).expect("nine images");
         let data = Arc::new(open(folder.path()));
         let step = Slice { micro: 8, accumulation: 1, replica: 0 };
-        assert!(Loader::start(data.clone(), step, 0, 8, 1).load().is_ok());
+        assert!(Loader::start(data.clone(), step, 0, 8, 1).expect("a thread").load().is_ok());
         fs::remove_file(image(4)).expect("it was there");
-        let mut loader = Loader::start(data, step, 0, 8, 3);
-        assert!(matches!(loader.load(), Err(DataError::Unreadable { path, .. }) if path == image(4)));
-        assert!(matches!(loader.load(), Err(DataError::LoaderEnded)));
+        let mut loader = Loader::start(data, step, 0, 8, 3).expect("a thread");
+        assert!(
+            matches!(loader.load(), Err(LoaderError::Data(DataError::Unreadable { path, .. })) if path == image(4))
+        );
+        assert!(matches!(loader.load(), Err(LoaderError::Ended)));
     }
 }

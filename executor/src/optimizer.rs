@@ -20,7 +20,7 @@ use trainyard_plan::{Optimizer as Kind, TrainingSpec};
 
 /// The numbers of an optimizer's rule besides the learning rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rule {
+pub struct HyperParameters {
     /// Decay rates of the running means of the gradient and of its square.
     pub betas: (f32, f32),
     /// What is added to the root of the mean square.
@@ -33,7 +33,7 @@ pub struct Rule {
     pub trust: f32,
 }
 
-impl Rule {
+impl HyperParameters {
     /// What `kind` is usually run with.
     ///
     /// # Source
@@ -68,7 +68,7 @@ impl Rule {
 
 /// What an optimizer remembers of a piece of a parameter: running means in the order in which the rule names them.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct OptimizerState {
     /// Updates so far.
     pub(crate) time: usize,
     /// Each as long as the piece.
@@ -101,26 +101,29 @@ enum Method {
 pub(crate) struct RankOptimizer {
     kind: Kind,
     method: Method,
-    rule: Rule,
-    memory: BTreeMap<ParameterKey, Memory>,
+    hyper_parameters: HyperParameters,
+    memory: BTreeMap<ParameterKey, OptimizerState>,
 }
 
 impl RankOptimizer {
-    pub(crate) fn new(kind: Kind, rule: Rule) -> Self {
-        let (beta_1, beta_2) = rule.betas;
-        let momentum = || Momentum::new(&MomentumConfig::new().with_momentum(rule.momentum).with_dampening(0.0));
+    pub(crate) fn new(kind: Kind, hyper_parameters: HyperParameters) -> Self {
+        let (beta_1, beta_2) = hyper_parameters.betas;
+        let momentum =
+            || Momentum::new(&MomentumConfig::new().with_momentum(hyper_parameters.momentum).with_dampening(0.0));
         let method = match kind {
             Kind::AdamW => Method::AdamW(
                 AdamWConfig::new()
                     .with_beta_1(beta_1)
                     .with_beta_2(beta_2)
-                    .with_epsilon(rule.epsilon)
-                    .with_weight_decay(rule.weight_decay)
+                    .with_epsilon(hyper_parameters.epsilon)
+                    .with_weight_decay(hyper_parameters.weight_decay)
                     .build(),
             ),
             Kind::Adam => {
-                let decay = (rule.weight_decay > 0.0).then(|| WeightDecayConfig::new(rule.weight_decay));
-                let config = AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(rule.epsilon);
+                let decay = (hyper_parameters.weight_decay > 0.0)
+                    .then(|| WeightDecayConfig::new(hyper_parameters.weight_decay));
+                let config =
+                    AdamConfig::new().with_beta_1(beta_1).with_beta_2(beta_2).with_epsilon(hyper_parameters.epsilon);
                 Method::Adam(config.with_weight_decay(decay).build())
             }
             Kind::Sgd => Method::Sgd,
@@ -130,14 +133,14 @@ impl RankOptimizer {
                 LambConfig::new()
                     .with_beta_1(beta_1)
                     .with_beta_2(beta_2)
-                    .with_epsilon(rule.epsilon)
-                    .with_weight_decay(rule.weight_decay)
+                    .with_epsilon(hyper_parameters.epsilon)
+                    .with_weight_decay(hyper_parameters.weight_decay)
                     .with_use_trust_ratio(false)
                     .build(),
             ),
             other @ Kind::RmsProp => unreachable!("plans with {other} are refused before they run"),
         };
-        Self { kind, method, rule, memory: BTreeMap::new() }
+        Self { kind, method, hyper_parameters, memory: BTreeMap::new() }
     }
 
     /// New values of the pieces, in their order.
@@ -172,7 +175,7 @@ impl RankOptimizer {
             Method::Sgd => (value - gradient * learning_rate, None),
             Method::Momentum(rule) => {
                 // Decay is part of the gradient (Goyal et al., arXiv:1706.02677, section 3).
-                let gradient = gradient + value.clone() * self.rule.weight_decay;
+                let gradient = gradient + value.clone() * self.hyper_parameters.weight_decay;
                 let (velocity, memory) = accelerate(rule, gradient, memory);
                 (value - velocity * learning_rate, Some(memory))
             }
@@ -187,11 +190,11 @@ impl RankOptimizer {
         &self,
         value: Tensor<1>,
         gradient: Tensor<1>,
-        memory: Option<Memory>,
+        memory: Option<OptimizerState>,
         learning_rate: f64,
-    ) -> (Tensor<1>, Option<Memory>) {
+    ) -> (Tensor<1>, Option<OptimizerState>) {
         let time = memory.as_ref().map_or(0, |memory| memory.time) + 1;
-        let Rule { betas, epsilon, weight_decay, .. } = self.rule;
+        let HyperParameters { betas, epsilon, weight_decay, .. } = self.hyper_parameters;
         let step = AdamWStep {
             learning_rate,
             betas: [betas.0, betas.1].map(f64::from),
@@ -200,7 +203,7 @@ impl RankOptimizer {
             time: time as u64,
         };
         let (value, means) = kernels::adamw(&step, value, gradient, memory.map(|memory| two(memory.means)));
-        (value, Some(Memory { time, means: means.to_vec() }))
+        (value, Some(OptimizerState { time, means: means.to_vec() }))
     }
 
     /// You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1 and without its own norms,
@@ -214,14 +217,14 @@ impl RankOptimizer {
         let Method::Lamb(rule) = &self.method else { unreachable!("called for LAMB only") };
         let mut steps = Vec::new();
         for Update { key, is_matrix, value, gradient } in updates {
-            let state = self.memory.remove(&key).map(|Memory { time, means }| {
+            let state = self.memory.remove(&key).map(|OptimizerState { time, means }| {
                 let [moment_1, moment_2] = two(means);
                 LambState { time, moment_1, moment_2 }
             });
             let (next, state) = rule.step(1.0, value.clone(), gradient, state);
             let direction = value.clone() - next;
             if let Some(LambState { time, moment_1, moment_2 }) = state {
-                self.memory.insert(key, Memory { time, means: vec![moment_1, moment_2] });
+                self.memory.insert(key, OptimizerState { time, means: vec![moment_1, moment_2] });
             }
             steps.push((is_matrix, value, direction));
         }
@@ -247,7 +250,7 @@ impl RankOptimizer {
         let both: Vec<&Tensor<1>> = updates.iter().flat_map(|update| [&update.value, &update.gradient]).collect();
         let squares = norms(square_sums(&both))?;
         let Method::Lars(rule) = &self.method else { unreachable!("called for LARS only") };
-        let Rule { weight_decay, trust, .. } = self.rule;
+        let HyperParameters { weight_decay, trust, .. } = self.hyper_parameters;
         let mut values = Vec::new();
         for (Update { key, is_matrix, value, gradient }, squares) in updates.into_iter().zip(squares.chunks(2)) {
             let (weight, slope) = (squares[0].sqrt(), squares[1].sqrt());
@@ -271,34 +274,34 @@ impl RankOptimizer {
     }
 
     /// What is remembered, by parameter.
-    pub(crate) fn memory(&self) -> &BTreeMap<ParameterKey, Memory> {
+    pub(crate) fn memory(&self) -> &BTreeMap<ParameterKey, OptimizerState> {
         &self.memory
     }
 
     /// Puts back what [`Self::memory`] gave.
-    pub(crate) fn restore(&mut self, key: ParameterKey, memory: Memory) {
+    pub(crate) fn restore(&mut self, key: ParameterKey, memory: OptimizerState) {
         self.memory.insert(key, memory);
     }
 }
 
-fn adaptive(Memory { time, means }: Memory) -> AdaptiveMomentumState<1> {
+fn adaptive(OptimizerState { time, means }: OptimizerState) -> AdaptiveMomentumState<1> {
     let [first, second] = two(means);
     AdaptiveMomentumState::new(time, first, second)
 }
 
-fn remembered(state: AdaptiveMomentumState<1>) -> Memory {
-    Memory { time: state.time, means: vec![state.moment_1, state.moment_2] }
+fn remembered(state: AdaptiveMomentumState<1>) -> OptimizerState {
+    OptimizerState { time: state.time, means: vec![state.moment_1, state.moment_2] }
 }
 
 fn two(means: Vec<Tensor<1>>) -> [Tensor<1>; 2] {
     means.try_into().expect("rules with two moments remember two")
 }
 
-fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<Memory>) -> (Tensor<1>, Memory) {
+fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<OptimizerState>) -> (Tensor<1>, OptimizerState) {
     let time = memory.as_ref().map_or(0, |memory| memory.time);
     let before = memory.and_then(|mut memory| memory.means.pop()).map(MomentumState::new);
     let (velocity, _) = rule.transform(gradient, before);
-    (velocity.clone(), Memory { time: time + 1, means: vec![velocity] })
+    (velocity.clone(), OptimizerState { time: time + 1, means: vec![velocity] })
 }
 
 /// The sum of the squares of all elements of each tensor. A device is waited for once, not for each of them.
@@ -344,7 +347,7 @@ mod tests {
 
     /// The papers' algorithms, element by element in double precision.
     fn by_hand(kind: Kind, rate: f64) -> [f64; 3] {
-        let Rule { betas, epsilon, weight_decay, momentum, trust } = Rule::of(kind);
+        let HyperParameters { betas, epsilon, weight_decay, momentum, trust } = HyperParameters::of(kind);
         let (b1, b2, decay) = (f64::from(betas.0), f64::from(betas.1), f64::from(weight_decay));
         let (mut weight, mut m, mut v, mut velocity) = ([0.5, -1.5, 2.0], [0.0; 3], [0.0; 3], [0.0; 3]);
         for step in 1..=STEPS {
@@ -386,7 +389,7 @@ mod tests {
     #[test]
     fn every_rule_is_that_of_its_paper() {
         for kind in [Kind::Adam, Kind::AdamW, Kind::Lamb, Kind::Sgd, Kind::Momentum, Kind::Lars] {
-            let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
+            let mut optimizer = RankOptimizer::new(kind, HyperParameters::of(kind));
             let mut weight = tensor(&[0.5, -1.5, 2.0]);
             for step in 1..=STEPS {
                 let key = ParameterKey::new(0, 0);

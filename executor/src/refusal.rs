@@ -4,7 +4,7 @@ use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::network::{Network, rows_per_sample};
-use trainyard_data::Wanted;
+use trainyard_data::SampleKind;
 
 /// Why a plan is not run, in the words of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,8 +61,8 @@ fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
 }
 
 /// What a plan's model wants to be trained on.
-pub(crate) fn wanted(plan: &Plan) -> Result<Wanted, Refusal> {
-    Wanted::of(plan.model()).ok_or_else(|| Refusal {
+pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Refusal> {
+    SampleKind::of(plan.model()).ok_or_else(|| Refusal {
         field: "model.family",
         value: plan.model().family().to_string(),
         allowed: "there is no reader for what it is trained on".into(),

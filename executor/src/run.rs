@@ -4,11 +4,10 @@ use crate::clock::Clock;
 use crate::device::{DeviceError, Gpus, check_device, device, framework, reserved_memory};
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
-use crate::learning_rate::LearningRate;
-use crate::loader::Loader;
+use crate::loader::{Loader, LoaderError};
 use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
 use crate::network::{Network, ParameterKey};
-use crate::optimizer::Rule;
+use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
 use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
@@ -26,11 +25,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use trainyard_checkpoint::{
-    self as checkpoint, Checkpoint, CheckpointError, DataEntry, LossScalerState, Open, Progress, Writer,
+    self as checkpoint, Checkpoint, CheckpointError, DataEntry, Hold, LossScalerState, Open, Progress, Writer,
 };
 use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_plan::{Plan, Precision, Rank};
+use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 
 mod gathering;
 mod saving;
@@ -51,7 +50,7 @@ pub struct RunOptions {
     /// How fast is learnt.
     pub learning_rate: LearningRate,
     /// The optimizer's other numbers.
-    pub rule: Rule,
+    pub hyper_parameters: HyperParameters,
     /// The greatest norm that the gradient of all parameters may have (Pascanu et al., arXiv:1211.5063, section 3.2).
     pub clip_norm: Option<f64>,
     /// Steps in a row whose gradients may be other than finite, and are not taken, before the run ends.
@@ -205,7 +204,7 @@ enum WorkerError {
     #[error("gradients are no numbers in step {step}")]
     Diverged { step: u64, skipped: u32, loss: f32 },
     #[error(transparent)]
-    Data(#[from] DataError),
+    Samples(#[from] LoaderError),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
@@ -311,7 +310,7 @@ fn run_on(
     let resumed = resume(plan, &network, options, &entry)?;
     // Asked before anything is written: the one that was resumed from may be gone later.
     let checkpoints = options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned());
-    checkpoints.as_deref().map_or(Ok(()), |folder| prepare(folder, world, options))?;
+    let _hold = checkpoints.as_deref().map(|folder| prepare(folder, world, options)).transpose()?;
     let whole = Mutex::new(resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step)));
     let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),
@@ -403,14 +402,12 @@ fn check(options: &RunOptions) -> Result<(), RunError> {
 }
 
 /// Sees to a place for checkpoints before the training: afterwards it would be lost.
-fn prepare(folder: &Path, world: &World, options: &RunOptions) -> Result<(), RunError> {
-    if world.is_root() {
-        Writer::prepare(folder)?;
-    }
+fn prepare(folder: &Path, world: &World, options: &RunOptions) -> Result<Option<Hold>, RunError> {
+    let hold = world.is_root().then(|| Hold::take(folder)).transpose()?;
     if !options.resume && checkpoint::holds_some(folder)? {
         return Err(CheckpointError::Occupied { path: folder.to_owned() }.into());
     }
-    Ok(())
+    Ok(hold)
 }
 
 /// The checkpoint to go on from, if the run is to be resumed.
@@ -486,8 +483,8 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, Worker
         let slice = Slice { micro: batch.micro, accumulation: batch.accumulation, replica: u64::from(at.data) };
         let Progress { step: first, position, .. } = job.start();
         let steps = job.options.steps - first;
-        let mut loader =
-            trainer.reads_data().then(|| Loader::start(job.data.clone(), slice, position, batch.global, steps));
+        let read = || Loader::start(job.data.clone(), slice, position, batch.global, steps);
+        let mut loader = trainer.reads_data().then(read).transpose()?;
         train(job, trainer, loader.as_mut())
     })
 }
@@ -503,7 +500,12 @@ impl Job<'_> {
 fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
     let Job { network, options, first_weights, .. } = *job;
     let device = device(options.device, groups.world.place_on_host())?;
-    let own = TrainerOptions { rule: options.rule, clip: options.clip_norm, clock: job.clock, device };
+    let own = TrainerOptions {
+        hyper_parameters: options.hyper_parameters,
+        clip: options.clip_norm,
+        clock: job.clock,
+        device,
+    };
     if let Some(checkpoint) = job.resumed {
         let resumed = saving::Resumed::new(network, checkpoint);
         let mut trainer = Trainer::new(job.plan, network.clone(), groups, &|key| resumed.values(key), &own);
@@ -664,7 +666,8 @@ fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerE
     let reads = trainer.reads_data();
     let read =
         |indices: &[usize]| if reads { job.data.held_out(indices) } else { Ok(MicroBatch::unread(indices.len())) };
-    let batches: Vec<MicroBatch> = own.chunks(micro).map(read).collect::<Result<_, _>>()?;
+    let batches: Vec<MicroBatch> =
+        own.chunks(micro).map(read).collect::<Result<_, DataError>>().map_err(LoaderError::Data)?;
     let rounds = count.div_ceil(job.plan.mesh().data() as usize).div_ceil(micro);
     let mut sum = vec![trainer.evaluate(&batches, rounds)? as f32];
     trainer.world().all_reduce(&mut sum, Reduction::Sum)?;
@@ -741,30 +744,6 @@ fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
         .flat_map(|(_, _, spans)| spans)
         .map(|span| Span { start_s: span.start_s - start, end_s: span.end_s - start, ..*span })
         .collect()
-}
-
-/// Writes a report as JSON, whole or not at all.
-///
-/// # Errors
-///
-/// When the folder does not exist or the disk is full; what stood at `path` before is still there then.
-pub fn write_report(path: &Path, report: &RunReport) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let part = folder.join(format!(".{name}.part"));
-    let written = (|| {
-        let mut file = checkpoint::create(&part)?;
-        let mut text = serde_json::to_vec_pretty(report)?;
-        text.push(b'\n');
-        file.write_all(&text)?;
-        file.settle()?;
-        std::fs::rename(&part, path)
-    })();
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&part);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::device::settle;
 use crate::groups::Groups;
 use crate::network::operators::{from_vec, single, to_vec};
 use crate::network::{Network, ParameterKey, Pass, Weights};
-use crate::optimizer::{RankOptimizer, Rule};
+use crate::optimizer::{HyperParameters, RankOptimizer};
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, Tag};
 use crate::reducer::Reducer;
@@ -86,7 +86,7 @@ pub(crate) struct Trainer {
 /// What a trainer is told besides its plan.
 pub(crate) struct TrainerOptions {
     /// The optimizer's numbers.
-    pub(crate) rule: Rule,
+    pub(crate) hyper_parameters: HyperParameters,
     /// The greatest norm that the gradient of all parameters may have, if it is limited.
     pub(crate) clip: Option<f64>,
     /// Where spans are measured from.
@@ -140,7 +140,7 @@ impl Trainer {
             reduction: plan.gradient_reduction(),
             shards,
             units,
-            optimizer: RankOptimizer::new(plan.optimizer(), options.rule),
+            optimizer: RankOptimizer::new(plan.optimizer(), options.hyper_parameters),
             scale: LossScale::of(plan.precision()),
             clip: options.clip,
             reducer: groups.gradients.has_peers().then(|| Reducer::start(&groups.gradients)),

@@ -20,7 +20,7 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// What transformers builds the model by.
-const CONFIGURATION: &str = "config.json";
+pub(crate) const CONFIGURATION: &str = "config.json";
 
 /// How many names a message lists.
 const LISTED: usize = 5;

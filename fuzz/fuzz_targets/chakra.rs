@@ -3,9 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
-use trainyard_calibration::DEFAULT_STACK;
 use trainyard_fuzz::protobuf::mutate_messages;
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{DEFAULT_STACK, catalog};
 use trainyard_plan::chakra;
 use trainyard_sim::{Machine, replay};
 

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
-use trainyard_calibration::{DEFAULT_STACK, refit_trace};
+use trainyard_calibration::refit_trace;
 use trainyard_fuzz::WIDTH;
 use trainyard_fuzz::tree::mutate_json;
-use trainyard_hardware_profiles::catalog;
+use trainyard_hardware_profiles::{DEFAULT_STACK, catalog};
 use trainyard_reports as reports;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| { mutate_json(data, size, max, seed) });

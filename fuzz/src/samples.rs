@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use trainyard_data::{DataSource, Dataset, Wanted};
+use trainyard_data::{DataSource, Dataset, SampleKind};
 
 /// What a batch takes.
 const BATCH: usize = 2;
@@ -22,11 +22,11 @@ pub const LABELS: &[u8] =
 pub const TEXT: &[u8] = b"the quick brown fox jumps over the lazy dog, and the dog, as one would think, does not mind";
 
 /// What models of each kind want.
-const WANTED: [Wanted; 4] = [
-    Wanted::NextToken { sequence: 4, vocabulary: 300 },
-    Wanted::Masked { sequence: 8, vocabulary: 300, predictions: None },
-    Wanted::Image { channels: 3, height: 4, width: 4, classes: 10 },
-    Wanted::Vector { width: 16, classes: 10 },
+const WANTED: [SampleKind; 4] = [
+    SampleKind::NextToken { sequence: 4, vocabulary: 300 },
+    SampleKind::Masked { sequence: 8, vocabulary: 300, predictions: None },
+    SampleKind::Image { channels: 3, height: 4, width: 4, classes: 10 },
+    SampleKind::Vector { width: 16, classes: 10 },
 ];
 
 /// Opens `place` in a folder with these files for models of all kinds, and reads the first and last samples.

@@ -171,9 +171,9 @@ pub struct DevicePosition {
 }
 
 impl Pool {
-    /// Devices of all its machines.
+    /// Devices of all its machines; the largest number there is where they are more.
     pub fn devices(&self) -> u32 {
-        self.instances * self.devices_per_instance
+        self.instances.saturating_mul(self.devices_per_instance)
     }
 }
 
@@ -228,9 +228,9 @@ impl Cluster {
         self.pools.iter().map(|pool| pool.instances).sum()
     }
 
-    /// All devices.
+    /// All devices; the largest number there is where they are more.
     pub fn devices(&self) -> u32 {
-        self.pools.iter().map(Pool::devices).sum()
+        self.pools.iter().fold(0, |sum, pool| sum.saturating_add(pool.devices()))
     }
 
     /// Where a device stands when devices are counted machine by machine in the order of the pools. Beyond the last

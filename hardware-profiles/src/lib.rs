@@ -55,5 +55,5 @@ pub use price::{Price, PriceQuery, Purchase, Service};
 pub use price_table::{PriceTable, PriceTableError};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
-pub use stack::{MapLayout, Publication, PublishedAs, Release, Stack, StageCut};
+pub use stack::{DEFAULT_STACK, EXECUTOR_STACK, MapLayout, Publication, PublishedAs, Release, Stack, StageCut};
 pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};

@@ -5,6 +5,12 @@ use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
+/// The stack of a framework that nobody has measured: the constants of a common one.
+pub const DEFAULT_STACK: &str = "pytorch";
+
+/// The stack of this program's own executor, with which measured machines are priced.
+pub const EXECUTOR_STACK: &str = "trainyard-executor";
+
 /// How a framework cuts a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

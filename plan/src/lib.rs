@@ -35,6 +35,7 @@ pub mod fleet;
 mod input;
 mod job;
 mod launch;
+mod learning_rate;
 pub mod list;
 mod lower;
 mod memory;
@@ -67,6 +68,7 @@ pub use explanation::{
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};
 pub use launch::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+pub use learning_rate::LearningRate;
 pub use lower::{Lowering, lower};
 pub use memory::{Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with};
 pub use mesh::{Coordinates, Group, Mesh, Rank};

@@ -10,8 +10,8 @@ use crate::quota::Quotas;
 use crate::unpriced::Unpriced;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, Instance, MeasuredMachine, Price,
-    PriceQuery, PriceTable, Service, Stack,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, Instance, MeasuredMachine,
+    Price, PriceQuery, PriceTable, Service, Stack,
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
@@ -28,7 +28,6 @@ pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 pub(crate) const DEFAULT_REGION: &str = "us-east-1";
-pub(crate) const DEFAULT_STACK: &str = "pytorch";
 pub(crate) const MAX_INSTANCES: u32 = 1024;
 const MAX_BATCH: u64 = 1 << 32;
 const MAX_SAMPLES: f64 = 1e18;

@@ -5,8 +5,8 @@ use crate::overheads::Rent;
 use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase};
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, MeasuredMachine, PriceQuery, PriceTable,
-    Service, catalog,
+    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,
+    PriceQuery, PriceTable, Service, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, StepTrace, Store};
@@ -297,7 +297,7 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
         (Some(path), _) => return Err(DocumentError::NoClusterFile { path: path.clone() }),
     };
     cluster.encrypted = named.encrypted;
-    let stack = document.job.cluster.stack.as_deref().unwrap_or(crate::job::DEFAULT_STACK);
+    let stack = document.job.cluster.stack.as_deref().unwrap_or(DEFAULT_STACK);
     let stack = catalog.stack(stack).map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?;
     Ok(Machine { cluster, stack: stack.clone() })
 }

@@ -6,7 +6,7 @@ use crate::input::Data;
 use crate::what_if::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
-    Catalog, Cluster, Constants, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog,
+    Catalog, Cluster, Constants, EXECUTOR_STACK, Instance, Price, PriceQuery, Purchase, Service, Stack, catalog,
 };
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
@@ -308,9 +308,6 @@ impl Place {
         }
     }
 }
-
-/// The name of the stack that prices machines that were measured with this program's own executor.
-const EXECUTOR_STACK: &str = "trainyard-executor";
 
 /// That stack, as constants have it if there are some.
 ///

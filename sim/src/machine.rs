@@ -3,6 +3,7 @@
 use crate::cost::{knows, rate};
 use trainyard_hardware_profiles::{Cluster, Device, Stack};
 use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
+use trainyard_units::Seconds;
 
 /// A cluster with the training framework that will drive it.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +86,19 @@ pub enum MachineError {
         /// Ranks of the plan.
         ranks: u32,
     },
+    /// Simulated time would run over.
+    #[error("one step could take {years} years on `{machine}`, but a simulation ends after {CLOCK_YEARS}")]
+    Endless {
+        /// The machine.
+        machine: String,
+        /// Everything that the step does, one after another.
+        years: String,
+    },
 }
+
+/// What simulated time can tell, rounded down: 2⁶⁴ nanoseconds are 584 years.
+const CLOCK_YEARS: f64 = 580.0;
+const YEAR: Seconds = Seconds(365.25 * 86_400.0);
 
 impl MachineError {
     /// What the user may do about it.
@@ -103,6 +116,7 @@ impl MachineError {
                 _ => "describe the machine with `host`, or set offload = \"none\"".into(),
             }),
             Self::Unmeasured { .. } => Some("measure again with `trainyard calibrate`".into()),
+            Self::Endless { .. } => Some("a number of the machine's profile or of its constants is wrong".into()),
         }
     }
 }
@@ -125,6 +139,15 @@ impl Machine {
             Device::Gpu(_) => None,
         };
         measured.unwrap_or(self.stack.overlap_slowdown.value)
+    }
+
+    /// Refuses what takes so long that simulated time would run over, or is no time.
+    pub(crate) fn ends(&self, time: Seconds) -> Result<(), MachineError> {
+        let years = time.0 / YEAR.0;
+        if years < CLOCK_YEARS {
+            return Ok(());
+        }
+        Err(MachineError::Endless { machine: self.cluster.instance.clone(), years: format!("{years:.0e}") })
     }
 
     /// Whether the plan can be placed on this machine at all.

@@ -180,8 +180,10 @@ impl<'a> Step<'a> {
         let graph = lower(plan, machine.lowering());
         let (works, distinct) = distinct_works(&graph);
         let mut communications = Vec::new();
+        let mut alone = Vec::with_capacity(distinct.len());
         for (index, work) in (0..).zip(&distinct) {
             let placed = prices.communications(*work)?;
+            alone.push(placed.iter().map(|(_, operation)| operation.alone(prices.capacities())).sum::<Seconds>());
             communications.extend(placed.into_iter().map(|(members, operation)| Communication {
                 work: index,
                 members,
@@ -200,10 +202,15 @@ impl<'a> Step<'a> {
         };
         let stage_of: Vec<StageId> = fold.ranks.iter().map(|rank| StageId(mesh.coordinates(*rank).pipeline)).collect();
         let paces = Paces::new(plan, machine, &fold, &factors);
-        let asks = (0..)
-            .zip(&distinct)
-            .map(|(index, work)| paces.asks(prices, &graph, *work, index))
-            .collect::<Result<_, _>>()?;
+        let kernels: Vec<Option<Vec<Seconds>>> =
+            distinct.iter().map(|work| paces.kernels(prices, &graph, *work)).collect::<Result<_, _>>()?;
+        // However things wait for each other and for links, they end before this.
+        machine.ends(one_by_one(&works, alone, &kernels) * (1.0 + machine.overlap_slowdown()))?;
+        let asks = (0..).zip(kernels).map(|(index, kernels)| match kernels {
+            Some(kernels) => Asks::Kernels(kernels.into_iter().map(Span::from_seconds).collect()),
+            None => Asks::Communication(index),
+        });
+        let asks = asks.collect();
         Ok(Self { plan, graph, works, asks, fold, stage_of, slowdown: machine.overlap_slowdown() })
     }
 
@@ -216,6 +223,15 @@ impl<'a> Step<'a> {
         let firsts: Vec<Rank> = (0..self.plan.mesh().pipeline()).map(|s| self.plan.mesh().first_of_stage(s)).collect();
         ensemble.stages_timeline(ran, &firsts)
     }
+}
+
+/// How long everything takes if one thing is done after the other: for each task its work's operations, which take so
+/// long alone, and its slowest kernels.
+fn one_by_one(works: &[u32], alone: Vec<Seconds>, kernels: &[Option<Vec<Seconds>>]) -> Seconds {
+    let longest = |kernels: &Vec<Seconds>| kernels.iter().copied().fold(Seconds::ZERO, Seconds::max);
+    let slowest = kernels.iter().map(|kernels| kernels.as_ref().map_or(Seconds::ZERO, longest));
+    let each: Vec<Seconds> = alone.into_iter().zip(slowest).map(|(alone, slowest)| alone + slowest).collect();
+    works.iter().map(|work| each[*work as usize]).sum()
 }
 
 /// What tells ranks apart before anything communicates: their stage, and what the layers of their tensor group run on.
@@ -284,9 +300,15 @@ impl Paces {
         Self { groups: fold.ranks.iter().map(|rank| pace(plan, machine, *rank, factors)).collect() }
     }
 
-    fn asks(&self, prices: &Prices<'_>, graph: &TaskGraph, work: Work, index: u32) -> Result<Asks, MachineError> {
+    /// What each actor's kernels of this work take; nothing if it is communication.
+    fn kernels(
+        &self,
+        prices: &Prices<'_>,
+        graph: &TaskGraph,
+        work: Work,
+    ) -> Result<Option<Vec<Seconds>>, MachineError> {
         let mut known: BTreeMap<usize, Seconds> = BTreeMap::new();
-        let mut spans = Vec::with_capacity(self.groups.len());
+        let mut kernels = Vec::with_capacity(self.groups.len());
         for group in &self.groups {
             let mut slowest = Seconds::ZERO;
             for (pool, factor) in group {
@@ -294,16 +316,16 @@ impl Paces {
                     *seconds
                 } else {
                     let Some(seconds) = prices.kernels(graph, work, *pool)? else {
-                        return Ok(Asks::Communication(index));
+                        return Ok(None);
                     };
                     known.insert(*pool, seconds);
                     seconds
                 };
                 slowest = slowest.max(seconds * *factor);
             }
-            spans.push(Span::from_seconds(slowest));
+            kernels.push(slowest);
         }
-        Ok(Asks::Kernels(spans))
+        Ok(Some(kernels))
     }
 }
 
@@ -353,17 +375,31 @@ fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_hardware_profiles::catalog;
     use trainyard_models::find;
     use trainyard_plan::{ClusterSpec, PlanSpec};
 
+    fn plan(instances: u32) -> Plan {
+        let model = &find("mnist-mlp").expect("in the catalog").model;
+        let cluster = ClusterSpec::of("p3.16xlarge", instances);
+        Plan::try_from(PlanSpec::plain(model.spec(), cluster, model.graph().len())).expect("a valid plan")
+    }
+
     #[test]
     fn machines_that_no_rank_is_on_take_memory_too() {
-        let needed = |instances| {
-            let model = &find("mnist-mlp").expect("in the catalog").model;
-            let cluster = ClusterSpec::of("p3.16xlarge", instances);
-            let plan = PlanSpec::plain(model.spec(), cluster, model.graph().len());
-            memory_needed(&Plan::try_from(plan).expect("a valid plan"), Options::default()).0
-        };
+        let needed = |instances| memory_needed(&plan(instances), Options::default()).0;
         assert!(needed(1) < 1 << 20 && needed(1 << 20) > 1 << 30, "{} {}", needed(1), needed(1 << 20));
+    }
+
+    #[test]
+    fn what_outlasts_simulated_time_is_refused() {
+        let cluster = catalog().cluster("p3.16xlarge", 1).expect("in the catalog");
+        let mut machine = Machine { cluster, stack: catalog().stack("pytorch").expect("in the catalog").clone() };
+        assert!(simulate(&plan(1), &machine).is_ok());
+        for slowdown in [1e30, f64::INFINITY, f64::NAN] {
+            machine.stack.overlap_slowdown.value = slowdown;
+            let error = simulate(&plan(1), &machine).expect_err("too long");
+            assert!(matches!(error, MachineError::Endless { .. }) && error.hint().is_some(), "{error}");
+        }
     }
 }

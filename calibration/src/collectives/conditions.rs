@@ -1,11 +1,9 @@
 //! What the words of a row say of how it was measured.
 
+use crate::system::GBIT;
 use trainyard_hardware_profiles::{Network, Sourced, Transport};
 use trainyard_plan::Collectives;
 use trainyard_units::{BytesPerSecond, Seconds};
-
-/// Bytes a second in one Gbit/s.
-const GBIT: f64 = 1.25e8;
 
 /// What one TCP connection between instances that share no cluster placement group reaches (Amazon EC2 user guide on
 /// network bandwidth).

@@ -1,12 +1,10 @@
 //! The machines of a row of collectives: those of the catalog that its text begins with, or such as its words describe.
 
+use crate::system::GBIT;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Device, Fabric, Gpu, Instance, Interconnect, Network, Pool, Sourced, Transport,
 };
 use trainyard_units::BytesPerSecond;
-
-/// Bytes a second in one Gbit/s.
-const GBIT: f64 = 1.25e8;
 
 /// The machines that a text names or describes, with `gpus` GPUs on all `nodes` of them that take part.
 pub(crate) fn cluster(catalog: &Catalog, text: &str, nodes: u32, gpus: u32) -> Result<Cluster, String> {

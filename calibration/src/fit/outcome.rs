@@ -10,10 +10,11 @@ use super::passes::{fit, noise, told_apart};
 use super::solve::Beliefs;
 use super::unknown::{Linear, Of, Problem, Unknown, unknowns};
 use super::widths::{Widths, widths};
-use crate::system::DEFAULT_STACK;
 use crate::table::{Entry, Row, read_measurements};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{Catalog, Constants, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack};
+use trainyard_hardware_profiles::{
+    Catalog, Constants, DEFAULT_STACK, Fitted, Gpu, Publication, PublishedAs, Sourced, Stack,
+};
 
 /// A fit that does not lessen the error on left-out rows by this part is not worth other constants.
 const WORTH: f64 = 0.005;

@@ -3,6 +3,7 @@
 use super::observation::{Grouping, Observation};
 use super::solve::{Beliefs, objective, solve};
 use super::unknown::{Linear, Problem, Unknown};
+use crate::summary::median;
 use std::collections::BTreeMap;
 
 /// Linear steps at most.
@@ -43,17 +44,9 @@ pub(crate) fn noise(observations: &[Observation], residuals: Option<&[f64]>) -> 
 }
 
 fn spread(residuals: Vec<f64>) -> f64 {
-    if residuals.len() < FEW {
-        return NOISE;
-    }
-    let middle = median(residuals.clone());
+    let Some(middle) = median(residuals.clone()).filter(|_| residuals.len() >= FEW) else { return NOISE };
     let distances = residuals.into_iter().map(|residual| (residual - middle).abs()).collect();
-    (NORMAL_MAD * median(distances)).clamp(NOISE_BOUNDS.0, NOISE_BOUNDS.1)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    (NORMAL_MAD * median(distances).unwrap_or(0.0)).clamp(NOISE_BOUNDS.0, NOISE_BOUNDS.1)
 }
 
 /// The most likely constants, and how steps respond there. `start` is where steps are known already. How they respond is

@@ -8,6 +8,7 @@ mod trace;
 pub use trace::TraceError;
 
 use crate::fit::{ConstantChange, REFIT_SCHEMA, Refit, RefitDocument};
+use crate::summary::median;
 use std::collections::BTreeMap;
 use std::io::Read;
 use trace::{Document, Event};
@@ -286,11 +287,6 @@ fn finding(value: f64, samples: &[f64]) -> Finding {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 use trainyard_hardware_profiles::{
-    CollectiveOperation, CollectiveSample, DeviceKind, NumberFormat, OperatorClass, OperatorSample, PROFILE_SCHEMA,
-    catalog,
+    CollectiveOperation, CollectiveSample, DeviceKind, EXECUTOR_STACK, NumberFormat, OperatorClass, OperatorSample,
+    PROFILE_SCHEMA, catalog,
 };
 use trainyard_units::{Bytes, BytesPerSecond};
 
@@ -43,7 +43,7 @@ fn profile() -> MeasuredMachine {
 }
 
 fn stack() -> Stack {
-    catalog().stack("trainyard-executor").expect("in the catalog").clone()
+    catalog().stack(EXECUTOR_STACK).expect("in the catalog").clone()
 }
 
 /// A decoder on this many replicas and stages.

@@ -9,14 +9,16 @@ use crate::{files, machine};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
-    DEFAULT_STACK, FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, TraceError, fit_profile,
-    profile_to_toml, refit, refit_fabrics, refit_trace,
+    FitError, MeasurementKind, Measurements, ProfileProblem, SweepError, TraceError, fit_profile, profile_to_toml,
+    refit, refit_fabrics, refit_trace,
 };
 use trainyard_executor::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, cores, framework, measure_collectives,
     measure_collectives_of, measure_operators, measure_overlap, measure_overlap_of, processor_name,
 };
-use trainyard_hardware_profiles::{CollectiveOperation, CollectiveSample, DeviceKind, MeasuredMachine, OperatorSample};
+use trainyard_hardware_profiles::{
+    CollectiveOperation, CollectiveSample, DEFAULT_STACK, DeviceKind, MeasuredMachine, OperatorSample,
+};
 use trainyard_reports as reports;
 use trainyard_units::Bytes;
 
@@ -31,6 +33,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     let kind = DeviceKind::from(arguments.device);
     device::check(kind)?;
     let path = arguments.out.clone().unwrap_or_else(|| local_profile(kind));
+    files::expect_room(&path, false)?;
     let stop = super::execution::stop_on_interrupt();
     let profile = match arguments.launcher {
         Launcher::Threads => measure(&path, kind, stop, output)?,

@@ -10,7 +10,7 @@ use crate::traces::Traces;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trainyard_calibration::DEFAULT_STACK;
+use trainyard_hardware_profiles::DEFAULT_STACK;
 use trainyard_history::Kind;
 use trainyard_plan::chakra::{self, CHAKRA_BYTES_MAX, CHAKRA_NODES_MAX, ChakraError, RankGraph};
 use trainyard_plan::{Plan, REPLAY_SCHEMA, ReplayDocument, StepTrace, TraceDetail};

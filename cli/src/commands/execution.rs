@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_data::DataSource;
 use trainyard_executor::process_group::World;
 use trainyard_executor::{
-    AllocationMeter, LearningRate, Rule, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
-    oversubscription, refusal, run_in, write_report,
+    AllocationMeter, HyperParameters, RunEnd, RunError, RunOptions, RunReport, Span, StepReport, cores,
+    oversubscription, refusal, run_in,
 };
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_history::Kind;
 use trainyard_plan::document::{
     COMPARISON_SCHEMA, ComparisonDocument, Errors, Figures, Files, Loss, Phases, PlanDocument, Prediction,
 };
-use trainyard_plan::{Activity, Interval, Plan, PlanError, StageId, StreamKind, Timeline};
+use trainyard_plan::{Activity, Interval, LearningRate, Plan, PlanError, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, human_duration};
 
@@ -112,7 +112,7 @@ pub(crate) fn execute(
         data: execution.data.clone(),
         steps: execution.steps,
         learning_rate: LearningRate::of(training, execution.steps),
-        rule: Rule::with(plan.optimizer(), training),
+        hyper_parameters: HyperParameters::with(plan.optimizer(), training),
         clip_norm: training.clip_norm,
         skips_max: execution.reliability.max_skipped,
         seed: execution.seed,
@@ -292,9 +292,7 @@ fn keep(
     let file = |name: &str| execution.folder.join(name);
     let shown = |path: &Path| path.display().to_string();
     let measurement = file("measurement.json");
-    write_report(&measurement, report).map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot write `{}`", measurement.display())).because(error.to_string())
-    })?;
+    files::write(&measurement, json(report))?;
     let trace = file("trace.json");
     files::write(&trace, traces(execution.predicted, &report.timeline))?;
     let prediction = execution.predicted.map(|_| &execution.document.prediction);

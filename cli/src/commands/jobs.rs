@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use trainyard_calibration::profile_to_toml;
-use trainyard_data::{DataReport, DataSource, Wanted};
+use trainyard_data::{DataReport, DataSource, SampleKind};
 use trainyard_executor::{Clock, cores};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_history::Kind;
@@ -304,7 +304,7 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
         let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
         let (data, seed) = (&listed.data, listed.seed);
         let mut look = |model: &Model, batch: u64| -> Result<DataReport, Failure> {
-            let asked = format!("{data:?} {:?} {batch}", Wanted::of(model));
+            let asked = format!("{data:?} {:?} {batch}", SampleKind::of(model));
             if let Some(report) = known.get(&asked) {
                 return Ok(report.clone());
             }

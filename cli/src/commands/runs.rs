@@ -9,14 +9,13 @@ use crate::{files, machine};
 use std::path::{Path, PathBuf};
 use trainyard_calibration::{RunMeasurement, RunsError, correct_profile, profile_to_toml};
 use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
+use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, PlanError};
 use trainyard_reports as reports;
 
 /// The measurement file in the folder of a run.
 const MEASUREMENT: &str = "measurement.json";
-/// The stack under which plans of this program's own executor are priced.
-const STACK: &str = "trainyard-executor";
 
 /// A measurement file.
 pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
@@ -33,7 +32,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let path = arguments.profile.clone().unwrap_or_else(|| local_profile(arguments.device.into()));
     let profile = files::read_profile(&path)?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
-    let stack = catalog.stack(STACK).map_err(|error| Failure::input(error.to_string()))?;
+    let stack = catalog.stack(EXECUTOR_STACK).map_err(|error| Failure::input(error.to_string()))?;
     let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
     let date = machine::today();
     let shown = from.display().to_string();

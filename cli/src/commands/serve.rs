@@ -43,10 +43,6 @@ pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Outp
         return Err(Failure::input(message)
             .hint(format!("set {TOKEN} to sixteen or more random letters, `openssl rand -hex 16` makes some")));
     }
-    if let Some(threads) = arguments.threads {
-        // Fails only if threads were started before, and then they do the work.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-    }
     let address = SocketAddr::new(arguments.listen, arguments.port);
     let listener = TcpListener::bind(address).map_err(|error| refused(address, &error))?;
     let address = listener.local_addr().map_err(|error| refused(address, &error))?;
@@ -65,10 +61,11 @@ pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Outp
 
 /// The token of the flag or of the environment, if there is one.
 fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
-    let environment = || std::env::var(TOKEN).ok().filter(|text| !text.is_empty());
-    let (name, text) = match (&arguments.token, environment()) {
+    // What is no text is no token either, and is told as such.
+    let environment = std::env::var_os(TOKEN).filter(|text| !text.is_empty());
+    let (name, text) = match (&arguments.token, environment) {
         (Some(text), _) => ("--token", text.clone()),
-        (None, Some(text)) => (TOKEN, text),
+        (None, Some(text)) => (TOKEN, text.to_string_lossy().into_owned()),
         (None, None) => return Ok(None),
     };
     Token::new(&text).map(Some).map_err(|error: TokenError| {

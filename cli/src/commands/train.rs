@@ -10,7 +10,7 @@ use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
 use std::path::Path;
 use trainyard_calibration::profile_to_toml;
-use trainyard_data::{DataReport, DataSource, Dataset, SYNTHETIC, Wanted};
+use trainyard_data::{DataReport, DataSource, Dataset, SYNTHETIC, SampleKind};
 use trainyard_executor::process_group::World;
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
@@ -148,7 +148,7 @@ pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -
 
 /// Tells early what is wrong with data for a model and steps of `batch` samples.
 pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u64) -> Result<DataReport, Failure> {
-    let wanted = Wanted::of(model).ok_or_else(|| {
+    let wanted = SampleKind::of(model).ok_or_else(|| {
         Failure::input(format!("`model.family` is {}, but there is no reader for its data", model.family()))
             .hint("gpt, llama, bert, vit, resnet and mlp can be trained here")
     })?;

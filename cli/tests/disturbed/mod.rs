@@ -1,5 +1,6 @@
 //! Trainings of a tiny model that something happens to, and what is left of them.
 
+use crate::tiny::write_job;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,23 +14,8 @@ pub(crate) const CHECKPOINT_EVERY: usize = 7;
 /// What a checkpoint keeps of the training.
 const KEPT: [&str; 3] = ["model.safetensors", "first_moments.safetensors", "second_moments.safetensors"];
 
-const JOB: &str = r#"
-[model]
-family = "gpt"
-name = "tiny"
-layers = 2
-hidden = 16
-heads = 2
-vocab = 256
-seq_len = 16
-
-[data]
-path = "text"
-
-[training]
-global_batch = 4
-steps = 12
-learning_rate = 1e-2
+/// What the job says besides: where it runs, so that nothing is measured.
+const PLACE: &str = r#"
 precision = ["fp32"]
 
 [cluster]
@@ -44,11 +30,8 @@ pub(crate) struct Straight {
 
 /// Two plans for the same model in this folder, replicas and stages, each trained to its end.
 pub(crate) fn straight(place: &Path) -> [Straight; 2] {
-    fs::write(place.join("job.toml"), JOB).expect("room");
+    write_job(place, PLACE);
     fs::copy("../calibration/tests/runs/profile.toml", place.join("profile.toml")).expect("a profile");
-    fs::create_dir(place.join("text")).expect("room");
-    let text = "All that glitters is not gold; often have you heard that told. ".repeat(60);
-    fs::write(place.join("text/proverbs.txt"), text).expect("room");
     plans(place).map(|plan| {
         let checkpoint = format!("straight-{plan}");
         let arguments = ["--out", &format!("out-{plan}"), "--checkpoint", &checkpoint];

@@ -4,8 +4,8 @@ use npyz::WriterBuilder;
 use safetensors::tensor::TensorView;
 use std::fs;
 
-const VECTOR: Wanted = Wanted::Vector { width: 3, classes: 4 };
-const TEXT: Wanted = Wanted::NextToken { sequence: 2, vocabulary: 100 };
+const VECTOR: SampleKind = SampleKind::Vector { width: 3, classes: 4 };
+const TEXT: SampleKind = SampleKind::NextToken { sequence: 2, vocabulary: 100 };
 
 fn save<T: npyz::AutoSerialize + Copy>(path: &Path, shape: &[u64], values: &[T], order: Order) {
     let mut content = Vec::new();
@@ -23,7 +23,7 @@ fn vectors(labelled: &Labelled) -> (Vec<f32>, Vec<i32>) {
     (values, batch.targets)
 }
 
-fn labelled(path: &Path, wanted: &Wanted) -> Result<Labelled, DataError> {
+fn labelled(path: &Path, wanted: &SampleKind) -> Result<Labelled, DataError> {
     ArrayFiles::at(path, path.is_dir(), wanted).expect("arrays").labelled(wanted)
 }
 
@@ -74,12 +74,12 @@ fn images_have_the_models_sides_or_one_channel_less() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (inputs, labels) = (folder.path().join("inputs.npy"), folder.path().join("labels.npy"));
     save(&labels, &[1], &[0_i32], Order::C);
-    let grey = Wanted::Image { channels: 1, height: 2, width: 3, classes: 4 };
+    let grey = SampleKind::Image { channels: 1, height: 2, width: 3, classes: 4 };
     save(&inputs, &[1, 2, 3], &[0.0_f32; 6], Order::C);
     assert!(labelled(folder.path(), &grey).is_ok());
     save(&inputs, &[1, 1, 2, 3], &[0.0_f32; 6], Order::C);
     assert!(labelled(folder.path(), &grey).is_ok());
-    let colour = Wanted::Image { channels: 3, height: 2, width: 3, classes: 4 };
+    let colour = SampleKind::Image { channels: 3, height: 2, width: 3, classes: 4 };
     let error = labelled(folder.path(), &colour).expect_err("one channel").to_string();
     assert!(error.contains("shape [1, 1, 2, 3]") && error.contains("[samples, 3, 2, 3]"), "{error}");
 }
@@ -100,6 +100,14 @@ fn tokens_are_integers_below_the_vocabulary() {
     assert!(error.contains("dtype") && error.contains("<f4"), "{error}");
     save(&path, &[2, 1], &[0_u16, 1], Order::C);
     assert!(matches!(tokens(&path), Err(DataError::Array { field: "shape", .. })));
+}
+
+#[test]
+fn bytes_without_a_meaning_are_no_numbers_even_where_there_are_none() {
+    let nothing = b"\x93NUMPY\x01\x00\x38\x00{'descr': '|V4', 'fortran_order': False, 'shape': (0,)}\n";
+    let array = || npy(Path::new("tokens.npy"), nothing).expect("an array");
+    assert!(matches!(array().integers(), Err(DataError::Array { field: "dtype", .. })));
+    assert!(matches!(array().values(), Err(DataError::Array { field: "dtype", .. })));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::tokenizer::of_words;
 use std::collections::BTreeSet;
 use std::fs;
 
-const NEXT: Wanted = Wanted::NextToken { sequence: 4, vocabulary: 256 };
-const MASKED: Wanted = Wanted::Masked { sequence: 8, vocabulary: 257, predictions: None };
+const NEXT: SampleKind = SampleKind::NextToken { sequence: 4, vocabulary: 256 };
+const MASKED: SampleKind = SampleKind::Masked { sequence: 8, vocabulary: 257, predictions: None };
 
 fn write(content: impl AsRef<[u8]>) -> (tempfile::TempDir, DataSource) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -72,7 +72,7 @@ fn a_global_batch_is_the_same_however_it_is_sliced() {
 #[test]
 fn masked_samples_score_as_many_tokens_each_and_change_with_the_epoch() {
     let (_folder, source) = write(text(4000));
-    let wanted = Wanted::Masked { sequence: 40, vocabulary: 300, predictions: None };
+    let wanted = SampleKind::Masked { sequence: 40, vocabulary: 300, predictions: None };
     let data = Dataset::open(&source, &wanted, 8, 3).expect("enough text");
     let mut batch = data.empty();
     for number in 0..3 {
@@ -98,7 +98,7 @@ fn a_tokenizers_frame_is_never_hidden() {
     let path = folder.path().join("tokenizer.json");
     fs::write(&path, of_words(&["<unk>", "a", "b", "[MASK]", "[CLS]", "[SEP]"])).expect("a file");
     let source = DataSource { tokenizer: Some(path), ..source };
-    let wanted = Wanted::Masked { sequence: 8, vocabulary: 6, predictions: Some(8) };
+    let wanted = SampleKind::Masked { sequence: 8, vocabulary: 6, predictions: Some(8) };
     let data = Dataset::open(&source, &wanted, 8, 3).expect("enough text");
     assert_eq!(data.training_samples(), 190);
     let mut batch = data.empty();
@@ -117,14 +117,14 @@ fn an_array_of_tokens_is_a_text_with_its_mask_last_or_where_a_tokenizer_has_it()
     let length = (header.len() as u16).to_le_bytes();
     fs::write(&path, [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &ids].concat()).expect("a file");
     let source = DataSource::new(&path);
-    let next = Dataset::open(&source, &Wanted::NextToken { sequence: 8, vocabulary: 3 }, 2, 0).expect("ids");
+    let next = Dataset::open(&source, &SampleKind::NextToken { sequence: 8, vocabulary: 3 }, 2, 0).expect("ids");
     let mut batch = next.empty();
     next.read(1, 0, &mut batch).expect("ids");
     assert_eq!(
         (ids_of(&batch), batch.targets.as_slice()),
         (&[2, 0, 1, 2, 0, 1, 2, 0][..], &[0, 1, 2, 0, 1, 2, 0, 1][..])
     );
-    let wanted = |vocabulary| Wanted::Masked { sequence: 8, vocabulary, predictions: Some(8) };
+    let wanted = |vocabulary| SampleKind::Masked { sequence: 8, vocabulary, predictions: Some(8) };
     assert!(matches!(Dataset::open(&source, &wanted(3), 2, 0), Err(DataError::TokenId { id: 2, .. })));
     let read = |source: &DataSource, vocabulary| {
         let data = Dataset::open(source, &wanted(vocabulary), 2, 0).expect("ids");
@@ -137,13 +137,13 @@ fn an_array_of_tokens_is_a_text_with_its_mask_last_or_where_a_tokenizer_has_it()
     fs::write(&tokenizer, of_words(&["<unk>", "a", "b", "[MASK]"])).expect("a file");
     let source = DataSource { tokenizer: Some(tokenizer), ..source };
     assert!(read(&source, 10).contains(&3) && !read(&source, 10).contains(&9));
-    let next = Dataset::open(&source, &Wanted::NextToken { sequence: 8, vocabulary: 4 }, 2, 0);
+    let next = Dataset::open(&source, &SampleKind::NextToken { sequence: 8, vocabulary: 4 }, 2, 0);
     assert!(matches!(next, Err(DataError::TokenizerUnused { .. })));
 }
 
 #[test]
 fn too_little_text_says_how_much_is_needed() {
-    let wanted = Wanted::NextToken { sequence: 16, vocabulary: 256 };
+    let wanted = SampleKind::NextToken { sequence: 16, vocabulary: 256 };
     let open = |length| {
         let (_folder, source) = write(text(length));
         Dataset::open(&source, &wanted, 8, 0)
@@ -159,19 +159,20 @@ fn too_little_text_says_how_much_is_needed() {
 #[test]
 fn bytes_need_entries_for_all_of_them_and_a_mask() {
     let (_folder, source) = write(text(400));
-    let open = |wanted: &Wanted| Dataset::open(&source, wanted, 1, 0).map(|_| ()).map_err(|error| error.to_string());
-    let few = open(&Wanted::NextToken { sequence: 4, vocabulary: 255 }).expect_err("255 entries");
+    let open =
+        |wanted: &SampleKind| Dataset::open(&source, wanted, 1, 0).map(|_| ()).map_err(|error| error.to_string());
+    let few = open(&SampleKind::NextToken { sequence: 4, vocabulary: 255 }).expect_err("255 entries");
     assert!(few.contains("256 entries") && few.contains("255"), "{few}");
     assert!(open(&NEXT).is_ok() && open(&MASKED).is_ok());
-    assert!(open(&Wanted::Masked { sequence: 8, vocabulary: 256, predictions: None }).is_err());
+    assert!(open(&SampleKind::Masked { sequence: 8, vocabulary: 256, predictions: None }).is_err());
 }
 
 #[test]
 fn other_data_than_the_model_reads_is_refused() {
     let (folder, source) = write(text(400));
-    let image = Wanted::Image { channels: 1, height: 28, width: 28, classes: 10 };
-    let vector = Wanted::Vector { width: 784, classes: 10 };
-    let open = |source: &DataSource, wanted: &Wanted| Dataset::open(source, wanted, 1, 0).expect_err("wrong");
+    let image = SampleKind::Image { channels: 1, height: 28, width: 28, classes: 10 };
+    let vector = SampleKind::Vector { width: 784, classes: 10 };
+    let open = |source: &DataSource, wanted: &SampleKind| Dataset::open(source, wanted, 1, 0).expect_err("wrong");
     assert!(matches!(open(&source, &image), DataError::UnknownKind { .. }));
     assert!(matches!(open(&source, &vector), DataError::UnknownKind { .. }));
     assert!(matches!(open(&DataSource::new(folder.path()), &vector), DataError::UnknownKind { .. }));
@@ -189,8 +190,8 @@ fn other_data_than_the_model_reads_is_refused() {
 #[test]
 fn made_up_samples_depend_on_the_seed_and_fit_the_model() {
     let source = DataSource::new(SYNTHETIC);
-    let image = Wanted::Image { channels: 3, height: 2, width: 2, classes: 5 };
-    let vector = Wanted::Vector { width: 3, classes: 5 };
+    let image = SampleKind::Image { channels: 3, height: 2, width: 2, classes: 5 };
+    let vector = SampleKind::Vector { width: 3, classes: 5 };
     for wanted in [NEXT, MASKED, image, vector] {
         let read = |seed: u64, numbers: [usize; 2]| {
             let data = Dataset::open(&source, &wanted, 8, seed).expect("made up");

@@ -6,7 +6,7 @@ use crate::network::operators::{
     Heads, attention, cross_entropy, from_vec, gelu, layer_norm, linear, look_up, seeded, tied_head,
 };
 use crate::network::{Network, ParameterKey, Role, TensorGroup};
-use crate::optimizer::{RankOptimizer, Rule, Update, square_sums};
+use crate::optimizer::{HyperParameters, RankOptimizer, Update, square_sums};
 use crate::process_group::alone;
 use crate::statistics::median;
 use crate::unit::{Builder, Shards, Unit};
@@ -328,7 +328,7 @@ fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
 fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
     let mut units = parameter_units(&network, WHOLE, &place.device);
-    let mut optimizer = RankOptimizer::new(kind, Rule::of(kind));
+    let mut optimizer = RankOptimizer::new(kind, HyperParameters::of(kind));
     Box::new(move || {
         let gradients: Vec<_> = units.iter().map(|unit| gradients(unit, &place.device)).collect();
         let step = || {

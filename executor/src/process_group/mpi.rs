@@ -325,9 +325,13 @@ impl Office {
             FAILURE_TAG => {
                 let mut notice = vec![0u8; number(status.count(u8::equivalent_datatype()))];
                 message.matched_receive_into(&mut notice[..]);
-                let (rank, reason) = notice.split_at(size_of::<u64>());
-                let rank = u64::from_le_bytes(rank.try_into().expect("a notice starts with the rank"));
-                self.failure.note(rank as usize, &String::from_utf8_lossy(reason));
+                match notice.split_first_chunk() {
+                    Some((rank, reason)) => {
+                        let rank = u64::from_le_bytes(*rank) as usize;
+                        self.failure.note(rank, &String::from_utf8_lossy(reason));
+                    }
+                    None => self.note_stranger(status.source_rank()),
+                }
             }
             LEAVING_TAG => {
                 message.matched_receive_into(&mut [0u8; 0][..]);
@@ -341,13 +345,22 @@ impl Office {
         let mut header = [0u64; HEADER_WORDS];
         message.matched_receive_into(&mut header[..]);
         let [group, from, channel, to, length, kind] = header;
+        let Some(inbox) = (to as usize).checked_sub(self.first).and_then(|place| self.inboxes.get(place)) else {
+            return self.note_stranger(process);
+        };
         let (length, tag) = (length as usize, self.pair_tag(from as usize, to as usize));
         let message = match kind {
             0 => Payload::F32(receive_elements(length, process, tag)),
             1 => Payload::Half(receive_elements(length, process, tag)),
             _ => Payload::Bytes(receive_elements(length, process, tag)),
         };
-        self.inboxes[to as usize - self.first].deliver(Envelope { group, from: from as usize, channel }, message);
+        inbox.deliver(Envelope { group, from: from as usize, channel }, message);
+    }
+
+    /// Ends the run for a process that says what no rank of this version does.
+    fn note_stranger(&self, process: i32) {
+        let reason = "it sent what this program does not understand: start the same program on all machines";
+        self.failure.note(number(process) * self.threads, reason);
     }
 }
 

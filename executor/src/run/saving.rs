@@ -5,11 +5,12 @@ use super::{Job, WorkerError};
 use crate::device::framework;
 use crate::network::operators::{from_vec, to_vec};
 use crate::network::{Network, Parameter, ParameterKey, Role};
-use crate::optimizer::{Memory, means_of};
+use crate::optimizer::{OptimizerState, means_of};
 use crate::process_group::{GroupError, Tag};
 use crate::report::CheckpointReport;
 use crate::trainer::Trainer;
 use crate::unit::{Slot, Unit};
+use crate::weights::CONFIGURATION;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -41,9 +42,6 @@ struct Piece {
     tensor: u32,
     shard: u32,
 }
-
-/// By what transformers builds the model whose weights lie beside it.
-const CONFIGURATION: &str = "config.json";
 
 /// The pieces that a rank brings to a checkpoint, which no other rank brings.
 type Own<'a> = BTreeMap<Piece, (&'a Unit, &'a Slot)>;
@@ -317,7 +315,7 @@ impl<'a> Resumed<'a> {
                 from_vec(local[piece.clone()].to_vec(), [piece.len()], trainer.device())
             };
             let means = names.iter().map(mean).collect();
-            memories.push((slot.key, Memory { time: progress.updates as usize, means }));
+            memories.push((slot.key, OptimizerState { time: progress.updates as usize, means }));
         }
         for (key, memory) in memories {
             trainer.optimizer_mut().restore(key, memory);

@@ -239,7 +239,7 @@ impl Emit<'_> {
         let seen = self.main(node)?;
         let seen = match seen.channel {
             Some(_) => seen,
-            None => self.last(node, self.graph.flowing(node)[0], seen)?,
+            None => self.last(node, self.graph.flowing(node).first().copied().unwrap_or_default(), seen)?,
         };
         self.push(node, OperatorSpec::Activation(activation), seen.value, None, seen.channel.unwrap_or(0))
     }

@@ -61,7 +61,7 @@ impl Graph {
         self
     }
 
-    /// A node that reads the values named in one text and makes one called as the node.
+    /// A node that reads the values named in one text, `-` being one without a name, and makes one called as the node.
     fn node(mut self, operator: &str, name: &str, inputs: &str, attributes: &[(&str, &[i64])]) -> Self {
         let attribute = attributes.iter().map(|(name, ints)| {
             let one = (ints.len() == 1 && !["axes", "strides", "perm"].contains(name)).then(|| ints[0]);
@@ -69,7 +69,7 @@ impl Graph {
             Attribute { name: (*name).into(), i: one, ints, ..Attribute::default() }
         });
         self.0.node.push(Node {
-            input: inputs.split_whitespace().map(Into::into).collect(),
+            input: inputs.split_whitespace().map(|name| name.trim_matches('-').into()).collect(),
             output: vec![name.into()],
             name: name.into(),
             op_type: operator.into(),
@@ -310,6 +310,8 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
         // It may still be a model; it must not be a panic.
         let _ = from_onnx(changed, "own");
     }
+    // A function of a value without a name (found by fuzzing).
+    let _ = from_onnx(include_bytes!("nameless.onnx").to_vec(), "own");
     // Deep nesting, in groups and in messages.
     assert!(from_onnx(vec![0x3b; 1 << 16], "own").is_err());
     let mut nested = Vec::new();
@@ -322,6 +324,14 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
     let _ = from_onnx(nested, "own");
     // A part that says it is longer than any file.
     assert!(from_onnx(vec![0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "own").is_err());
+}
+
+#[test]
+fn values_without_a_name_are_none() {
+    let graph = Graph::of(FLOAT, &[1, 4]).node("Relu", "", "x", &[]);
+    for graph in [graph.node("Relu", "y", "-", &[]), Graph::of(FLOAT, &[1, 4]).node("Relu", "y", "", &[])] {
+        assert!(!graph.complaint().is_empty());
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::{ExplainError, NamedPlan};
 use crate::amount::usd;
-use crate::job::DEFAULT_STACK;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use trainyard_hardware_profiles::DEFAULT_STACK;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
 use trainyard_units::{Seconds, human_duration};
 

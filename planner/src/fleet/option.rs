@@ -3,13 +3,11 @@
 use super::FleetError;
 use super::valid::ValidKind;
 use crate::problem::Problem;
+use crate::queue::valid::SHORTEST_JOB;
 use crate::recommendation::{Limits, OnEach, on_each};
 use crate::search::Evaluated;
 use trainyard_sim::{Intake, Supply};
 use trainyard_units::Seconds;
-
-/// The shortest job: queues bill by the second.
-const SHORTEST_JOB: Seconds = Seconds(1.0);
 
 /// A kind of jobs with what it may run on.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ const WARM_POOL_LIFETIME: Seconds = Seconds(28.0 * 86_400.0);
 /// The most jobs: backfilling looks at every job that waits whenever one ends.
 const MOST_JOBS: u64 = 10_000;
 /// The shortest job: what is shorter is not billed to its length.
-const SHORTEST_JOB: Seconds = Seconds(1.0);
+pub(crate) const SHORTEST_JOB: Seconds = Seconds(1.0);
 /// All jobs one after another, the longest that fits the clock when every draw is as long as it may be.
 pub(crate) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
 /// The widest spread: a log-normal of a standard deviation above its mean is no longer a duration that anybody expects.

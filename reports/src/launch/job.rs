@@ -3,13 +3,9 @@
 use super::error::LaunchError;
 use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Transport, catalog};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{CampaignSpec, Decay, Plan, Pricing, StageSpec, TrainingSpec};
+use trainyard_plan::{CampaignSpec, Decay, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
 use trainyard_units::{Bytes, Seconds};
 
-/// Steps of warm-up where a job says nothing, as the documentation of `training.warm_up_steps` has it.
-const WARM_UP: u64 = 10;
-/// The power of a polynomial decay where a job says nothing, likewise.
-const POWER: f64 = 2.0;
 /// The Region where neither a price nor the job names one.
 const REGION: &str = "us-east-1";
 
@@ -135,24 +131,29 @@ impl<'a> Job<'a> {
         self.document.prediction.steps
     }
 
+    /// How the learning rate changes over the training. Its peak is only known where the job says so.
+    fn rate(&self) -> LearningRate {
+        LearningRate::of(self.training(), self.steps())
+    }
+
     /// Steps over which the learning rate rises.
     pub(super) fn warm_up(&self) -> u64 {
-        self.training().warm_up_steps.unwrap_or(WARM_UP)
+        self.rate().warm_up
     }
 
     /// What becomes of the learning rate after that.
     pub(super) fn decay(&self) -> Decay {
-        self.training().decay.unwrap_or(Decay::Constant)
+        self.rate().decay
     }
 
     /// The power of a polynomial decay.
     pub(super) fn decay_power(&self) -> f64 {
-        self.training().decay_power.unwrap_or(POWER)
+        self.rate().power
     }
 
     /// The learning rate at the last step, where it decays.
     pub(super) fn final_learning_rate(&self) -> f64 {
-        self.training().final_learning_rate.unwrap_or(0.0)
+        self.rate().last
     }
 
     pub(super) fn decay_in_words(&self) -> String {

@@ -46,15 +46,18 @@ pub fn memory_plot(model: &str, memory: &Memory, breadth: Breadth) -> Result<Pic
     let mut picture = Picture::new(name.as_str(), (breadth.width(), rows.bottom() + 46));
     title(&mut picture, &name);
     legend.draw(&mut picture, HEAD);
-    let most = memory.peak().max(memory.limit) as f64 * 1.02;
+    // A document may tell of parts that are more than their total.
+    let drawn =
+        stages.iter().map(|(_, held)| shown.iter().fold(0, |sum: u64, (.., part)| sum.saturating_add(part(held))));
+    let most = drawn.chain([memory.peak(), memory.limit]).max().unwrap_or(0) as f64 * 1.02;
     let x = |size: u64| rows.left + (size as f64 / most * f64::from(rows.right - rows.left)).round() as i32;
     marks(&mut picture, &rows, most, x);
     for (row, (name, held)) in stages.iter().enumerate() {
         rows.name(&mut picture, row, name, Letters::PLAIN);
-        let mut sum = 0;
+        let mut sum: u64 = 0;
         for (_, tone, part) in &shown {
             let from = sum;
-            sum += part(held);
+            sum = sum.saturating_add(part(held));
             if x(sum) > x(from) {
                 picture.bar(rows.part(row, [x(from), x(sum)]), *tone);
             }
@@ -109,6 +112,14 @@ mod tests {
             }
             assert!(picture.outside().is_empty(), "{:?}", picture.outside());
         }
+    }
+
+    #[test]
+    fn parts_that_are_more_than_their_total_stay_within_the_picture() {
+        let mut memory = plan_document().prediction.memory_bytes;
+        (memory.stages[0].activations, memory.stages[0].workspace) = (u64::MAX, 1 << 63);
+        let picture = memory_plot("gpt2", &memory, Breadth::Wide).expect("a plan with stages");
+        assert!(picture.outside().is_empty(), "{:?}", picture.outside());
     }
 
     #[test]

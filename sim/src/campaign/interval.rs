@@ -71,7 +71,8 @@ pub fn checkpoints(steps: u64, step: Seconds, interval: Seconds) -> u64 {
 
 /// Steps from a checkpoint to the next, at least one.
 pub(super) fn steps_between(step: Seconds, interval: Seconds) -> u64 {
-    (interval.0 / step.0).round().clamp(1.0, u64::MAX as f64) as u64
+    // Where neither takes any time, as on machines of endless speed, the quotient is no number, and `max` takes 1.
+    (interval.0 / step.0).round().max(1.0) as u64
 }
 
 #[cfg(test)]
@@ -97,6 +98,14 @@ mod tests {
     fn daly(mean_time: f64, write: f64) -> f64 {
         let share = write / (2.0 * mean_time);
         young(mean_time, write) * (1.0 + share.sqrt() / 3.0 + share / 9.0) - write
+    }
+
+    #[test]
+    fn there_is_a_step_between_checkpoints_whatever_takes_no_time() {
+        for (interval, step, between) in [(0.0, 0.0, 1), (0.0, 2.0, 1), (9.0, 2.0, 5), (1.0, 0.0, u64::MAX)] {
+            assert_eq!(steps_between(Seconds(step), Seconds(interval)), between, "{interval} {step}");
+        }
+        assert_eq!(checkpoints(10, Seconds(0.0), Seconds(0.0)), 10);
     }
 
     #[test]

@@ -20,27 +20,24 @@ const KEYS: [&str; 3] = ["profile", "file", "constants"];
 pub(super) fn export(arguments: &ExportKeptArguments, store: &Store, output: &Output) -> Result<Exit, Failure> {
     let entries = wanted(arguments, store)?;
     let out = &arguments.out;
-    let mut written = Vec::new();
-    if is_file(out) {
+    let files = if is_file(out) {
         let [entry] = entries.as_slice() else {
             return Err(Failure::input(format!("`--out {}` is one file, for one entry", out.display()))
                 .because(format!("{} were asked for", entries.len()))
                 .hint("name one ID, or a folder"));
         };
         let stem = out.file_stem().map_or_else(|| entry.id.clone(), |stem| stem.to_string_lossy().into_owned());
-        written = write(entry, out.parent().unwrap_or(Path::new("")), &stem, store)?;
+        of_entry(entry, out.parent().unwrap_or(Path::new("")), &stem, store)?
     } else {
-        for entry in &entries {
-            written.extend(write(entry, out, &entry.id, store)?);
-        }
-    }
-    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
-    let mut told = HistoryDocument { files: list(&written), ..document(store.path(), HistoryAct::Exported, entries) };
-    if !is_file(out) {
-        let index = out.join(INDEX);
-        files::write(&index, json(&told))?;
-        told.files.push(index.display().to_string());
-    }
+        let all = entries.iter().map(|entry| of_entry(entry, out, &entry.id, store));
+        all.collect::<Result<Vec<_>, _>>()?.concat()
+    };
+    let names = files.iter().map(|(path, _)| path.display().to_string()).collect();
+    let mut told = HistoryDocument { files: names, ..document(store.path(), HistoryAct::Exported, entries) };
+    let index = (!is_file(out)).then(|| (out.join(INDEX), json(&told)));
+    told.files.extend(index.iter().map(|(path, _)| path.display().to_string()));
+    let written = files.iter().chain(&index).map(|(path, text)| (path.as_path(), text));
+    files::write_all(&written.collect::<Vec<_>>())?;
     output.result(&told, || reports::history(&told, output.width(), output.verbose()));
     Ok(Exit::Done)
 }
@@ -56,13 +53,10 @@ fn wanted(arguments: &ExportKeptArguments, store: &Store) -> Result<Vec<Entry>, 
     arguments.ids.iter().map(|id| store.find(id).map_err(|error| refused(&error))).collect()
 }
 
-/// Writes the documents of an entry into a folder: the first as `STEM.json`, the others as `STEM-NAME`.
-fn write(entry: &Entry, folder: &Path, stem: &str, store: &Store) -> Result<Vec<PathBuf>, Failure> {
+/// The documents of an entry as files of a folder: the first as `STEM.json`, the others as `STEM-NAME`.
+fn of_entry(entry: &Entry, folder: &Path, stem: &str, store: &Store) -> Result<Vec<(PathBuf, String)>, Failure> {
     let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
-    let files: Vec<(PathBuf, String)> =
-        named(&documents, stem).into_iter().map(|(name, text)| (folder.join(name), text)).collect();
-    files::write_all(&files.iter().map(|(path, text)| (path.as_path(), text)).collect::<Vec<_>>())?;
-    Ok(files.into_iter().map(|(path, _)| path).collect())
+    Ok(named(&documents, stem).into_iter().map(|(name, text)| (folder.join(name), text)).collect())
 }
 
 /// Names and texts of the files of an entry.

@@ -1,0 +1,124 @@
+//! Where a command is to write, asked before its work: results that cannot be kept afterwards would be lost.
+
+use crate::arguments::{Command, PlotArguments, TrainArguments};
+use crate::failure::Failure;
+use crate::files;
+use crate::history_arguments::HistoryCommand;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a command reads and writes, as far as its arguments say so.
+#[derive(Default)]
+struct Places<'a> {
+    reads: Vec<&'a Path>,
+    writes: Vec<Place<'a>>,
+}
+
+/// Something to be written.
+struct Place<'a> {
+    /// The argument that names it.
+    flag: &'static str,
+    path: &'a Path,
+    /// Whether it may be a folder.
+    folder: bool,
+}
+
+/// Refuses a command that would write where it cannot, over what it reads, or one result over another.
+pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Failure> {
+    if let Command::Train(TrainArguments { out: Some(folder), .. }) = command {
+        files::expect_unused(folder)?;
+    }
+    let Places { mut reads, writes } = Places::of(command);
+    reads.extend(history);
+    for (index, place) in writes.iter().enumerate() {
+        if let Some(other) = writes[..index].iter().find(|other| is_same(other.path, place.path)) {
+            let message = format!("`{} {}` and `{}` are the same file", place.flag, place.path.display(), other.flag);
+            return Err(Failure::input(message).hint("name two"));
+        }
+        if reads.iter().any(|read| is_same(read, place.path)) {
+            let message = format!("`{} {}` would overwrite a file that is read", place.flag, place.path.display());
+            return Err(Failure::input(message).hint("name another file"));
+        }
+        files::expect_room(place.path, place.folder)?;
+    }
+    Ok(())
+}
+
+/// Whether two names are those of one file. Of a device there is nothing to overwrite.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::canonicalize(one), fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other && one.is_file(),
+        _ => one == other,
+    }
+}
+
+impl<'a> Places<'a> {
+    fn of(command: &'a Command) -> Self {
+        let places = Self::default();
+        match command {
+            Command::Plan(plan) => places
+                .reads([&plan.job.job, &plan.job.constants, &plan.job.prices])
+                .file("--out", plan.out.as_deref())
+                .plot(&plan.plot)
+                .folder("--plans", plan.plans.as_deref()),
+            Command::WhatIf(what_if) => places
+                .reads([&what_if.job.job, &what_if.job.constants, &what_if.job.prices])
+                .file("--out", what_if.out.as_deref())
+                .file("--csv", what_if.csv.as_deref())
+                .plot(&what_if.plot),
+            Command::Simulate(simulate) => places
+                .read(&simulate.plan)
+                .reads([&simulate.constants])
+                .folder("--trace", simulate.trace.as_deref())
+                .folder("--chakra", simulate.chakra.as_deref())
+                .plot(&simulate.plot),
+            Command::Explain(explain) => {
+                places.read(&explain.plan).reads([&explain.against]).plot(&explain.plot)
+            }
+            Command::Report(report) => {
+                places.read(&report.plan).file("--out", report.out.as_deref()).folder("--plots", report.plots.as_deref())
+            }
+            Command::Export(export) => places.read(&export.plan).folder("--out", export.out.as_deref()),
+            Command::Compare(compare) => places.read(&compare.plan).read(&compare.run).plot(&compare.plot),
+            // Constants and profiles that a fit starts from may be replaced by what it finds.
+            Command::Calibrate(calibrate) => places.reads([&calibrate.from]).file("--out", calibrate.out.as_deref()),
+            Command::Validate(validate) => {
+                places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)
+            }
+            Command::History(HistoryCommand::Export(export)) => places.folder("--out", Some(&export.out)),
+            Command::Train(train) => places.folder("--out", train.out.as_deref()),
+            // Of many processes only the first makes the folder; the others may find it already.
+            Command::Run(_)
+            // These write nothing.
+            | Command::Serve(_)
+            | Command::History(_)
+            | Command::Show(_)
+            | Command::Completions(_)
+            | Command::Man => places,
+        }
+    }
+
+    fn read(mut self, path: &'a Path) -> Self {
+        self.reads.push(path);
+        self
+    }
+
+    fn reads<const N: usize>(mut self, paths: [&'a Option<PathBuf>; N]) -> Self {
+        self.reads.extend(paths.into_iter().filter_map(Option::as_deref));
+        self
+    }
+
+    fn file(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
+        self.writes.extend(path.map(|path| Place { flag, path, folder: false }));
+        self
+    }
+
+    fn folder(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
+        self.writes.extend(path.map(|path| Place { flag, path, folder: true }));
+        self
+    }
+
+    fn plot(self, plot: &'a PlotArguments) -> Self {
+        self.file("--plot", plot.plot.as_deref())
+    }
+}

@@ -1,0 +1,25 @@
+//! The threads that searches and simulations of a command share.
+
+use crate::arguments::Command;
+use crate::failure::{Exit, Failure};
+use rayon::ThreadPoolBuilder;
+
+/// Starts them: as many as the command asks for, else one for each processor. Left to themselves they start when they
+/// are first needed, and the library panics where the system gives none.
+pub(crate) fn start(command: &Command) -> Result<(), Failure> {
+    let wanted = match command {
+        Command::Plan(plan) => plan.search.threads,
+        Command::WhatIf(what_if) => what_if.search.threads,
+        Command::Train(train) => train.search.threads,
+        Command::Serve(serve) => serve.threads,
+        Command::Show(_) | Command::History(_) | Command::Completions(_) | Command::Man => return Ok(()),
+        _ => None,
+    };
+    // 0 leaves it to the library.
+    let threads = wanted.map_or(0, usize::from);
+    ThreadPoolBuilder::new().num_threads(threads).build_global().map_err(|error| {
+        Failure::new(Exit::Failed, "cannot start the threads that compute")
+            .because(error.to_string())
+            .hint("RAYON_NUM_THREADS=N in the environment, or --threads N where a command has it, asks for fewer")
+    })
+}
