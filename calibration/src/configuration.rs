@@ -11,7 +11,7 @@ use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
 use trainyard_models::{Divisible, Model, Sample};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
-    Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store,
+    Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
 };
 use trainyard_sim::{Machine, Outcome, image_decoding, layer_prices, simulate, step_time_bound};
 use trainyard_units::Seconds;
@@ -142,6 +142,9 @@ struct Knobs {
     offload: Offload,
 }
 
+/// Batches beyond any training's, whose divisors nobody could try.
+const GLOBAL_BATCH_MAX: u64 = 1 << 32;
+
 /// One setting of the knobs that a row may leave open.
 #[derive(Clone, Copy)]
 struct Layout {
@@ -157,6 +160,9 @@ impl Knobs {
     fn of(row: &Row, stack: &Stack) -> Result<Self, Unsupported> {
         let model = model::model(row, stack)?;
         let global = row.global_batch.ok_or_else(|| Unsupported::new("the row does not tell `global_batch`"))?;
+        if global > GLOBAL_BATCH_MAX {
+            return Err(Unsupported::new(format!("its `global_batch` is {global}, more than {GLOBAL_BATCH_MAX}")));
+        }
         Ok(Self {
             heads: model.tensor_heads().unwrap_or(1),
             blocks: model.graph().len().saturating_sub(2) as u32,
@@ -348,10 +354,6 @@ fn equal_blocks(blocks: usize, stages: usize) -> Vec<StageSpec> {
         .collect()
 }
 
-fn divisors(number: u64) -> Vec<u64> {
-    (1..=number).filter(|divisor| number.is_multiple_of(*divisor)).collect()
-}
-
 fn precision(text: &str) -> Result<Precision, Unsupported> {
     text.parse().map_err(|error| Unsupported::new(format!("precision {error}")))
 }
@@ -419,11 +421,5 @@ mod tests {
         assert_eq!(stages.iter().map(|stage| stage.layers).collect::<Vec<_>>(), [4, 3, 3, 4]);
         assert_eq!(stages.iter().map(|stage| stage.first).collect::<Vec<_>>(), [0, 4, 7, 10]);
         assert_eq!(equal_blocks(7, 1), [StageSpec { first: 0, layers: 9 }]);
-    }
-
-    #[test]
-    fn divisors_are_all_of_them() {
-        assert_eq!(divisors(12), [1, 2, 3, 4, 6, 12]);
-        assert_eq!(divisors(1), [1]);
     }
 }

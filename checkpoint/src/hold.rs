@@ -12,8 +12,9 @@ const PROBE: &str = ".checkpoint-probe";
 pub struct Hold {
     folder: PathBuf,
     is_new: bool,
-    /// The system lets go of it however the process ends. File systems that know no locks hold nobody off.
-    lock: Option<File>,
+    /// The system lets go of it however the process ends. Where folders cannot be locked, as over NFS from another host,
+    /// nobody is held off.
+    _lock: Option<File>,
 }
 
 impl Hold {
@@ -27,10 +28,11 @@ impl Hold {
         let failed = |source| CheckpointError::Place { path: folder.to_owned(), source };
         let is_new = !folder.exists();
         fs::create_dir_all(folder).map_err(failed)?;
-        let hold = Self { folder: folder.to_owned(), is_new, lock: File::open(folder).ok() };
-        if let Some(Err(TryLockError::WouldBlock)) = hold.lock.as_ref().map(File::try_lock) {
+        let lock = File::open(folder).ok();
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
             return Err(CheckpointError::Busy { path: folder.to_owned() });
         }
+        let hold = Self { folder: folder.to_owned(), is_new, _lock: lock };
         let probe = folder.join(PROBE);
         fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(failed)?;
         Ok(hold)

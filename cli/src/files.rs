@@ -238,17 +238,32 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Asks whether a file can be written there, or a folder of files where one is meant. Nothing is made.
-pub(crate) fn expect_room(path: &Path, folder: bool) -> Result<(), Failure> {
+/// What is to be written to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// A file.
+    File,
+    /// A folder of files.
+    Folder,
+    /// A file, or files of a folder where one is there.
+    Either,
+}
+
+/// Asks whether this can be written there. Nothing is made.
+pub(crate) fn expect_room(path: &Path, what: Written) -> Result<(), Failure> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    if is_stream(&target) {
+    if is_stream(path) && what != Written::Folder {
         return Ok(());
     }
     let room = || {
-        let inside = if target.is_dir() && folder { target.as_path() } else { folder_of(&target) };
-        if target.is_dir() && !folder {
-            return Err(std::io::ErrorKind::IsADirectory.into());
+        match what {
+            Written::File if target.is_dir() => return Err(std::io::ErrorKind::IsADirectory.into()),
+            Written::Folder if target.exists() && !target.is_dir() => {
+                return Err(std::io::ErrorKind::NotADirectory.into());
+            }
+            _ => {}
         }
+        let inside = if target.is_dir() { target.as_path() } else { folder_of(&target) };
         // What is missing of the way there is made when the file is written.
         let there = inside.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
         tempfile::tempfile_in(there).map(drop).map_err(nameless)
@@ -257,9 +272,11 @@ pub(crate) fn expect_room(path: &Path, folder: bool) -> Result<(), Failure> {
 }
 
 /// An error that does not tell the name of the temporary file, which is nobody's.
-#[expect(clippy::needless_pass_by_value, reason = "as it is given by what failed")]
 fn nameless(error: std::io::Error) -> std::io::Error {
-    error.kind().into()
+    match error.to_string().split_once(" at path ") {
+        Some((cause, _)) => std::io::Error::new(error.kind(), cause),
+        None => error,
+    }
 }
 
 /// The folder that a file lies in.
@@ -296,12 +313,12 @@ pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Fail
 }
 
 /// Whether something else than a file or a folder has this name: a device, or a pipe.
-fn is_stream(path: &Path) -> bool {
+pub(crate) fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
-fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
+fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::TempPath> {
     let folder = folder_of(path);
     fs::create_dir_all(folder)?;
     if path.is_dir() {
@@ -313,7 +330,8 @@ fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::NamedTempFile
     if let Ok(before) = fs::metadata(path) {
         file.as_file().set_permissions(before.permissions())?;
     }
-    Ok(file)
+    // Closed, so that any number of files may wait.
+    Ok(file.into_temp_path())
 }
 
 /// Temporary files are private; results are as readable as any other file that the user makes.
@@ -469,17 +487,20 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let (file, new) = (root.path().join("file"), root.path().join("a/b/plan.json"));
         fs::write(&file, "mine").expect("room");
-        for (path, folder, has) in [
-            (new.as_path(), false, true),
-            (new.as_path(), true, true),
-            (root.path(), true, true),
-            (root.path(), false, false),
-            (&file, false, true),
-            (&file.join("plan.json"), false, false),
-            (Path::new("plan.json"), false, true),
-            (Path::new("/dev/null"), false, true),
+        for (path, what, has) in [
+            (new.as_path(), Written::File, true),
+            (new.as_path(), Written::Folder, true),
+            (root.path(), Written::Folder, true),
+            (root.path(), Written::Either, true),
+            (root.path(), Written::File, false),
+            (&file, Written::File, true),
+            (&file, Written::Either, true),
+            (&file, Written::Folder, false),
+            (&file.join("plan.json"), Written::File, false),
+            (Path::new("plan.json"), Written::File, true),
+            (Path::new("/dev/null"), Written::File, true),
         ] {
-            let told = expect_room(path, folder);
+            let told = expect_room(path, what);
             assert_eq!(told.is_ok(), has, "{} {told:?}", path.display());
             assert!(told.err().is_none_or(|failure| failure.code() == Exit::Input));
         }

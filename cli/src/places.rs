@@ -1,8 +1,8 @@
 //! Where a command is to write, asked before its work: results that cannot be kept afterwards would be lost.
 
-use crate::arguments::{Command, PlotArguments, TrainArguments};
+use crate::arguments::{Command, JobArguments, Launcher, PlotArguments, TrainArguments};
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, Written};
 use crate::history_arguments::HistoryCommand;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,7 @@ struct Place<'a> {
     /// The argument that names it.
     flag: &'static str,
     path: &'a Path,
-    /// Whether it may be a folder.
-    folder: bool,
+    what: Written,
 }
 
 /// Refuses a command that would write where it cannot, over what it reads, or one result over another.
@@ -31,25 +30,35 @@ pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Fai
     let Places { mut reads, writes } = Places::of(command);
     reads.extend(history);
     for (index, place) in writes.iter().enumerate() {
-        if let Some(other) = writes[..index].iter().find(|other| is_same(other.path, place.path)) {
+        if let Some(other) = writes[..index].iter().find(|other| other.is_over(place)) {
             let message = format!("`{} {}` and `{}` are the same file", place.flag, place.path.display(), other.flag);
             return Err(Failure::input(message).hint("name two"));
         }
-        if reads.iter().any(|read| is_same(read, place.path)) {
+        if reads.iter().any(|read| read.is_file() && is_same(read, place.path)) {
             let message = format!("`{} {}` would overwrite a file that is read", place.flag, place.path.display());
             return Err(Failure::input(message).hint("name another file"));
         }
-        files::expect_room(place.path, place.folder)?;
+        files::expect_room(place.path, place.what)?;
     }
     Ok(())
 }
 
-/// Whether two names are those of one file. Of a device there is nothing to overwrite.
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (fs::canonicalize(one), fs::canonicalize(other)) {
-        (Ok(one), Ok(other)) => one == other && one.is_file(),
-        _ => one == other,
+impl Place<'_> {
+    /// Whether this and another are one file. Several results may go into a folder, and to a device or a pipe.
+    fn is_over(&self, other: &Place<'_>) -> bool {
+        let is_file = self.what == Written::File || other.what == Written::File;
+        is_file && !files::is_stream(self.path) && is_same(self.path, other.path)
     }
+}
+
+/// Whether two names are those of one file, which may not be there yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = || Some(fs::canonicalize(folder).ok()?.join(path.file_name()?));
+        fs::canonicalize(path).ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
+    };
+    place(one) == place(other)
 }
 
 impl<'a> Places<'a> {
@@ -57,19 +66,19 @@ impl<'a> Places<'a> {
         let places = Self::default();
         match command {
             Command::Plan(plan) => places
-                .reads([&plan.job.job, &plan.job.constants, &plan.job.prices])
+                .job(&plan.job)
                 .file("--out", plan.out.as_deref())
                 .plot(&plan.plot)
                 .folder("--plans", plan.plans.as_deref()),
             Command::WhatIf(what_if) => places
-                .reads([&what_if.job.job, &what_if.job.constants, &what_if.job.prices])
+                .job(&what_if.job)
                 .file("--out", what_if.out.as_deref())
                 .file("--csv", what_if.csv.as_deref())
                 .plot(&what_if.plot),
             Command::Simulate(simulate) => places
                 .read(&simulate.plan)
                 .reads([&simulate.constants])
-                .folder("--trace", simulate.trace.as_deref())
+                .either("--trace", simulate.trace.as_deref())
                 .folder("--chakra", simulate.chakra.as_deref())
                 .plot(&simulate.plot),
             Command::Explain(explain) => {
@@ -80,12 +89,14 @@ impl<'a> Places<'a> {
             }
             Command::Export(export) => places.read(&export.plan).folder("--out", export.out.as_deref()),
             Command::Compare(compare) => places.read(&compare.plan).read(&compare.run).plot(&compare.plot),
+            // Of many processes only the first writes, maybe where the others cannot.
+            Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => places,
             // Constants and profiles that a fit starts from may be replaced by what it finds.
             Command::Calibrate(calibrate) => places.reads([&calibrate.from]).file("--out", calibrate.out.as_deref()),
             Command::Validate(validate) => {
                 places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)
             }
-            Command::History(HistoryCommand::Export(export)) => places.folder("--out", Some(&export.out)),
+            Command::History(HistoryCommand::Export(export)) => places.either("--out", Some(&export.out)),
             Command::Train(train) => places.folder("--out", train.out.as_deref()),
             // Of many processes only the first makes the folder; the others may find it already.
             Command::Run(_)
@@ -109,13 +120,25 @@ impl<'a> Places<'a> {
     }
 
     fn file(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
-        self.writes.extend(path.map(|path| Place { flag, path, folder: false }));
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::File }));
         self
     }
 
     fn folder(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
-        self.writes.extend(path.map(|path| Place { flag, path, folder: true }));
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Folder }));
         self
+    }
+
+    fn either(mut self, flag: &'static str, path: Option<&'a Path>) -> Self {
+        self.writes.extend(path.map(|path| Place { flag, path, what: Written::Either }));
+        self
+    }
+
+    fn job(self, job: &'a JobArguments) -> Self {
+        let model = job.model.as_deref().map(Path::new);
+        let mut places = self.reads([&job.job, &job.constants, &job.prices]);
+        places.reads.extend(model);
+        places
     }
 
     fn plot(self, plot: &'a PlotArguments) -> Self {

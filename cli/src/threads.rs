@@ -1,6 +1,6 @@
 //! The threads that searches and simulations of a command share.
 
-use crate::arguments::Command;
+use crate::arguments::{Command, Launcher};
 use crate::failure::{Exit, Failure};
 use rayon::ThreadPoolBuilder;
 
@@ -12,6 +12,10 @@ pub(crate) fn start(command: &Command) -> Result<(), Failure> {
         Command::WhatIf(what_if) => what_if.search.threads,
         Command::Train(train) => train.search.threads,
         Command::Serve(serve) => serve.threads,
+        // Many processes of a host would start many threads that hardly do anything: ranks have their own.
+        Command::Run(run) if run.launcher == Launcher::Mpi => return Ok(()),
+        Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => return Ok(()),
+        Command::Run(run) => run.threads,
         Command::Show(_) | Command::History(_) | Command::Completions(_) | Command::Man => return Ok(()),
         _ => None,
     };

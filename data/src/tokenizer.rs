@@ -4,6 +4,7 @@ use crate::error::DataError;
 use crate::files;
 use crate::guarded::guarded;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What may stand between two texts, the first that the tokenizer has.
@@ -89,15 +90,52 @@ const GROWTH_MAX: f64 = 1024.0;
 /// At most so many times as many characters a text has after a `normalizer`, as far as its parts replace patterns by
 /// texts that they name.
 fn growth(normalizer: &Value) -> f64 {
-    let length = |text: &Value| text.as_str().map(|text| text.chars().count() as f64);
-    if let Some(parts) = normalizer["normalizers"].as_array() {
-        return parts.iter().map(growth).product();
+    let mut lengths = Lengths { known: BTreeMap::new(), other: 1.0 };
+    parts(normalizer).into_iter().rev().for_each(|part| lengths.before(part));
+    lengths.known.values().copied().fold(lengths.other, f64::max)
+}
+
+/// The parts of a normalizer, in the order in which they are applied.
+fn parts(normalizer: &Value) -> Vec<&Value> {
+    match normalizer["normalizers"].as_array() {
+        Some(inside) => inside.iter().flat_map(parts).collect(),
+        None => vec![normalizer],
     }
-    let Some(content) = length(&normalizer["content"]).or_else(|| length(&normalizer["prepend"])) else { return 1.0 };
-    match length(&normalizer["pattern"]["String"]) {
-        Some(pattern) if pattern > 0.0 => (content / pattern).max(1.0),
-        // Anything else may match between any two characters.
-        _ => 1.0 + content,
+}
+
+/// How long what becomes of a character is at most: of those that are replaced, and of all others.
+struct Lengths {
+    known: BTreeMap<char, f64>,
+    other: f64,
+}
+
+impl Lengths {
+    fn of(&self, text: &str) -> f64 {
+        text.chars().map(|letter| self.known.get(&letter).unwrap_or(&self.other)).sum()
+    }
+
+    /// What they are where `part` is applied before.
+    fn before(&mut self, part: &Value) {
+        let Some(content) = part["content"].as_str() else { return };
+        let new = self.of(content);
+        let pattern = &part["pattern"];
+        match pattern["String"].as_str().map(|text| (text, text.chars().count())) {
+            Some((text, length)) if length > 0 => {
+                for letter in text.chars() {
+                    let old = self.known.entry(letter).or_insert(self.other);
+                    // A letter alone is always replaced.
+                    *old = if length == 1 { new } else { old.max(new / length as f64) };
+                }
+            }
+            _ => {
+                let least = pattern["Regex"].as_str().and_then(|text| regex_syntax::parse(text).ok());
+                let takes_some = least.is_some_and(|regex| regex.properties().minimum_len() > Some(0));
+                // What takes nothing may stand between any two letters.
+                let after = |old: f64| if takes_some { old.max(new) } else { old + new };
+                self.known.values_mut().for_each(|old| *old = after(*old));
+                self.other = after(self.other);
+            }
+        }
     }
 }
 
@@ -160,6 +198,21 @@ mod tests {
         let (_folder, path) = write(&of_words(&WORDS));
         let error = Tokenizer::read(&path, 5).err().expect("one too many").to_string();
         assert!(error.contains("has 6 entries") && error.contains("`model.vocab` is 5"), "{error}");
+    }
+
+    #[test]
+    fn growth_is_that_of_the_letter_that_grows_most() {
+        let replace = |pattern: &str, content: &str| serde_json::json!({ "type": "Replace", "pattern": { "String": pattern }, "content": content });
+        let regex = |pattern: &str, content: &str| serde_json::json!({ "type": "Replace", "pattern": { "Regex": pattern }, "content": content });
+        let all = |parts: Vec<Value>| growth(&serde_json::json!({ "type": "Sequence", "normalizers": parts }));
+        // Signs set apart, as model2vec does it; blanks drawn together, again and again.
+        let apart = "!?.,;:".chars().map(|sign| replace(&sign.to_string(), &format!(" {sign} ")));
+        assert!((all(apart.chain([regex("\\s+", " ")]).collect()) - 3.0).abs() < 1e-12);
+        assert!((all(vec![regex(" {2,}", "▁"); 20]) - 1.0).abs() < 1e-12);
+        assert!((all(vec![replace("``", "\""), replace(" ", "▁")]) - 1.0).abs() < 1e-12);
+        assert!((all(vec![replace("a", "bb"), replace("b", "ccc")]) - 6.0).abs() < 1e-12);
+        assert!((all(vec![regex("", "abc"); 9]) - 4_f64.powi(9)).abs() < 1e-6);
+        assert!((all(vec![regex("(?!x)", "a"), replace("", "b")]) - 4.0).abs() < 1e-12);
     }
 
     #[test]

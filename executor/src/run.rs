@@ -307,10 +307,10 @@ fn run_on(
     let wanted = wanted(plan)?;
     let data = Arc::new(Dataset::open(&options.data, &wanted, plan.batch().global as usize, options.seed)?);
     let entry = DataEntry { bytes: data.bytes(), checksum: data.checksum().to_owned() };
-    let resumed = resume(plan, &network, options, &entry)?;
-    // Asked before anything is written: the one that was resumed from may be gone later.
+    // Asked before anything is written: the one that is resumed from may be gone later.
     let checkpoints = options.checkpoint.as_deref().map(|path| checkpoint::home(path).to_owned());
     let _hold = checkpoints.as_deref().map(|folder| prepare(folder, world, options)).transpose()?;
+    let resumed = resume(plan, &network, options, &entry)?;
     let whole = Mutex::new(resumed.as_ref().map(|from| (from.path().to_owned(), from.manifest().progress.step)));
     let first_weights = match options.weights.as_ref().filter(|_| resumed.is_none()) {
         Some(path) => Some(FirstWeights::find(path, plan.model(), &network)?),

@@ -52,7 +52,7 @@ pub use measured::{
 pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
-pub use price_table::{PriceTable, PriceTableError};
+pub use price_table::{PriceTable, PriceTableError, USD_PER_HOUR_MAX};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{DEFAULT_STACK, EXECUTOR_STACK, MapLayout, Publication, PublishedAs, Release, Stack, StageCut};

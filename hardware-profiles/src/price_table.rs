@@ -12,7 +12,7 @@ const OPTIONAL: [&str; 2] = ["low_usd_per_hour", "high_usd_per_hour"];
 /// The columns in the order in which they are written.
 const WRITTEN: &str = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n";
 /// No machine is rented for more; what is beyond was written in another unit.
-const USD_PER_HOUR_MAX: f64 = 1e5;
+pub const USD_PER_HOUR_MAX: f64 = 1e5;
 
 /// Prices that stand before those of the catalog. Valid once it exists.
 #[derive(Clone, Debug, Default, PartialEq)]

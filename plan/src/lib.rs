@@ -28,6 +28,7 @@ mod campaign;
 pub mod chakra;
 mod check;
 mod decision;
+mod divisors;
 pub mod document;
 mod executable;
 mod explanation;
@@ -61,6 +62,7 @@ pub use campaign::{
     Histogram, Interruptions, Quantiles, Scenario, StartKind,
 };
 pub use check::StepSize;
+pub use divisors::divisors;
 pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,

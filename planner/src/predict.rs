@@ -6,7 +6,7 @@ use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchas
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,
-    PriceQuery, PriceTable, Service, catalog,
+    PriceQuery, PriceTable, Service, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, StepTrace, Store};
@@ -44,6 +44,12 @@ pub enum DocumentError {
         instance: String,
         /// Where.
         region: String,
+    },
+    /// The price of the document is none that anybody asks.
+    #[error("`prediction.price` is {usd_per_hour} USD an hour, but it must be from 0 to {USD_PER_HOUR_MAX}")]
+    Price {
+        /// One of its three numbers.
+        usd_per_hour: String,
     },
     /// A name of the document is in no catalog.
     #[error("in `{field}`: {error}")]
@@ -98,6 +104,7 @@ impl DocumentError {
             Self::NoPrice { .. } => {
                 Some("services are ec2 and sagemaker; leave it out for that of the document's price".into())
             }
+            Self::Price { .. } => Some("plan again, or give the price in a table with --prices".into()),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::NoClusterFile { .. } => Some("`cluster.file` of a job names one; its format is in the manual".into()),
             Self::ClusterFile { error, .. } => error.hint(),
@@ -365,6 +372,10 @@ pub(crate) fn rent(
 /// the plan's service.
 pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, DocumentError> {
     let Some(used) = &document.prediction.price else { return Ok(None) };
+    let asked = [used.usd_per_hour, used.low_usd_per_hour, used.high_usd_per_hour];
+    if let Some(usd) = asked.into_iter().find(|usd| !(0.0..=USD_PER_HOUR_MAX).contains(usd)) {
+        return Err(DocumentError::Price { usd_per_hour: usd.to_string() });
+    }
     let (instance, plan) = (&document.plan.cluster.instance, &document.plan);
     let wanted = plan.service.as_ref().unwrap_or(&used.service);
     let service = Service::named(wanted);

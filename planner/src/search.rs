@@ -397,8 +397,10 @@ impl<'a> Searcher<'a> {
         for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.uses_wanted_gpu(choice(*number)))
         {
             found.note_least(choice(*number), *totals);
-            if self.within_goal(*totals) {
-                values.push((self.value(*totals), *number));
+            let value = self.value(*totals);
+            // What never ends, on machines that somebody described so, is no candidate.
+            if self.within_goal(*totals) && value.is_finite() {
+                values.push((value, *number));
             }
         }
         Ranked::new(values)
@@ -408,7 +410,7 @@ impl<'a> Searcher<'a> {
     /// replicas share out their state.
     fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
         let totals = self.prepared.totals(candidate, shared_out, step_time_s);
-        self.within_goal(totals).then(|| self.value(totals))
+        self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
     }
 
     /// What the objective makes of a training.

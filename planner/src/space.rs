@@ -21,7 +21,7 @@ use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
 use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
     Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
-    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
+    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, divisors,
 };
 use trainyard_sim::Machine;
 
@@ -464,15 +464,7 @@ fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
     }
 }
 
-/// The divisors of a positive number, ascending.
-fn divisors(number: u64) -> Vec<u64> {
-    let mut small: Vec<u64> = (1..=number.isqrt()).filter(|d| number.is_multiple_of(*d)).collect();
-    let large: Vec<u64> = small.iter().rev().map(|d| number / d).filter(|d| *d > number / d).collect();
-    small.extend(large);
-    small
-}
-
-/// The same of a degree.
+/// The divisors of a degree.
 fn divisors_of(number: u32) -> impl Iterator<Item = u32> {
     divisors(u64::from(number)).into_iter().map(|divisor| divisor as u32)
 }
@@ -480,13 +472,6 @@ fn divisors_of(number: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn divisors_are_complete_and_ascending() {
-        assert_eq!(divisors(1), [1]);
-        assert_eq!(divisors(36), [1, 2, 3, 4, 6, 9, 12, 18, 36]);
-        assert_eq!(divisors(50), [1, 2, 5, 10, 25, 50]);
-    }
 
     fn spaces(model: &str, fixed: &[&str], check: impl Fn(&Space<'_>)) {
         let mut job = trainyard_plan::JobSpec::default();

@@ -262,6 +262,12 @@ fn a_plan_keeps_the_service_of_its_job_and_is_priced_by_it() {
     moved.plan.service = Some("other".into());
     let error = resimulate(&moved, MachineFiles::default(), Options::default()).expect_err("no such service");
     assert!(matches!(error, DocumentError::NoPrice { .. }), "{error}");
+    for usd in [f64::MAX, -1.0] {
+        let mut odd = named.clone();
+        odd.prediction.price.as_mut().expect("it is rented").high_usd_per_hour = usd;
+        let error = resimulate(&odd, MachineFiles::default(), Options::default()).expect_err("nobody asks that");
+        assert!(matches!(error, DocumentError::Price { .. }) && error.hint().is_some(), "{error}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ import { bytes, duration, percent, usd } from "./text.js";
 /** A proof is asked for when nothing has changed for so long, in milliseconds. */
 const QUIET = 700;
 /** Files larger than this are none that the page reads. */
-const FILE_MAX = 4 * 1024 * 1024;
+const FILE_MAX = 1024 * 1024;
 
 const scenarios = [];
 const byId = (id) => document.getElementById(id);

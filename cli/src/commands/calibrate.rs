@@ -3,9 +3,10 @@
 use super::{device, processes};
 use crate::arguments::{self, CalibrateArguments, Launcher};
 use crate::failure::{Exit, Failure};
+use crate::files::{self, Written};
 use crate::job::{LOCAL, local_profile};
+use crate::machine;
 use crate::output::Output;
-use crate::{files, machine};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_calibration::{
@@ -33,7 +34,6 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     let kind = DeviceKind::from(arguments.device);
     device::check(kind)?;
     let path = arguments.out.clone().unwrap_or_else(|| local_profile(kind));
-    files::expect_room(&path, false)?;
     let stop = super::execution::stop_on_interrupt();
     let profile = match arguments.launcher {
         Launcher::Threads => measure(&path, kind, stop, output)?,
@@ -120,6 +120,7 @@ fn measure_hosts(
     if !is_root {
         return Ok(None);
     }
+    files::expect_room(path, Written::File)?;
     let settings = MeasureSettings::for_cores(here * threads);
     let mut settings = MeasureSettings { ranks: vec![1, here], device: kind, ..settings };
     settings.ranks.dedup();
@@ -163,6 +164,7 @@ pub(crate) fn measure(
     stop: &AtomicBool,
     output: &Output,
 ) -> Result<MeasuredMachine, Failure> {
+    files::expect_room(path, Written::File)?;
     let (settings, devices) = match kind {
         DeviceKind::Cpu => (MeasureSettings::for_cores(cores()), cores()),
         DeviceKind::Cuda => {

@@ -194,7 +194,7 @@ fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Resul
 fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
     for parameter in &GPU_PARAMETERS {
         let Some(slot) = (parameter.slot)(gpu) else { continue };
-        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter.bounds, slot)?;
+        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter, slot)?;
     }
     for (field, rate) in [
         ("memory_bandwidth", gpu.memory_bandwidth.value.0),
@@ -210,7 +210,7 @@ fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
 fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
     for parameter in &STACK_PARAMETERS {
         let Some(slot) = (parameter.slot)(stack) else { continue };
-        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter.bounds, slot)?;
+        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter, slot)?;
     }
     for (field, value, bounds) in [
         ("exposed_transfer", stack.exposed_transfer.value, (0.0, 10.0)),
@@ -254,13 +254,13 @@ fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), Constant
 }
 
 /// A constant that is zero says that there is no such cost; any other is inside its physical bounds.
-fn check(field: &str, bounds: (f64, f64), slot: Slot<'_>) -> Result<(), ConstantsError> {
+fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(), ConstantsError> {
     if let Some(Fitted { deviation, rows, .. }) = slot.fitted() {
         within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
         within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
     }
     let value = slot.number();
-    if value == 0.0 { Ok(()) } else { within(field, value, bounds) }
+    if value == 0.0 && !parameter.is_rate { Ok(()) } else { within(field, value, parameter.bounds) }
 }
 
 fn within(field: &str, value: f64, (low, high): (f64, f64)) -> Result<(), ConstantsError> {

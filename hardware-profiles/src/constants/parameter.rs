@@ -66,6 +66,8 @@ pub struct Parameter<T: 'static> {
     /// The least and the most that it can be, unless it is zero, which says that there is no such cost; seconds for a
     /// time.
     pub bounds: (f64, f64),
+    /// Whether it is a part of a rate, which cannot be zero: nothing would ever end.
+    pub is_rate: bool,
     /// How much it differs from one stack, or one generation of GPUs, to another: standard deviation of its logarithm
     /// over the catalog's entries of 2026-11-21 that were fitted, rounded; where those are all alike, a stated default.
     pub spread: f64,
@@ -103,6 +105,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "launch",
         bounds: (5e-7, 1e-3),
+        is_rate: false,
         spread: 0.5,
         slot: |stack| Some(Slot::Time(&stack.launch)),
         slot_mut: |stack| Some(SlotMut::Time(&mut stack.launch)),
@@ -111,6 +114,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "traffic",
         bounds: (0.2, 8.0),
+        is_rate: false,
         spread: 0.5,
         slot: |stack| Some(Slot::Number(&stack.traffic)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.traffic)),
@@ -118,6 +122,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "mixed_traffic",
         bounds: (0.4, 4.0),
+        is_rate: false,
         spread: 0.3,
         slot: |stack| Some(Slot::Number(&stack.mixed_traffic)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.mixed_traffic)),
@@ -125,6 +130,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "map_traffic",
         bounds: (0.2, 4.0),
+        is_rate: false,
         spread: 0.35,
         slot: |stack| Some(Slot::Number(&stack.map_traffic)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.map_traffic)),
@@ -132,6 +138,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "loss_traffic",
         bounds: (0.1, 4.0),
+        is_rate: false,
         spread: 0.4,
         slot: |stack| Some(Slot::Number(&stack.loss_traffic)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.loss_traffic)),
@@ -139,6 +146,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "gemm",
         bounds: (0.3, 1.5),
+        is_rate: true,
         spread: 0.08,
         slot: |stack| Some(Slot::Number(&stack.gemm)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.gemm)),
@@ -146,6 +154,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "region_selection",
         bounds: (1e-7, 1e-3),
+        is_rate: false,
         spread: 0.7,
         slot: |stack| Some(Slot::Time(&stack.region_selection)),
         slot_mut: |stack| Some(SlotMut::Time(&mut stack.region_selection)),
@@ -154,6 +163,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "update_traffic",
         bounds: (0.3, 20.0),
+        is_rate: false,
         spread: 0.8,
         slot: |stack| Some(Slot::Number(&stack.update_traffic)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.update_traffic)),
@@ -161,6 +171,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "overlap_slowdown",
         bounds: (0.01, 2.0),
+        is_rate: false,
         spread: 0.4,
         slot: |stack| Some(Slot::Number(&stack.overlap_slowdown)),
         slot_mut: |stack| Some(SlotMut::Number(&mut stack.overlap_slowdown)),
@@ -168,6 +179,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "sharded_copy",
         bounds: (1e-7, 1e-3),
+        is_rate: false,
         spread: 0.7,
         slot: |stack| Some(Slot::Time(&stack.sharded_copy)),
         slot_mut: |stack| Some(SlotMut::Time(&mut stack.sharded_copy)),
@@ -175,6 +187,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "separate_update",
         bounds: (1e-7, 1e-3),
+        is_rate: false,
         spread: 0.5,
         slot: |stack| stack.separate_update.as_ref().map(Slot::Time),
         slot_mut: |stack| stack.separate_update.as_mut().map(SlotMut::Time),
@@ -182,6 +195,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "table_exchange",
         bounds: (0.05, 1.5),
+        is_rate: false,
         spread: 0.5,
         slot: |stack| stack.table_exchange.as_ref().map(Slot::Number),
         slot_mut: |stack| stack.table_exchange.as_mut().map(SlotMut::Number),
@@ -189,6 +203,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "convolution",
         bounds: (0.3, 1.2),
+        is_rate: true,
         spread: 0.15,
         slot: |stack| stack.convolution.as_ref().map(Slot::Number),
         slot_mut: |stack| stack.convolution.as_mut().map(SlotMut::Number),
@@ -196,6 +211,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     Parameter {
         name: "step_overhead",
         bounds: (1e-5, 0.2),
+        is_rate: false,
         spread: 0.7,
         slot: |stack| Some(Slot::Time(&stack.step_overhead)),
         slot_mut: |stack| Some(SlotMut::Time(&mut stack.step_overhead)),
@@ -207,6 +223,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "gemm_fp16",
         bounds: (0.3, 1.0),
+        is_rate: true,
         spread: 0.08,
         slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp16)),
         slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp16)),
@@ -214,6 +231,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "gemm_fp32",
         bounds: (0.3, 1.0),
+        is_rate: true,
         spread: 0.08,
         slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_fp32)),
         slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_fp32)),
@@ -221,6 +239,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "gemm_depth",
         bounds: (10.0, 1000.0),
+        is_rate: false,
         spread: 0.3,
         slot: |gpu| Some(Slot::Number(&gpu.achieved.gemm_depth)),
         slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.gemm_depth)),
@@ -228,6 +247,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "memory",
         bounds: (0.4, 1.0),
+        is_rate: true,
         spread: 0.1,
         slot: |gpu| Some(Slot::Number(&gpu.achieved.memory)),
         slot_mut: |gpu| Some(SlotMut::Number(&mut gpu.achieved.memory)),
@@ -235,6 +255,7 @@ pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "kernel_floor",
         bounds: (5e-7, 1e-5),
+        is_rate: false,
         spread: 0.3,
         slot: |gpu| Some(Slot::Time(&gpu.achieved.kernel_floor)),
         slot_mut: |gpu| Some(SlotMut::Time(&mut gpu.achieved.kernel_floor)),

@@ -71,6 +71,7 @@ fn what_is_out_of_range_is_told_with_its_field() {
         ("stacks.pytorch.launch", of_stack(|stack| stack.launch.value = Seconds(-1e-6))),
         ("stacks.pytorch.traffic", of_stack(|stack| stack.traffic.value = f64::NAN)),
         ("stacks.pytorch.gemm", of_stack(|stack| stack.gemm.value = 1e300)),
+        ("stacks.pytorch.gemm", of_stack(|stack| stack.gemm.value = 0.0)),
         ("stacks.pytorch.uncertainty", of_stack(|stack| stack.uncertainty.value = -0.1)),
         ("stacks[0].name", of_stack(|stack| stack.name = " ".into())),
     ] {

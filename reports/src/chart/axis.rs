@@ -51,7 +51,9 @@ impl Scale {
             Self::Log(low, high) => {
                 let decades = (high / low).log10();
                 let parts: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-                let range = low.log10().floor() as i32..=high.log10().ceil() as i32;
+                // An end that is nothing, or endless, has no power of ten.
+                let power = |end: f64| end.log10().clamp(f64::from(f64::MIN_10_EXP), f64::from(f64::MAX_10_EXP));
+                let range = power(low).floor() as i32..=power(high).ceil() as i32;
                 let every = (decades / MARKS).ceil().max(1.0) as i32;
                 let powers = range.filter(|power| power.rem_euclid(every) == 0);
                 let marks = powers.flat_map(|power| parts.iter().map(move |part| part * 10f64.powi(power)));
@@ -142,6 +144,9 @@ mod tests {
         for high in [2.0, 30.0, 1e5, 1e20] {
             let marks = Scale::Log(1.0, high).round();
             assert!((2..=12).contains(&marks.len()), "{high}: {marks:?}");
+        }
+        for (low, high) in [(0.0, 1e3), (1.0, f64::INFINITY), (0.0, 0.0), (f64::MIN_POSITIVE, f64::MAX)] {
+            assert!(Scale::Log(low, high).round().len() <= 12, "{low} to {high}");
         }
     }
 

@@ -1,0 +1,23 @@
+//! What a number can be divided by evenly: the degrees that a plan may have.
+
+/// Every divisor of a number, in ascending order; none of zero.
+pub fn divisors(number: u64) -> Vec<u64> {
+    let mut small: Vec<u64> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
+    let large: Vec<u64> =
+        small.iter().rev().map(|small| number / small).filter(|large| *large > number / large).collect();
+    small.extend(large);
+    small
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisors_are_complete_and_ascending() {
+        assert!(divisors(0).is_empty());
+        assert_eq!(divisors(1), [1]);
+        assert_eq!(divisors(36), [1, 2, 3, 4, 6, 9, 12, 18, 36]);
+        assert_eq!(divisors(50), [1, 2, 5, 10, 25, 50]);
+    }
+}
