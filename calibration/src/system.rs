@@ -15,6 +15,10 @@ const AMPERE_PORT: f64 = 200.0;
 /// Bytes a second in one Gbit/s.
 pub(crate) const GBIT: f64 = 1.25e8;
 
+/// Machines, and GPUs of one, beyond any that was ever measured: the links of all of them could not be counted.
+const MACHINES_MAX: u32 = 1 << 20;
+const GPUS_PER_MACHINE_MAX: u32 = 1 << 10;
+
 /// The cluster and the software of a row.
 pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupported> {
     let cluster = cluster(row, catalog)?;
@@ -38,6 +42,13 @@ pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupport
 }
 
 fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
+    for (field, value, most) in
+        [("nodes", row.nodes, MACHINES_MAX), ("gpus_per_node", row.gpus_per_node, GPUS_PER_MACHINE_MAX)]
+    {
+        if value > most {
+            return Err(Unsupported::new(format!("its `{field}` is {value}, more than {most}")));
+        }
+    }
     let mut cluster = match catalog.cluster(&row.system, row.nodes) {
         Ok(cluster) if cluster.first().devices_per_instance >= row.gpus_per_node => cluster,
         Ok(cluster) => {

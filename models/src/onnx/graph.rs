@@ -81,11 +81,18 @@ impl Graph {
         let (mut makers, mut readers) = (BTreeMap::new(), BTreeMap::<String, Vec<usize>>::new());
         for (index, node) in read.nodes.iter().enumerate() {
             for name in node.output.iter().filter(|name| !name.is_empty()) {
-                makers.insert(name.clone(), index);
+                if about.contains_key(name) || makers.insert(name.clone(), index).is_some() {
+                    return Err(OnnxError::Broken { problem: format!("its value `{name}` is made twice") });
+                }
             }
             for name in node.input.iter().filter(|name| !name.is_empty()) {
                 readers.entry(name.clone()).or_default().push(index);
             }
+        }
+        // Nodes stand in the order in which they compute, so that nothing goes round in circles.
+        let early = readers.iter().find(|(name, readers)| makers.get(*name).is_some_and(|maker| readers[0] <= *maker));
+        if let Some((name, _)) = early {
+            return Err(OnnxError::Broken { problem: format!("its value `{name}` is read before it is made") });
         }
         let outputs = read.outputs.into_iter().map(|output| output.name).collect();
         let mut graph = Self { nodes: read.nodes, about, makers, readers, input, sample, outputs };

@@ -327,6 +327,17 @@ fn a_file_that_is_cut_short_or_hostile_is_refused() {
 }
 
 #[test]
+fn values_are_made_once_and_before_they_are_read() {
+    let twice = Graph::of(FLOAT, &[1, 4]).node("Relu", "y", "x", &[]).node("Relu", "y", "x", &[]);
+    let own = Graph::of(FLOAT, &[1, 4]).node("Relu", "x", "x", &[]);
+    let circle = Graph::of(FLOAT, &[1, 4]).node("Add", "a", "x b", &[]).node("Relu", "b", "a", &[]);
+    for (graph, said) in [(twice, "`y` is made twice"), (own, "`x` is made twice"), (circle, "`b` is read before")] {
+        let complaint = graph.complaint();
+        assert!(complaint.contains(said), "{complaint}");
+    }
+}
+
+#[test]
 fn values_without_a_name_are_none() {
     let graph = Graph::of(FLOAT, &[1, 4]).node("Relu", "", "x", &[]);
     for graph in [graph.node("Relu", "y", "-", &[]), Graph::of(FLOAT, &[1, 4]).node("Relu", "y", "", &[])] {
