@@ -42,8 +42,9 @@ pub(super) fn patterns(graph: &Graph) -> Result<Patterns, OnnxError> {
             "ReduceMean" => layer_norm(graph, index),
             _ => None,
         };
-        if let Some((found, nodes)) = found {
-            let last = graph.makers[&found.output];
+        // What comes out without a name is not read.
+        let named = found.and_then(|(found, nodes)| Some((*graph.makers.get(&found.output)?, found, nodes)));
+        if let Some((last, found, nodes)) = named {
             patterns.covered.extend(nodes.into_iter().filter(|node| *node != last));
             patterns.found.insert(last, found);
         }
