@@ -280,7 +280,7 @@ fn nameless(error: std::io::Error) -> std::io::Error {
 }
 
 /// The folder that a file lies in.
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -54,8 +54,7 @@ impl Place<'_> {
 /// Whether two names are those of one file, which may not be there yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let new = || Some(fs::canonicalize(folder).ok()?.join(path.file_name()?));
+        let new = || Some(fs::canonicalize(files::folder_of(path)).ok()?.join(path.file_name()?));
         fs::canonicalize(path).ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
     };
     place(one) == place(other)
