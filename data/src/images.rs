@@ -150,6 +150,12 @@ fn sizes(root: &Path, images: &[(PathBuf, i32)]) -> Result<(u64, String), DataEr
 
 /// Bytes of an image that is decoded, as 80 million pixels in colour have. A file of a few kilobytes may unfold to more.
 const DECODED_MAX: u64 = 240 << 20;
+/// Bytes that one byte of a file decodes to at most: PNG's deflate writes 1,032 for one (RFC 1951, §3.2.5: 258 bytes for
+/// two bits), each of eight pixels in a palette of four channels. A header that promises more is that of a file which is
+/// cut off, and its pixels are not waited for.
+const UNFOLDED_MAX: u64 = 1032 * 8 * 4;
+/// Bytes that a decoder asks for beside its pixels.
+const DECODER: u64 = 1 << 20;
 
 /// The central part of an image that has the form of (channels, height, width), scaled to it; nothing if the bytes are
 /// no image. What a file's content says counts, not its name.
@@ -157,7 +163,7 @@ fn decode(bytes: &[u8], sides: [usize; 3]) -> Option<Vec<u8>> {
     let [channels, height, width] = sides;
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;
     let mut limits = Limits::default();
-    limits.max_alloc = Some(DECODED_MAX);
+    limits.max_alloc = Some((bytes.len() as u64).saturating_mul(UNFOLDED_MAX).saturating_add(DECODER).min(DECODED_MAX));
     reader.limits(limits);
     // The library of PNG panics on a palette that is cut off (0.18.1, `decoder/transform/palette.rs`).
     let image = guarded(|| reader.decode()).ok()?.ok()?;
@@ -240,6 +246,21 @@ mod tests {
         assert_eq!(decode(&bytes, [3, 2, 4]), Some([0, 255, 255, 0].repeat(6)));
         assert_eq!(decode(&bytes[..bytes.len() / 2], [1, 2, 2]), None);
         assert_eq!(decode(include_bytes!("images/cut_palette.png"), [1, 2, 2]), None);
+    }
+
+    #[test]
+    fn a_plain_image_unfolds_and_one_that_promises_more_than_its_bytes_can_hold_does_not() {
+        let mut bytes = Cursor::new(Vec::new());
+        RgbImage::from_pixel(4000, 4000, Rgb([7, 7, 7])).write_to(&mut bytes, ImageFormat::Png).expect("an image");
+        assert_eq!(decode(bytes.get_ref(), [1, 2, 2]), Some(vec![7; 4]));
+        let mut jpeg = Cursor::new(Vec::new());
+        RgbImage::from_pixel(8, 8, Rgb([7, 7, 7])).write_to(&mut jpeg, ImageFormat::Jpeg).expect("an image");
+        let mut jpeg = jpeg.into_inner();
+        assert!(decode(&jpeg, [1, 2, 2]).is_some());
+        // Start of frame: marker, two bytes of length, one of precision, then height and width.
+        let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).expect("a frame");
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[0x20, 0, 0x20, 0]);
+        assert_eq!(decode(&jpeg, [1, 2, 2]), None);
     }
 
     #[test]

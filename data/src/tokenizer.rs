@@ -3,6 +3,8 @@
 use crate::error::DataError;
 use crate::files;
 use crate::guarded::guarded;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,6 +118,12 @@ impl Lengths {
 
     /// What they are where `part` is applied before.
     fn before(&mut self, part: &Value) {
+        if let Some(table) = part["precompiled_charsmap"].as_str() {
+            // Which characters become the longest text is not looked for.
+            let most = self.known.values().copied().fold(self.other, f64::max);
+            *self = Self { known: BTreeMap::new(), other: most * longest(table).max(1.0) };
+            return;
+        }
         let Some(content) = part["content"].as_str() else { return };
         let new = self.of(content);
         let pattern = &part["pattern"];
@@ -137,6 +145,19 @@ impl Lengths {
             }
         }
     }
+}
+
+/// Characters of the longest text in a table of SentencePiece's, in base64: the bytes of a trie, how many in the four
+/// bytes before, then texts that end with a zero byte (`src/normalizer.cc`, `DecodePrecompiledCharsMap`).
+fn longest(table: &str) -> f64 {
+    // What is no such table is refused by the library.
+    let table = BASE64_STANDARD.decode(table).unwrap_or_default();
+    let texts = || {
+        let (trie, rest) = table.split_first_chunk()?;
+        rest.get(usize::try_from(u32::from_le_bytes(*trie)).ok()?..)
+    };
+    let texts = String::from_utf8_lossy(texts().unwrap_or_default());
+    texts.split('\0').map(|text| text.chars().count()).max().unwrap_or_default() as f64
 }
 
 /// What tells nothing of how a text becomes ids, or of what is done here.
@@ -213,6 +234,11 @@ mod tests {
         assert!((all(vec![replace("a", "bb"), replace("b", "ccc")]) - 6.0).abs() < 1e-12);
         assert!((all(vec![regex("", "abc"); 9]) - 4_f64.powi(9)).abs() < 1e-6);
         assert!((all(vec![regex("(?!x)", "a"), replace("", "b")]) - 4.0).abs() < 1e-12);
+        let charsmap = [&8_u32.to_le_bytes()[..], b"the trie", "fi\0fünf!\0x".as_bytes()].concat();
+        let table =
+            serde_json::json!({ "type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(charsmap) });
+        assert!((all(vec![table.clone()]) - 5.0).abs() < 1e-12);
+        assert!((all(vec![replace("a", "bb"), table, replace("f", "gg")]) - 20.0).abs() < 1e-12);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct DataSpec {
     /// The AWS Region that keeps it; that of the machines if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Bytes of one sample as stored; without it samples are taken to be there when a step wants them.
+    /// Bytes of one sample as stored, at least 1; without it samples are taken to be there when a step wants them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_sample: Option<f64>,
     /// Standard deviation of these bytes from sample to sample; 0 if left out.

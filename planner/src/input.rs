@@ -60,9 +60,8 @@ pub(crate) fn data(spec: &DataSpec, model: &Model, samples: Option<u64>) -> Resu
             }),
         };
     };
-    let most = |value: f64, most: f64| value > 0.0 && value <= most;
-    if !most(bytes_per_sample, BYTES_MAX) {
-        return Err(invalid("data.bytes_per_sample", bytes_per_sample, "above 0 and at most 1e15"));
+    if !(1.0..=BYTES_MAX).contains(&bytes_per_sample) {
+        return Err(invalid("data.bytes_per_sample", bytes_per_sample, "from 1 to 1e15"));
     }
     let bytes_deviation = spec.bytes_deviation.unwrap_or(0.0);
     if !(0.0..=bytes_per_sample).contains(&bytes_deviation) {

@@ -162,6 +162,7 @@ fn what_is_out_of_range_or_contradictory_is_refused_by_field() {
         assert!(text.contains(part), "{text}");
     };
     wrong(&|job| job.data.bytes_per_sample = Some(0.0), "data.bytes_per_sample");
+    wrong(&|job| job.data.bytes_per_sample = Some(1e-300), "data.bytes_per_sample");
     wrong(&|job| job.data.bytes_per_sample = Some(f64::NAN), "data.bytes_per_sample");
     wrong(&|job| job.data.bytes_per_sample = None, "`data.bytes_per_sample` is missing");
     wrong(&|job| job.data.bytes_deviation = Some(-1.0), "data.bytes_deviation");
