@@ -10,8 +10,8 @@ use std::cmp::Ordering;
 use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
 use trainyard_models::{Divisible, Model, Sample};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision,
-    Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
+    BATCH_MAX, BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec,
+    Precision, Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
 };
 use trainyard_sim::{Machine, Outcome, image_decoding, layer_prices, simulate, step_time_bound};
 use trainyard_units::Seconds;
@@ -142,9 +142,6 @@ struct Knobs {
     offload: Offload,
 }
 
-/// Batches beyond any training's, whose divisors nobody could try.
-const GLOBAL_BATCH_MAX: u64 = 1 << 32;
-
 /// One setting of the knobs that a row may leave open.
 #[derive(Clone, Copy)]
 struct Layout {
@@ -160,8 +157,8 @@ impl Knobs {
     fn of(row: &Row, stack: &Stack) -> Result<Self, Unsupported> {
         let model = model::model(row, stack)?;
         let global = row.global_batch.ok_or_else(|| Unsupported::new("the row does not tell `global_batch`"))?;
-        if global > GLOBAL_BATCH_MAX {
-            return Err(Unsupported::new(format!("its `global_batch` is {global}, more than {GLOBAL_BATCH_MAX}")));
+        if global > BATCH_MAX {
+            return Err(Unsupported::new(format!("its `global_batch` is {global}, more than {BATCH_MAX}")));
         }
         Ok(Self {
             heads: model.tensor_heads().unwrap_or(1),

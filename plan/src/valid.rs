@@ -18,7 +18,7 @@ use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 /// The largest product of degrees that is taken for meant.
 const RANKS_MAX: u64 = 1 << 20;
 /// The largest batch that is taken for meant.
-const BATCH_MAX: u64 = 1 << 32;
+pub const BATCH_MAX: u64 = 1 << 32;
 
 /// A model with its operators, which all its plans share.
 #[derive(Debug, PartialEq)]

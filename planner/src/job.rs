@@ -15,8 +15,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
-    ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision, Pricing,
-    StorageMode, TrainingSpec, Volume,
+    BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision,
+    Pricing, StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
@@ -29,7 +29,6 @@ pub const UNNAMED_MODEL: &str = "own-model";
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 pub(crate) const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const MAX_INSTANCES: u32 = 1024;
-const MAX_BATCH: u64 = 1 << 32;
 const MAX_SAMPLES: f64 = 1e18;
 const MAX_STEPS: u64 = 1_000_000_000_000;
 
@@ -419,10 +418,10 @@ fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
 
 fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
     let range = |field, value: u64| {
-        if (1..=MAX_BATCH).contains(&value) {
+        if (1..=BATCH_MAX).contains(&value) {
             Ok(value)
         } else {
-            Err(invalid(field, value, format!("from 1 to {MAX_BATCH}")))
+            Err(invalid(field, value, format!("from 1 to {BATCH_MAX}")))
         }
     };
     match batch {

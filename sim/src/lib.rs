@@ -55,7 +55,7 @@ pub use cost::{
 pub use critical_path::{Spread, critical_path, spread};
 pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
-pub use machine::{Machine, MachineError};
+pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;
 pub use replay::{Replay, ReplayError, replay};
 pub use simulate::{

@@ -99,6 +99,8 @@ pub enum MachineError {
 /// What simulated time can tell, rounded down: 2⁶⁴ nanoseconds are 584 years.
 const CLOCK_YEARS: f64 = 580.0;
 const YEAR: Seconds = Seconds(365.25 * 86_400.0);
+/// The longest step that can be simulated.
+pub const CLOCK: Seconds = Seconds(CLOCK_YEARS * YEAR.0);
 
 impl MachineError {
     /// What the user may do about it.
@@ -143,10 +145,10 @@ impl Machine {
 
     /// Refuses what takes so long that simulated time would run over, or is no time.
     pub(crate) fn ends(&self, time: Seconds) -> Result<(), MachineError> {
-        let years = time.0 / YEAR.0;
-        if years < CLOCK_YEARS {
+        if time.0 < CLOCK.0 {
             return Ok(());
         }
+        let years = time.0 / YEAR.0;
         Err(MachineError::Endless { machine: self.cluster.instance.clone(), years: format!("{years:.0e}") })
     }
 

@@ -5,7 +5,7 @@ use crate::table::Row;
 use rayon::prelude::*;
 use trainyard_hardware_profiles::{Catalog, Device};
 use trainyard_plan::Plan;
-use trainyard_sim::{Machine, MachineError, Outcome, simulate, step_time};
+use trainyard_sim::{CLOCK, Machine, MachineError, Outcome, simulate, step_time};
 use trainyard_units::Seconds;
 
 /// What groups of rows have in common. Rows of one group lack the same in the model of them, so a group is left out
@@ -79,19 +79,27 @@ impl Observation {
         &self.groups[grouping as usize]
     }
 
-    /// Logarithm of predicted over measured on a machine whose constants may differ from its own.
+    /// Logarithm of predicted over measured on a machine whose constants may differ from its own. A step that outlasts
+    /// simulated time counts as the longest that it can tell, so that a fit may come back from there.
     ///
     /// # Errors
     ///
     /// When the machine does not admit the plan.
     pub(crate) fn residual(&self, machine: &Machine) -> Result<f64, MachineError> {
-        let time = step_time(&self.plan, machine)?.max(self.decoding);
+        let time = match step_time(&self.plan, machine) {
+            Err(MachineError::Endless { .. }) => CLOCK,
+            time => time?,
+        };
+        let time = time.max(self.decoding);
         Ok(time.0.ln() - self.measured)
     }
 
-    /// The simulated step on a machine whose constants may differ from its own.
-    pub(crate) fn outcome(&self, machine: &Machine) -> Outcome {
-        simulate(&self.plan, machine).expect("constants do not decide whether a plan goes onto a machine")
+    /// The simulated step on a machine whose constants may differ from its own; nothing if it outlasts simulated time.
+    pub(crate) fn outcome(&self, machine: &Machine) -> Option<Outcome> {
+        match simulate(&self.plan, machine) {
+            Err(MachineError::Endless { .. }) => None,
+            outcome => Some(outcome.expect("constants do not decide whether a plan goes onto a machine")),
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Simulated {
 impl Simulated {
     pub(crate) fn of(observation: &Observation, machine: &Machine) -> Self {
         let outcome = observation.outcome(machine);
-        Self { terms: terms(&observation.plan, machine, &outcome) }
+        Self { terms: outcome.map_or_else(Vec::new, |outcome| terms(&observation.plan, machine, &outcome)) }
     }
 
     fn variance(&self, widths: &BTreeMap<&str, f64>) -> f64 {
