@@ -563,6 +563,9 @@ pub(crate) struct RunArguments {
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reliability: ReliabilityArguments,
+    /// Stop as on Ctrl-C when the standard input ends: so lists of jobs stop theirs, also when they are killed
+    #[arg(long, hide = true)]
+    pub(crate) until_input_ends: bool,
 }
 
 /// Arguments of `trainyard compare`.

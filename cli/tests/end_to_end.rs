@@ -59,6 +59,7 @@ fn the_whole_loop_closes_on_this_machine() {
     jobs_train_side_by_side(place, &run);
     a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
+    jobs_stop_with_their_list(place);
     an_interrupted_run_goes_on(place, "-INT", "long");
     an_interrupted_run_goes_on(place, "-TERM", "longer");
     a_killed_run_goes_on_from_its_last_checkpoint(place);
@@ -182,6 +183,36 @@ file = "job.toml"
     assert!(fs::read_to_string(place.join("jobs/logs/too-fast.txt")).expect("a log").contains("error"));
 }
 
+/// Jobs of a list stop after their step when the list is stopped, and when it is killed and can tell them nothing.
+fn jobs_stop_with_their_list(place: &Path) {
+    let job = "[[job]]\nname = \"long\"\nfile = \"job.toml\"\nvary = { \"training.steps\" = [1000000] }\n";
+    fs::write(place.join("long.toml"), job).expect("room");
+    for (signal, out) in [("-INT", "stopped"), ("-KILL", "killed-list")] {
+        let list = ["train", "long.toml", "--out", out];
+        let mut child = trainyard(place, &list).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let run = place.join(out).join("runs/long");
+        while losses_so_far(&run) < 2 {
+            assert!(child.try_wait().expect("it is known").is_none(), "the list ended by itself");
+            std::thread::yield_now();
+        }
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill is there");
+        assert!(sent.success());
+        let status = child.wait().expect("it ends");
+        // The job holds the folder of its checkpoints for as long as it runs.
+        fs::File::open(run.join("checkpoint")).and_then(|folder| folder.lock()).expect("the job ends");
+        let steps = newest(&run.join("checkpoint"));
+        assert!((2..1_000_000).contains(&steps), "{steps}");
+        if signal == "-INT" {
+            assert_eq!(status.code(), Some(5));
+            assert_eq!(read(&place.join(out).join("jobs.json"))["jobs"][0]["end"], "interrupted");
+        }
+    }
+}
+
+fn losses_so_far(run: &Path) -> usize {
+    fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
 /// Without being told. Where there is no GPU it is said what is missing, and nothing is written.
 fn a_plan_runs_on_what_its_profile_was_measured_on(place: &Path, run: &Path) {
     let folder = place.join("gpus");
@@ -256,6 +287,14 @@ fn an_interrupted_run_goes_on(place: &Path, signal: &str, out: &str) {
     assert!(!place.join("none").exists());
 }
 
+/// Steps of the newest checkpoint in a folder. What was being written is hidden; all others are whole.
+fn newest(folder: &Path) -> u64 {
+    let all = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path());
+    let whole = all.filter(|path| !path.file_name().expect("a name").to_string_lossy().starts_with('.'));
+    let steps = whole.map(|path| read(&path.join("manifest.json"))["progress"]["step"].as_u64().expect("steps"));
+    steps.max().expect("a checkpoint")
+}
+
 /// A run that is killed at once loses the steps since its last checkpoint, which is whole.
 fn a_killed_run_goes_on_from_its_last_checkpoint(place: &Path) {
     const EVERY: usize = 50;
@@ -264,11 +303,7 @@ fn a_killed_run_goes_on_from_its_last_checkpoint(place: &Path) {
     let killed = ["--out", "killed", "--checkpoint", "left", "--checkpoint-every", &every, "--steps", "20000"];
     let (_, status) = signalled(place, &[&run[..], &killed].concat(), "step  2000 of", "-KILL");
     assert_eq!(status.code(), None, "it was killed");
-    // What was being written is hidden; all others are whole.
-    let folders = fs::read_dir(place.join("left")).expect("a folder").map(|entry| entry.expect("readable").path());
-    let whole = folders.filter(|path| !path.file_name().expect("a name").to_string_lossy().starts_with('.'));
-    let steps = whole.map(|path| read(&path.join("manifest.json"))["progress"]["step"].as_u64().expect("steps"));
-    let done = steps.max().expect("a checkpoint") as usize;
+    let done = newest(&place.join("left")) as usize;
     assert!(done.is_multiple_of(EVERY) && done + 2 * EVERY > losses(&place.join("killed")).len(), "{done} steps");
     let steps = (done + 3).to_string();
     let again = ["--out", "again-killed", "--checkpoint", "left", "--resume", "--steps", &steps];

@@ -57,11 +57,13 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     let file = from.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
+    let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
     let failed = |message: String, hint: Option<String>| {
         Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
     };
     let refitted = match MeasurementKind::of(&text) {
         Some(MeasurementKind::StepTimes) => {
+            files::expect_room(&path, Written::File)?;
             let bar = output.bar(0, "calibrating: {msg}");
             let refitted = refit(&text, &file, &catalog, &date, &mut |what| bar.set_message(what.to_owned()));
             bar.finish_and_clear();
@@ -86,7 +88,6 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
         }
     };
     if let Some(constants) = &refitted.constants {
-        let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
         files::write(&path, constants.to_toml())?;
         output.note(format!("constants written to {}; --constants {} uses them", path.display(), path.display()));
     }

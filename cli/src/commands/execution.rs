@@ -64,9 +64,24 @@ const METRICS: &str = "metrics.jsonl";
 /// How many lines a run says where no bar can be drawn.
 const LINES: u64 = 10;
 
+/// Whether the user wants a run to stop.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Stops a run when the standard input ends, which its parent holds open for as long as the parent lives.
+pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
+    let until_its_end = || {
+        // Nothing that is written there means anything, and what cannot be read has ended.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        STOP.store(true, Ordering::Relaxed);
+    };
+    let thread = std::thread::Builder::new().spawn(until_its_end);
+    thread.map(drop).map_err(|error| {
+        Failure::new(Exit::Failed, "cannot wait for the end of the standard input").because(error.to_string())
+    })
+}
+
 /// A flag that becomes true on Ctrl-C; a second Ctrl-C ends the program at once.
 pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
-    static STOP: AtomicBool = AtomicBool::new(false);
     // Fails only if it was set before.
     let _ = ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {

@@ -12,7 +12,7 @@ use crate::job::{self, Job};
 use crate::output::{Output, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -393,6 +393,7 @@ fn command(job: &Listed, folder: &Path) -> Vec<String> {
     let numbers = [("--steps", document.prediction.steps), ("--seed", job.seed), ("--threads", job.devices.into())];
     words.extend(numbers.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]));
     words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
+    words.push("--until-input-ends".into());
     words
 }
 
@@ -432,8 +433,8 @@ impl Queue<'_> {
         let (mut next, mut running, mut told) = (0, BTreeMap::new(), false);
         loop {
             while !told && next < self.runs.len() && self.runs[next].job.devices <= self.free {
-                if let Some(pid) = self.start(next, &program, &sender) {
-                    running.insert(next, (pid, self.clock.seconds()));
+                if let Some(input) = self.start(next, &program, &sender) {
+                    running.insert(next, (Some(input), self.clock.seconds()));
                     self.free -= self.runs[next].job.devices;
                 }
                 next += 1;
@@ -448,27 +449,29 @@ impl Queue<'_> {
             }
             if !told && stop.load(Ordering::Relaxed) {
                 told = true;
-                for (pid, _) in running.values() {
-                    interrupt(*pid);
+                for (input, _) in running.values_mut() {
+                    *input = None;
                 }
             }
         }
     }
 
-    /// Starts a process; one that cannot be started has failed.
-    fn start(&mut self, index: usize, program: &Path, sender: &Sender<Ended>) -> Option<u32> {
+    /// Starts a process; one that cannot be started has failed. It stops after its step when its input is dropped, or
+    /// when this program ends, however it does.
+    fn start(&mut self, index: usize, program: &Path, sender: &Sender<Ended>) -> Option<ChildStdin> {
         let run = &self.runs[index];
         let mut command = Command::new(program);
         command.args(&run.command).env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         apart(&mut command);
         self.output.note(format!("  start   {}{}", run.job.name, tried(&run.job)));
-        match command.spawn() {
-            Ok(child) => {
-                let (pid, sender) = (child.id(), sender.clone());
-                std::thread::spawn(move || wait(index, child, &sender));
-                Some(pid)
-            }
+        let started = command.spawn().and_then(|mut child| {
+            let (input, sender) = (child.stdin.take(), sender.clone());
+            std::thread::Builder::new().spawn(move || wait(index, child, &sender))?;
+            Ok(input)
+        });
+        match started {
+            Ok(input) => input,
             Err(error) => {
                 let now = self.clock.seconds();
                 self.end(index, now, Err(error));
@@ -527,12 +530,6 @@ fn apart(command: &mut Command) {
 
 #[cfg(not(unix))]
 fn apart(_: &mut Command) {}
-
-/// Asks a process to stop after its step.
-fn interrupt(pid: u32) {
-    // A process that has just ended cannot be told; that is no loss.
-    let _ = Command::new("kill").args(["-INT", &pid.to_string()]).stderr(Stdio::null()).status();
-}
 
 /// Why a process failed: the last error that it told, or the signal that ended it.
 fn reason(status: ExitStatus, log: &str) -> String {

@@ -1,6 +1,6 @@
 //! `trainyard run`: a plan trains on this machine.
 
-use super::execution::{Execution, execute, runnable};
+use super::execution::{Execution, execute, runnable, stop_when_input_ends};
 use super::{device, processes};
 use crate::arguments::{Launcher, RunArguments};
 use crate::failure::{Exit, Failure};
@@ -16,6 +16,9 @@ use trainyard_sim::Options;
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
+    if arguments.until_input_ends {
+        stop_when_input_ends()?;
+    }
     if let Some(device) = arguments.device {
         device::check(device.into())?;
     }
