@@ -64,9 +64,9 @@ struct StageBuilder {
     compute: StreamId,
     program: Vec<Piece>,
     next: usize,
-    /// Forward and backward tasks so far: what copies that fetch ahead wait for.
+    /// Forward and backward tasks so far: what copies that fetch ahead wait for, and gatherings that nothing is beside.
     passes: Vec<TaskId>,
-    /// For each gathering of weights so far, the task that used them.
+    /// For each gathering of weights so far, the task that used them: what gatherings that go ahead wait for.
     gathered_for: Vec<TaskId>,
     /// Copies of activations to the machine so far.
     copied_out: Vec<TaskId>,
@@ -228,9 +228,11 @@ impl<'a> Builder<'a> {
         let activity = activity(stage, slot);
         let compute = self.stages[stage.0 as usize].compute;
         let parts = self.parts(link, slot, reduces);
+        // Gradients of weights follow from inputs and from gradients of outputs, without the weights.
+        let gathers = self.plan.gathers_weights() && slot.pass != StagePass::BackwardWeight;
         let mut last = None;
         for (number, layers) in parts.into_iter().enumerate() {
-            if self.plan.gathers_weights() {
+            if gathers {
                 waits.push(self.gather(stage, &layers));
             }
             waits.extend(self.room_or_return(stage, link, slot, &layers));
@@ -239,7 +241,7 @@ impl<'a> Builder<'a> {
             waits.clear();
             self.stage(stage).passes.push(part);
             self.keep_activations(stage, link, slot, &layers, part);
-            if self.plan.gathers_weights() {
+            if gathers {
                 self.stage(stage).gathered_for.push(part);
             }
             if reduces {

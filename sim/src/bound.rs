@@ -121,7 +121,7 @@ fn staggered(stages: &[StageLeast], micro_batches: f64) -> Seconds {
         let first = if put_off > 0.0 { stage.first_weights } else { Seconds::ZERO };
         let weights = first + stage.weights * (put_off - 1.0).max(0.0);
         let kernels = (stage.forward + stage.backward) * micro_batches + weights;
-        let gathered = stage.gathered_for(2.0 * micro_batches + put_off);
+        let gathered = stage.gathered_for(2.0 * micro_batches);
         let busy = stage.beside(kernels, gathered) + stage.sent_back * (micro_batches - 1.0);
         bound = bound.max(before + busy + after_last).max(stage.kernels);
         first_reaches += stage.forward + stage.sent_on;
@@ -253,8 +253,7 @@ impl Least<'_> {
             shared: shared.all,
             ended,
         };
-        let passes = if plan.schedule().splits_backward() { 3.0 } else { 2.0 };
-        let gathering = least.gathered_for(passes * micro_batches);
+        let gathering = least.gathered_for(2.0 * micro_batches);
         least.computed = least.beside(kernels.all, gathering) + own_sends * micro_batches;
         least.reduced = least.computed;
         if each {
@@ -270,10 +269,8 @@ impl Least<'_> {
         let lost = if gathers { 0.0 } else { self.lost };
         let behind = |last: Seconds| if beside { reduction.max(last + reduction * lost) - last } else { reduction };
         if gathers {
-            let before_last = least.beside(
-                (kernels.all - kernels.last).max(Seconds::ZERO),
-                least.gathered_for(passes * micro_batches - 1.0),
-            );
+            let before_last = least
+                .beside((kernels.all - kernels.last).max(Seconds::ZERO), least.gathered_for(2.0 * micro_batches - 1.0));
             least.reduced = least.reduced.max(before_last + kernels.last + behind(kernels.last));
         } else {
             least.reduced += behind(kernels.last);

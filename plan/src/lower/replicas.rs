@@ -16,8 +16,9 @@ impl Builder<'_> {
     pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>) -> TaskId {
         let known = &self.stages[stage.0 as usize];
         let overlaps = self.lowering.sharded_overlap;
-        let ahead = known.gathered_for.len().checked_sub(if overlaps { PREFETCH + 1 } else { 1 });
-        let mut waits: Vec<TaskId> = ahead.map(|index| known.gathered_for[index]).into_iter().collect();
+        let ahead = || Some(known.gathered_for[known.gathered_for.len().checked_sub(PREFETCH + 1)?]);
+        let before = if overlaps { ahead() } else { known.passes.last().copied() };
+        let mut waits: Vec<TaskId> = before.into_iter().collect();
         waits.extend(known.reductions.last().filter(|_| !overlaps));
         waits.extend(known.renewed);
         let held = self.plan.held(layers);

@@ -59,6 +59,8 @@ pub(crate) struct Own {
     pub(crate) stage: u32,
     /// Kernels of passes, in order.
     pub(crate) kernels: Vec<usize>,
+    /// Those of them that need weights.
+    pub(crate) with_weights: Vec<usize>,
     /// Copies of activations to the machine, in order.
     copied: Vec<usize>,
     /// The same by run of layers, micro-batch and first layer.
@@ -122,13 +124,16 @@ impl<'a> Author<'a> {
         after.extend(self.arrival(own, pass, place));
         let reduces = self.reduces_beside(pass);
         for (part, layers) in (0..).zip(self.parts(pass, place, reduces)) {
-            if self.weights_come() {
+            // By the chain rule a weight's gradient is its input times its output's gradient.
+            let with_weights = pass.kind != StagePass::BackwardWeight;
+            if with_weights && self.weights_come() {
                 after.push(self.weights(own, &layers));
             }
             after.extend(self.room_or_return(own, pass, place, &layers));
             let seconds = self.slowest(own.rank, |kind| self.seconds(own.stage, pass, &layers, kind));
             let kernels = self.kernels(own, label(StageId(own.stage), pass), &after, seconds);
             own.kernels.push(kernels);
+            own.with_weights.extend(Some(kernels).filter(|_| with_weights));
             after.clear();
             self.keep(own, pass, place, &layers);
             if reduces {

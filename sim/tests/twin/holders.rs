@@ -22,13 +22,13 @@ impl Author<'_> {
         self.bucket.is_some() || self.weights_come()
     }
 
-    /// Weights come one layer ahead: when the layer before the one that computes at the moment has done with its own,
+    /// Weights come one layer ahead: when the layer before the one that computes with its own at the moment is done,
     /// and not before the step before has ended. Where they do not come beside kernels, nothing computes and nothing is
     /// reduced while they come. From the machine comes what the rank keeps there, its part if it has only a part.
     pub(crate) fn weights(&mut self, own: &Own, layers: &Range<usize>) -> usize {
         let mut after: Vec<usize> = own.ends.last().copied().into_iter().collect();
         if self.gathers_beside {
-            after.extend(own.kernels_before(1));
+            after.extend(own.with_weights.iter().nth_back(1));
         } else {
             after.extend(own.kernels_before(0));
             after.extend(own.reductions.last());
