@@ -21,6 +21,8 @@ const INTERLEAVED: std::ops::RangeInclusive<u32> = 2..=4;
 
 /// The most layouts that are tried for a row that leaves them open.
 const CANDIDATES_MAX: usize = 4096;
+/// The same with those that are no plans.
+const TRIES_MAX: usize = 16 * CANDIDATES_MAX;
 
 /// Why a row cannot be predicted, in words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +68,12 @@ pub fn configure_in(row: &Row, catalog: &Catalog) -> Result<Configuration, Unsup
     let knobs = Knobs::of(row, &machine.stack)?;
     let mut plans = Vec::new();
     let mut problem = None;
-    for layout in knobs.layouts(row) {
+    for (tried, layout) in knobs.layouts(row).into_iter().enumerate() {
         match knobs.plan(layout, &machine) {
             Ok(plan) => plans.push(plan),
             Err(error) => problem = Some(error),
         }
-        if plans.len() > CANDIDATES_MAX {
+        if plans.len() > CANDIDATES_MAX || tried > TRIES_MAX {
             return Err(Unsupported::new(format!("the row leaves more than {CANDIDATES_MAX} layouts open")));
         }
     }

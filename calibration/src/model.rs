@@ -24,6 +24,9 @@ const MASKED: (u64, u64) = (5, 32);
 /// Classes of each token in such a task: the start and the end of an answer (the same, section 4.2).
 const ANSWER_CLASSES: u64 = 2;
 
+/// The longest side of an image or a volume that is taken for meant.
+const SIDE_MAX: u64 = 1 << 16;
+
 /// Why a row's model is unknown, with the one that may be meant.
 fn unknown(error: &ModelError) -> Unsupported {
     Unsupported::new(match error {
@@ -86,6 +89,9 @@ fn altered(row: &Row, stack: &Stack, mut spec: ModelSpec) -> Result<ModelSpec, U
         // The widths of the stages follow from it.
         spec.widths = None;
         spec.base_channels = Some(told);
+    }
+    if let Some(side) = row.image_size.iter().find(|side| **side > SIDE_MAX) {
+        return Err(Unsupported::new(format!("a side of its `image_size` is {side}, more than {SIDE_MAX}")));
     }
     match row.image_size.as_slice() {
         [] => {}

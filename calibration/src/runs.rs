@@ -264,7 +264,7 @@ impl Fit<'_> {
             phase,
             factor: rounded((sum / weights).exp().clamp(least, most)),
             deviation: rounded(weights.powf(-0.5)),
-            runs: before.map_or(0, |before| before.runs) + said.len() as u32,
+            runs: before.map_or(0, |before| before.runs).saturating_add(said.len() as u32),
             measured: self.date.into(),
             source: self.from.into(),
         }

@@ -5,6 +5,7 @@ use crate::table::Row;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, DEFAULT_STACK, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,
 };
+use trainyard_plan::RANKS_MAX;
 use trainyard_sim::Machine;
 use trainyard_units::BytesPerSecond;
 
@@ -15,8 +16,7 @@ const AMPERE_PORT: f64 = 200.0;
 /// Bytes a second in one Gbit/s.
 pub(crate) const GBIT: f64 = 1.25e8;
 
-/// Machines, and GPUs of one, beyond any that was ever measured: the links of all of them could not be counted.
-const MACHINES_MAX: u32 = 1 << 20;
+/// GPUs of a machine, beyond any that was ever measured: the links of all of them could not be counted.
 const GPUS_PER_MACHINE_MAX: u32 = 1 << 10;
 
 /// The cluster and the software of a row.
@@ -41,14 +41,22 @@ pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupport
     Ok(Machine { cluster, stack })
 }
 
-fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
-    for (field, value, most) in
-        [("nodes", row.nodes, MACHINES_MAX), ("gpus_per_node", row.gpus_per_node, GPUS_PER_MACHINE_MAX)]
-    {
-        if value > most {
-            return Err(Unsupported::new(format!("its `{field}` is {value}, more than {most}")));
-        }
+/// Refuses machines, and GPUs of each, beyond any that was ever measured.
+pub(crate) fn expect_countable(machines: u32, gpus_of_each: u32) -> Result<(), String> {
+    let all = u64::from(machines) * u64::from(gpus_of_each);
+    let limits = [
+        ("machines", u64::from(machines), RANKS_MAX),
+        ("GPUs of a machine", u64::from(gpus_of_each), GPUS_PER_MACHINE_MAX),
+        ("GPUs", all, RANKS_MAX),
+    ];
+    match limits.into_iter().find(|(_, count, most)| *count > u64::from(*most)) {
+        Some((what, count, most)) => Err(format!("it has {count} {what}, more than {most}")),
+        None => Ok(()),
     }
+}
+
+fn cluster(row: &Row, catalog: &Catalog) -> Result<Cluster, Unsupported> {
+    expect_countable(row.nodes, row.gpus_per_node).map_err(Unsupported::new)?;
     let mut cluster = match catalog.cluster(&row.system, row.nodes) {
         Ok(cluster) if cluster.first().devices_per_instance >= row.gpus_per_node => cluster,
         Ok(cluster) => {

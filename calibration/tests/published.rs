@@ -194,11 +194,17 @@ fn every_knob_of_a_row_reaches_its_plan() {
 
 #[test]
 fn what_a_row_tells_of_a_model_of_the_catalog_reaches_it() {
-    let time = |changes: &[(&str, &str)]| {
+    let configured = |changes: &[(&str, &str)]| {
         let entries = read_measurements(&row_of("resnet50", changes), "mine.csv").expect("well formed");
         let [Entry::Row(row)] = entries.as_slice() else { panic!("one good row: {entries:?}") };
-        configure(row).and_then(|row| row.predict().map(|(_, outcome)| outcome.step_time.0)).expect("supported")
+        configure(row)
     };
+    let time = |changes: &[(&str, &str)]| {
+        configured(changes).and_then(|row| row.predict().map(|(_, outcome)| outcome.step_time.0)).expect("supported")
+    };
+    let largest = u64::MAX.to_string();
+    let error = configured(&[("image_size", &format!("{largest}x572"))]).expect_err("too large").to_string();
+    assert!(error.contains("more than 65536"), "{error}");
     let plain = time(&[]);
     assert!(time(&[("image_size", "448")]) > 3.0 * plain, "four times the pixels");
     assert!(time(&[("notes", "base_channels=128 width_factor=2; as told")]) > 2.0 * plain, "wider");

@@ -18,7 +18,7 @@ fn wrong(field: &'static str, value: &dyn ToString, rule: impl Into<String>, hin
 
 /// The largest divisor of `number` that is at most `wanted`.
 fn divisor_near(number: u64, wanted: u32) -> u64 {
-    (1..=u64::from(wanted)).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
+    (1..=u64::from(wanted).min(number)).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
 }
 
 /// Context, expert and sequence parallelism need something to split.

@@ -406,13 +406,26 @@ pub struct Errors {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loss {
-    /// Of the first step's global batch.
+    /// Of the first step's global batch; null if it was no number.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>", required)]
     pub first: f64,
-    /// Of the last step's global batch.
+    /// Of the last step's global batch; null if it was no number.
+    #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>", required)]
     pub last: f64,
     /// Of the data kept from training, after the last step; absent if none was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out: Option<f64>,
+}
+
+/// JSON has no word for what is not a number, so that it is written as `null`.
+///
+/// # Errors
+///
+/// When there is something else.
+pub fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// Where things were written.

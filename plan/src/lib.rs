@@ -95,7 +95,7 @@ pub use trace::{
     TracedTask, TracedWork,
 };
 pub use training::{Decay, TrainingSpec};
-pub use valid::{Architecture, BATCH_MAX, Plan, PlanError};
+pub use valid::{Architecture, BATCH_MAX, Plan, PlanError, RANKS_MAX};
 pub use what_if::{Sensitivity, VariedKey, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
 /// The operators that work is made of, for those who price it.

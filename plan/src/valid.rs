@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
 /// The largest product of degrees that is taken for meant.
-const RANKS_MAX: u64 = 1 << 20;
+pub const RANKS_MAX: u32 = 1 << 20;
 /// The largest batch that is taken for meant.
 pub const BATCH_MAX: u64 = 1 << 32;
 
@@ -404,16 +404,16 @@ pub(crate) fn range(field: &'static str, value: u64, maximum: u64) -> Result<(),
 }
 
 fn check_degrees(model: &Model, parallel: ParallelSpec, cluster: &ClusterSpec) -> Result<(), PlanError> {
-    range("parallel.data", u64::from(parallel.data), RANKS_MAX)?;
+    range("parallel.data", u64::from(parallel.data), u64::from(RANKS_MAX))?;
     range("parallel.tensor", u64::from(parallel.tensor), 1 << 10)?;
     range("parallel.pipeline", u64::from(parallel.pipeline), 1 << 10)?;
-    range("cluster.instances", u64::from(cluster.instances), RANKS_MAX)?;
+    range("cluster.instances", u64::from(cluster.instances), u64::from(RANKS_MAX))?;
     range("parallel.context", u64::from(parallel.context), 1 << 10)?;
-    range("parallel.expert", u64::from(parallel.expert), RANKS_MAX)?;
+    range("parallel.expert", u64::from(parallel.expert), u64::from(RANKS_MAX))?;
     let ranks = [parallel.tensor, parallel.pipeline, parallel.context]
         .into_iter()
         .fold(u64::from(parallel.data), |product, degree| product.saturating_mul(u64::from(degree)));
-    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, RANKS_MAX)?;
+    range("parallel.data × parallel.tensor × parallel.pipeline × parallel.context", ranks, u64::from(RANKS_MAX))?;
     let (tensor, name) = (parallel.tensor, model.name().to_owned());
     match model.tensor_heads() {
         Some(heads) if !heads.is_multiple_of(u64::from(tensor)) => {

@@ -1,12 +1,12 @@
 //! Fields of a plan that the user holds: `--fix parallel.tensor=8`.
 
 use crate::space::{Candidate, Variant};
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trainyard_plan::{
     Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, INPUT_COUNT_MAX, Offload, Placement,
-    Precision, Recompute, ScheduleName, StateSharding, StorageMode,
+    Precision, RANKS_MAX, Recompute, ScheduleName, StateSharding, StorageMode,
 };
 use trainyard_units::similar;
 
@@ -237,7 +237,7 @@ fn set<T: FromStr<Err: std::fmt::Display>>(field: &mut Option<T>, key: &str, val
 }
 
 fn set_count(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
-    set_positive(field, key, value, NonZeroU32::get)
+    set_within(field, key, value, 1..=RANKS_MAX)
 }
 
 fn set_workers(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), FixError> {
@@ -289,6 +289,8 @@ mod tests {
     fn fields_are_held_by_their_path_or_short_name() {
         assert_eq!(parse("parallel.tensor=8").map(|fixed| fixed.tensor), Ok(Some(8)));
         assert_eq!(parse("cluster.instances=16"), parse("instances=16"));
+        assert_eq!(parse("instances=1048576").map(|fixed| fixed.instances), Ok(Some(1 << 20)));
+        assert!(parse("instances=2147483648").is_err_and(|error| error.to_string().contains("from 1 to 1048576")));
         assert_eq!(parse("schedule=1f1b").map(|fixed| fixed.schedule), Ok(Some(ScheduleName::OneForwardOneBackward)));
     }
 

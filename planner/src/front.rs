@@ -169,8 +169,13 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         plan: plan.spec(),
         prediction,
         reasons: vec![reason],
-        // The runners-up are those of the recommended plan.
+        // All of these compare with the recommended plan.
         alternatives: Vec::new(),
+        rejected: Vec::new(),
+        changes: Vec::new(),
+        remedies: Vec::new(),
+        precisions: Vec::new(),
+        batches: Vec::new(),
         ..document.clone()
     })
 }

@@ -72,7 +72,7 @@ impl Guidance<'_> {
         });
         let worth = |plan: &Evaluated| match (self.problem.objective, plan.cost_usd) {
             (Objective::Cost, Some(cost)) => cost,
-            _ => plan.time_s,
+            _ => plan.elapsed_s,
         };
         plans.min_by(|a, b| worth(a).total_cmp(&worth(b)))
     }
@@ -102,10 +102,10 @@ impl Guidance<'_> {
 
     /// That a plan is too late or too dear, where the recommended one is not.
     fn missed(&self, other: &Evaluated) -> Option<String> {
-        let late = |plan: &Evaluated| self.problem.deadline.filter(|deadline| plan.time_s > deadline.0);
+        let late = |plan: &Evaluated| self.problem.deadline.filter(|deadline| plan.elapsed_s > deadline.0);
         let dear = |plan: &Evaluated| self.problem.budget.filter(|budget| plan.cost_usd.is_some_and(|c| c > *budget));
         if let (None, Some(deadline)) = (late(self.chosen), late(other)) {
-            let time = human_duration(Seconds(other.time_s));
+            let time = human_duration(Seconds(other.elapsed_s));
             return Some(format!(", which would need {time}, more than {}", human_duration(deadline)));
         }
         let (None, Some(budget)) = (dear(self.chosen), dear(other)) else { return None };

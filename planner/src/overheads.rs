@@ -128,7 +128,7 @@ type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
 #[derive(Default)]
 pub(crate) struct SearchOverheads {
     /// By type and number of machines.
-    sites: Vec<Vec<Site>>,
+    sites: Vec<BTreeMap<u32, Site>>,
 }
 
 impl SearchOverheads {
@@ -166,20 +166,15 @@ impl SearchOverheads {
     }
 
     fn site(&mut self, choice: usize, instances: u32) -> &mut Site {
-        let index = instances as usize;
         if self.sites.len() <= choice {
-            self.sites.resize_with(choice + 1, Vec::new);
+            self.sites.resize_with(choice + 1, BTreeMap::new);
         }
-        let counts = &mut self.sites[choice];
-        if counts.len() <= index {
-            counts.resize_with(index + 1, Site::new);
-        }
-        &mut counts[index]
+        self.sites[choice].entry(instances).or_default()
     }
 
     /// Those of a candidate's plans whose replicas share out their state, or do not; nothing on machines of one's own.
     pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
-        let site = self.sites.get(candidate.choice)?.get(candidate.instances as usize)?;
+        let site = self.sites.get(candidate.choice)?.get(&candidate.instances)?;
         let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
         Some(&both[usize::from(shared_out)])
     }

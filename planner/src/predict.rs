@@ -35,6 +35,9 @@ pub enum DocumentError {
     /// The plan says how samples are brought in, but the job does not say how large they are.
     #[error("`plan.input` says how samples are brought in, but `job.data.bytes_per_sample` is missing")]
     NoData,
+    /// The document tells of no step.
+    #[error("`prediction.steps` is 0, but a training has at least one step")]
+    NoSteps,
     /// The service of the plan is none, or has no price of its machines.
     #[error("`plan.service` is `{service}`, of which no price of {instance} in {region} is known")]
     NoPrice {
@@ -100,6 +103,7 @@ impl DocumentError {
             Self::Plan(error) => error.hint(),
             Self::Prediction(error) => error.hint(),
             Self::Job(error) => error.hint(),
+            Self::NoSteps => Some("plan again".into()),
             Self::NoData => Some("without `plan.input` samples are taken to be there".into()),
             Self::NoPrice { .. } => {
                 Some("services are ec2 and sagemaker; leave it out for that of the document's price".into())
@@ -338,6 +342,9 @@ pub fn resimulate(
     let data = data_set(&document.job, plan.model())?;
     if plan.input().is_some() && data.is_none() {
         return Err(DocumentError::NoData);
+    }
+    if document.prediction.steps == 0 {
+        return Err(DocumentError::NoSteps);
     }
     let data = data.as_ref().map(|data| &data.set);
     let outcome = simulate_with(&plan, &machine, options).map_err(PredictionError::from)?;

@@ -101,7 +101,8 @@ impl Room {
         let device = self.devices[candidate.choice]?;
         let held = *self.held[&key(candidate)].as_ref()?.last()?;
         let parallel = candidate.parallel;
-        let state = held.state() * f64::from(parallel.expert) / f64::from(parallel.data);
+        // Experts are shared out among fewer, which would need more.
+        let state = held.state() / f64::from(parallel.data * parallel.context);
         let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
         (needed > device.available).then_some((needed, device.available))
     }

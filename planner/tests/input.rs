@@ -1,7 +1,7 @@
 //! Jobs whose samples have to be brought in.
 
 use trainyard_plan::document::{InputPrediction, PlanDocument};
-use trainyard_plan::{Bottleneck, Cache, DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
+use trainyard_plan::{Bottleneck, Cache, DataSpec, DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
 use trainyard_planner::{
     DocumentError, Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate,
 };
@@ -70,6 +70,29 @@ fn a_plan_is_simulated_anew_as_it_was_recommended() {
         resimulate(&nothing, MachineFiles::default(), Options::default()).expect_err("no data"),
         DocumentError::NoData
     );
+    let mut nothing = document.clone();
+    nothing.prediction.steps = 0;
+    let error = resimulate(&nothing, MachineFiles::default(), Options::default()).expect_err("no steps");
+    assert_eq!(error, DocumentError::NoSteps);
+}
+
+/// 512 batches, each of years, are more than a clock of nanoseconds can tell.
+#[test]
+fn samples_that_take_years_to_load_are_predicted() {
+    let mut job = images(&["p3.2xlarge"]);
+    (job.data.samples, job.data.files) = (Some(1000), None);
+    let hours = |bytes: f64| {
+        let data = DataSpec {
+            bytes_per_sample: Some(bytes),
+            bytes_deviation: Some(bytes / 10.0),
+            storage: Some(StorageMode::S3FastFile),
+            ..job.data.clone()
+        };
+        let prediction = plan(&JobSpec { data, ..job.clone() }, &[]).prediction;
+        prediction.time_s / bytes
+    };
+    let ratio = hours(1e15) / hours(1e10);
+    assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");
 }
 
 #[test]

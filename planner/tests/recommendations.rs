@@ -21,6 +21,15 @@ fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
     recommend(&problem, &Limits { top: 5, max_simulations: None, fixed }, job)
 }
 
+/// Everything is shared out among ranks that share samples too.
+#[test]
+fn ranks_that_share_samples_make_room_as_replicas_do() {
+    let mut job = job("gpt2-xl", 1e9, 8);
+    (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p3.16xlarge".into()]), Some(1));
+    let found = plan(&job, &["parallel.context=8", "offload=none"]).expect("16 GB hold an eighth of the state");
+    assert_eq!((found.plan.parallel.context, found.plan.parallel.data), (8, 1));
+}
+
 fn refused(job: &JobSpec) -> JobError {
     problem(job, Resources::default()).expect_err("the job is wrong")
 }

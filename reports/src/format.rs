@@ -52,7 +52,10 @@ fn wrapped<R: AsRef<[String]>>(
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 2 } else { 1 }, 0));
     }
-    let whole = |column: usize, letters: usize| (column, letters as u16 + if column == 0 { 2 } else { 1 });
+    let whole = |column: usize, letters: usize| {
+        let letters = u16::try_from(letters).unwrap_or(u16::MAX);
+        (column, letters.saturating_add(if column == 0 { 2 } else { 1 }))
+    };
     // Names are not broken unless they would leave no room for anything else, nor are numbers.
     let names = Some(whole(0, letters[0])).filter(|_| letters[0] <= usize::from(width.0) / 3);
     let titled = |column: usize| letters[column].max(header[column].trim_start_matches('>').chars().count());
@@ -165,8 +168,10 @@ mod tests {
 
     #[test]
     fn tables_keep_to_their_width() {
-        let rows = vec![["a".repeat(80), "1".into()]];
-        let text = table(Width(40), ["long", ">number"], rows);
-        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        for letters in [80, 65_535] {
+            let rows = vec![["a".repeat(letters), "1".into()]];
+            let text = table(Width(40), ["long", ">number"], rows);
+            assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What is kept, as pages.
 
 use crate::format::{Width, bullets, columns, deviation, facts, lines, seconds, table, usd};
+use crate::shell::quoted;
 use trainyard_history::{ComparedDocument, Entry, Figures, HistoryAct, HistoryDocument, Kind, UtcTime};
 
 /// Entries for a reader; with their notes and command lines if everything shall be shown.
@@ -137,11 +138,7 @@ fn tags(entry: &Entry) -> String {
 
 /// The command as a shell would read it.
 fn command(entry: &Entry) -> String {
-    let safe = |letter: char| letter.is_alphanumeric() || "-_.,:/=+@%".contains(letter);
-    let word = |word: &String| {
-        let shown = plain(word);
-        if !shown.is_empty() && shown.chars().all(safe) { shown } else { format!("'{}'", shown.replace('\'', "'\\''")) }
-    };
+    let word = |word: &String| quoted(&plain(word));
     std::iter::once("trainyard".to_owned()).chain(entry.arguments.iter().map(word)).collect::<Vec<_>>().join(" ")
 }
 

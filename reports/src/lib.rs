@@ -1,7 +1,8 @@
 //! Plans, simulations and runs as text, traces, pictures and reports.
 //!
 //! Every function here turns a value into text or a [`Picture`]. Nothing is written and nothing is computed anew; a
-//! number that a report shows stands in the value that it shows.
+//! number that a report shows stands in the value that it shows. Only launch files say how much of a machine their jobs
+//! ask for.
 //!
 //! ```
 //! use trainyard_reports::{Scheme, Width, gpus};
@@ -28,6 +29,7 @@ mod queue;
 mod refit;
 mod replay;
 mod report;
+mod shell;
 mod show;
 mod simulation;
 mod trace;
@@ -55,6 +57,7 @@ pub use queue::queue;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{pictures, report};
+pub use shell::quoted;
 pub use show::{gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;
 pub use trace::{Process, rank_trace, step_trace, trace};

@@ -125,7 +125,7 @@ pub(crate) fn runs(document: &QueueDocument, width: Width) -> String {
 
 /// `0–3, 6`.
 fn places(places: &[u32]) -> String {
-    let runs = places.chunk_by(|a, b| a + 1 == *b);
+    let runs = places.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let text = |run: &[u32]| match run {
         [first, .., last] => format!("{first}–{last}"),
         [only] => only.to_string(),

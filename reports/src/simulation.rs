@@ -8,14 +8,15 @@ use trainyard_plan::document::{PlanDocument, Prediction};
 /// What a simulation found of a plan.
 pub fn simulation(document: &PlanDocument, width: Width) -> String {
     let prediction = &document.prediction;
+    let phases = &prediction.phases;
     let [low, high] = prediction.interval_s;
     let share = |time: f64| format!("{} ({})", seconds(time), percent(time / prediction.step_time_s));
     let mut rows = vec![
         ("step", format!("{} (90 %: {} to {})", seconds(prediction.step_time_s), seconds(low), seconds(high))),
-        ("forward", share(prediction.phases.forward_s)),
-        ("backward", share(prediction.phases.backward_s)),
-        ("optimizer", share(prediction.phases.optimizer_s)),
-        ("waiting and moving", share(prediction.phases.communication_s)),
+        ("forward", share(phases.forward_s)),
+        ("backward", share(phases.backward_s)),
+        ("optimizer", share(phases.optimizer_s)),
+        ("waiting and moving", share(phases.communication_s + phases.wait_s + phases.other_s)),
         ("exposed communication", share(prediction.exposed_communication_s)),
         ("bubble", percent(prediction.bubble)),
     ];

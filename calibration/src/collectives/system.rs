@@ -1,6 +1,6 @@
 //! The machines of a row of collectives: those of the catalog that its text begins with, or such as its words describe.
 
-use crate::system::GBIT;
+use crate::system::{GBIT, expect_countable};
 use trainyard_hardware_profiles::{
     Catalog, Cluster, Device, Fabric, Gpu, Instance, Interconnect, Network, Pool, Sourced, Transport,
 };
@@ -12,6 +12,7 @@ pub(crate) fn cluster(catalog: &Catalog, text: &str, nodes: u32, gpus: u32) -> R
         return Err(format!("{gpus} GPUs cannot be the same number on each of {nodes} machines"));
     }
     let each = gpus / nodes;
+    expect_countable(nodes, each)?;
     let mut cluster = match machine(catalog, text) {
         Some(machine) => catalog.cluster(&machine.name, nodes).map_err(|error| error.to_string())?,
         None => described(catalog, text, nodes, each)?,
@@ -204,5 +205,7 @@ mod tests {
         assert!(refused("A100 NVSwitch", 2, 16).contains("what network"));
         assert!(refused("p3.2xlarge", 1, 2).contains("has 1 GPUs"));
         assert!(refused("p3.16xlarge", 2, 3).contains("3 GPUs"));
+        assert!(refused("p3.2xlarge", u32::MAX, u32::MAX).contains("more than 1048576"));
+        assert!(refused("A100 NVSwitch", 1, 1 << 20).contains("more than 1024"));
     }
 }

@@ -103,19 +103,24 @@ fn with_stacks_of(rows: &[Row], catalog: &Catalog) -> (Catalog, BTreeSet<String>
         let known = |generation: &str| catalog.stack_published_as(Publication { generation, ..publication }).is_some();
         let anywhere = catalog.gpus().iter().any(|gpu| known(&gpu.generation));
         if !anywhere {
-            made.entry(&row.stack).or_insert_with(|| stack_for(&row.stack, default, catalog));
+            let taken = |name: &str| catalog.stack(name).is_ok() || made.values().any(|stack| stack.name == name);
+            let stack = stack_for(&row.stack, default, &taken);
+            made.entry(&row.stack).or_insert(stack);
         }
     }
     let names = made.values().map(|stack| stack.name.clone()).collect();
     let stacks: Vec<Stack> = made.into_values().collect();
-    let added = Constants::new("", Vec::new(), Vec::new(), stacks);
-    (added.map_or_else(|_| catalog.clone(), |added| catalog.with(&added)), names)
+    match Constants::new("", Vec::new(), Vec::new(), stacks) {
+        Ok(added) => (catalog.with(&added), names),
+        // All labels are known.
+        Err(_) => (catalog.clone(), BTreeSet::new()),
+    }
 }
 
-fn stack_for(label: &str, default: &Stack, catalog: &Catalog) -> Stack {
+fn stack_for(label: &str, default: &Stack, taken: &dyn Fn(&str) -> bool) -> Stack {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let mut name: String = label.chars().map(plain).collect();
-    while catalog.stack(&name).is_ok() {
+    while taken(&name) {
         name.push_str("-measured");
     }
     let label = PublishedAs {

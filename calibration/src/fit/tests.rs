@@ -158,6 +158,17 @@ fn a_new_label_becomes_a_stack_that_a_later_row_meets() {
     assert!(fit.rows >= 3 && fit.date == "2026-11-21" && fit.deviation > 0.0 && fit.on.contains("gpt"), "{fit}");
 }
 
+/// Two labels of which the same name is made are two stacks.
+#[test]
+fn labels_that_look_alike_become_stacks_of_their_own() {
+    let text = table(6, &truth(), 0.0);
+    let (first, rest) = text.split_at(text.match_indices('\n').nth(3).expect("more than three rows").0);
+    let refit = fitted(&(first.to_owned() + &rest.replace(LABEL, &LABEL.to_uppercase())));
+    let constants = refit.constants.expect("new stacks");
+    let names: Vec<&str> = constants.stacks().iter().map(|stack| stack.name.as_str()).collect();
+    assert_eq!(names, ["a-framework", "a-framework-measured"]);
+}
+
 #[test]
 fn constants_that_predict_well_are_left_alone() {
     let text = table(12, catalog(), 0.0).replace(LABEL, "megatron-lm");

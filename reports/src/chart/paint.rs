@@ -79,8 +79,16 @@ pub(crate) fn shortened(text: &str, letters: Letters, room: i32) -> String {
     }
     let all: Vec<char> = text.chars().collect();
     let cut = |count: usize| all[..count].iter().collect::<String>().trim_end().to_owned() + "…";
-    let fits = (1..all.len()).rev().find(|count| measure(&cut(*count), letters) <= room);
-    fits.map_or_else(|| "…".into(), cut)
+    let (mut fits, mut too_long) = (0, all.len());
+    while too_long - fits > 1 {
+        let count = usize::midpoint(fits, too_long);
+        if measure(&cut(count), letters) <= room {
+            fits = count;
+        } else {
+            too_long = count;
+        }
+    }
+    cut(fits)
 }
 
 type Painted<T> = Result<T, Box<dyn std::error::Error>>;

@@ -1,16 +1,7 @@
 //! Shell scripts.
 
 use super::draft::Head;
-
-/// A word that a POSIX shell takes as it is.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
+use crate::shell::quoted;
 
 /// A command of several lines: the first as it is written for a shell, then words that are quoted, a line for each group.
 pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {
@@ -32,14 +23,6 @@ pub(super) fn exports(variables: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_survive_the_shell() {
-        assert_eq!(quoted("s3://bucket/a=b"), "s3://bucket/a=b");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
-        assert_eq!(quoted("Et*3|tL"), "'Et*3|tL'");
-    }
 
     #[test]
     fn a_command_has_a_line_for_each_group() {

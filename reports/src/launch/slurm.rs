@@ -104,6 +104,6 @@ fn body(draft: &mut Draft<'_>) -> String {
     let run = run.trim_end();
     format!(
         "set -euo pipefail\n\n{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nRESUME=\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  RESUME=--resume\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" $RESUME --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\"\n",
-        super::script::quoted(&results)
+        crate::shell::quoted(&results)
     )
 }

@@ -13,6 +13,9 @@ use trainyard_units::{Seconds, Span};
 const BATCHES: usize = 512;
 const FILLING: usize = 128;
 
+/// The longest batch, on average, of which so many surely end within simulated time.
+const LONGEST_BATCH: Seconds = Seconds(1e6);
+
 /// What decides which samples are large: the same for every plan.
 const SEED: u64 = 0;
 
@@ -118,22 +121,25 @@ impl Supply {
         let normal = Normal::new(0.0, 1.0).expect("one is not negative");
         let uniform = Uniform::new(f64::EPSILON, 1.0).expect("one is more");
         let mut random = Pcg64::seed_from_u64(SEED);
+        let batch = self.kinds.iter().map(|kind| times(kind).sum()).fold(Seconds::ZERO, Seconds::max) + step;
+        // The pace is in proportion to all times.
+        let scale = (LONGEST_BATCH.0 / batch.0).min(1.0);
         let mut loading = || {
             let mut machines = Vec::new();
             for kind in &self.kinds {
                 for _ in 0..kind.machines {
                     let deviation = self.deviation / kind.samples.sqrt();
                     let factor = (1.0 + deviation * normal.inverse_cdf(uniform.sample(&mut random))).max(0.0);
-                    machines.push(times(kind).stages().map(|stage| Span::from_seconds(stage * factor)));
+                    machines.push(times(kind).stages().map(|stage| Span::from_seconds(stage * factor * scale)));
                 }
             }
             machines
         };
         let batches: Vec<Batch> =
-            (0..BATCHES).map(|_| Batch { loading: loading(), step: Span::from_seconds(step) }).collect();
+            (0..BATCHES).map(|_| Batch { loading: loading(), step: Span::from_seconds(step * scale) }).collect();
         let ends = step_ends(&batches, self.prefetch as usize);
         let span = ends[BATCHES - 1].since(ends[FILLING - 1]);
-        Seconds(span.seconds().0 / (BATCHES - FILLING) as f64)
+        Seconds(span.seconds().0 / ((BATCHES - FILLING) as f64 * scale))
     }
 
     fn slowest(&self, times: impl Fn(&Kind) -> StageTimes) -> Bottleneck {
