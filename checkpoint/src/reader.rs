@@ -64,6 +64,17 @@ impl Checkpoint {
         &self.manifest
     }
 
+    /// The plan that ran.
+    ///
+    /// # Errors
+    ///
+    /// When it can no longer be read.
+    pub fn plan(&self) -> Result<serde_json::Value, CheckpointError> {
+        let path = self.path.join(PLAN);
+        let text = std::fs::read(&path).map_err(|source| CheckpointError::Read { path: path.clone(), source })?;
+        serde_json::from_slice(&text).map_err(|error| CheckpointError::damaged(&path, error.to_string()))
+    }
+
     /// The names of what it holds of each parameter: `model`, and what the optimizer remembers.
     #[cfg(test)]
     pub fn files(&self) -> impl Iterator<Item = &str> {

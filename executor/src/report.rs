@@ -4,6 +4,7 @@ use crate::slow_ranks::SlowRank;
 use serde::{Deserialize, Serialize};
 use trainyard_data::DataReport;
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_plan::document::number_or_null;
 
 /// The schema of measurement files that this version writes.
 pub const MEASUREMENT_SCHEMA: &str = "trainyard.measurement/1";
@@ -151,11 +152,6 @@ pub struct StepReport {
     /// Whether the update was left out because a gradient or the loss was no number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-}
-
-/// JSON has no word for what is not a number, so that it is written as `null`.
-fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// One rank's step on average.

@@ -434,6 +434,7 @@ fn resume(
     if manifest.optimizer != optimizer {
         return mismatch("optimizer", manifest.optimizer.clone(), optimizer);
     }
+    saving::check_model(&checkpoint, &options.plan_document)?;
     saving::check(&checkpoint, network, plan)?;
     if manifest.progress.step >= options.steps {
         let (done, path) = (manifest.progress.step, checkpoint.path().to_owned());

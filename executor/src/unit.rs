@@ -63,6 +63,8 @@ pub(crate) struct Slot {
     gradient: Option<Tensor<1>>,
     /// The sum over ranks, of the own piece.
     pub(crate) reduced: Option<Tensor<1>>,
+    /// What a running mean was when the step began, once it has changed.
+    before: Option<Tensor<1>>,
 }
 
 /// A layer as a rank holds it.
@@ -109,6 +111,7 @@ impl Builder<'_> {
                 master: None,
                 gradient: None,
                 reduced: None,
+                before: None,
             };
             if !slot.held_elsewhere {
                 let whole = (self.values)(parameter.tied_to.unwrap_or(key));
@@ -335,6 +338,20 @@ impl Slot {
 
     /// A running mean's new values.
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
-        self.working = Some(values);
+        let old = self.working.replace(values);
+        self.before = self.before.take().or(old);
+    }
+
+    /// The end of a step that counts.
+    pub(crate) fn keep_statistic(&mut self) {
+        self.before = None;
+    }
+
+    /// The end of a step that is left out: nothing is remembered of it.
+    pub(crate) fn leave_out(&mut self) {
+        self.reduced = None;
+        if let Some(before) = self.before.take() {
+            self.working = Some(before);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! section 4.2.2 (g and its conjugate along the sequence).
 
 use crate::device::JoinedGpus;
-use crate::process_group::{GroupError, ProcessGroup, Reduction};
+use crate::process_group::{GroupError, ProcessGroup, Reduction, share};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
 use burn::backend::autodiff::grads::Gradients;
@@ -127,7 +127,7 @@ impl TensorGroup {
 
     /// Which of the tokens of a sample this rank has outside of tensor-parallel parts.
     pub(crate) fn own_tokens(&self, tokens: usize) -> std::ops::Range<usize> {
-        if self.sequence { super::share(tokens, self.size(), self.rank()) } else { 0..tokens }
+        if self.sequence { share(tokens, self.size(), self.rank()) } else { 0..tokens }
     }
 
     /// An error if an exchange did not happen since the group was made; results after it mean nothing.

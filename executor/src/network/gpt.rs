@@ -4,8 +4,9 @@
 //! parallelism cuts them: Shoeybi et al., arXiv:1909.08053, section 3.
 
 use super::operators::{Heads, attention, cross_entropy, gelu, layer_norm, linear, look_up, tied_head};
-use super::parameter::{Initial, Parameter, ParameterKey, share};
+use super::parameter::{Initial, Parameter, ParameterKey};
 use super::{Layer, Pass, Weights};
+use crate::process_group::share;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::{Inputs, MicroBatch};

@@ -26,7 +26,7 @@ use trainyard_data::MicroBatch;
 use trainyard_models::Model;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};
-pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role, share};
+pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
 
 /// One layer of a network.
 pub(crate) trait Layer: Send + Sync {

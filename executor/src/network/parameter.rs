@@ -3,6 +3,7 @@
 //! A parameter is known by its layer and its slot within the layer, never by how the model is cut. Names are those of
 //! the Hugging Face format, so that weights can be exchanged with other frameworks.
 
+use crate::process_group::share;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::ops::Range;
@@ -203,14 +204,6 @@ impl Parameter {
 /// (rows, columns) → (columns, rows).
 fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
-}
-
-/// The share of `length` elements that belongs to `rank` of `ranks`: equal ones, the first ranks having one more where
-/// it does not divide.
-pub(crate) fn share(length: usize, ranks: usize, rank: usize) -> Range<usize> {
-    let (each, extra) = (length / ranks, length % ranks);
-    let start = rank * each + rank.min(extra);
-    start..start + each + usize::from(rank < extra)
 }
 
 /// Normally distributed values by the polar form of Box and Muller's transform (Marsaglia and Bray, 1964).

@@ -1,8 +1,9 @@
 //! What goes into a network and what comes out of it: tokens, images and vectors as rows, scores as losses.
 
 use super::operators::{cross_entropy, from_vec, integers, look_up, single, tied_head};
-use super::{Pass, share, with_gradient};
+use super::{Pass, with_gradient};
 use crate::kernels;
+use crate::process_group::share;
 use burn::tensor::{DType, FloatDType, Tensor};
 use trainyard_data::{Inputs, MicroBatch};
 

@@ -141,6 +141,15 @@ impl Processes {
         self.process == 0
     }
 
+    /// Whether every process is ready to go on. All must ask, so that none waits for one that is not.
+    pub fn all_ready(&self, ready: bool) -> bool {
+        #[cfg(feature = "mpi")]
+        if let Some(session) = &self.session {
+            return session.all_ready(ready);
+        }
+        ready
+    }
+
     /// Deals `ranks` out: process p of P holds the ranks from p · `ranks` / P on. All processes must ask for as many.
     ///
     /// # Errors

@@ -69,6 +69,14 @@ impl Session {
         number(self.universe.world().rank())
     }
 
+    /// Asks all processes whether they are ready. All must call it.
+    pub(super) fn all_ready(&self, ready: bool) -> bool {
+        let world = self.universe.world();
+        let mut all = vec![false; number(world.size())];
+        world.all_gather_into(&ready, &mut all[..]);
+        all.into_iter().all(|ready| ready)
+    }
+
     /// Asks all processes how many processors they may use. All must call it.
     pub(super) fn seats(&self) -> Seats {
         let world = self.universe.world();

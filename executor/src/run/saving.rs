@@ -11,6 +11,7 @@ use crate::report::CheckpointReport;
 use crate::trainer::Trainer;
 use crate::unit::{Slot, Unit};
 use crate::weights::CONFIGURATION;
+use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -267,6 +268,44 @@ pub(super) fn check(checkpoint: &Checkpoint, network: &Network, plan: &Plan) -> 
     let trained = trained_specs(network);
     let means = remembered(plan, checkpoint.manifest().progress.updates);
     means.iter().try_for_each(|name| checkpoint.expect(name, &trained))
+}
+
+/// Refuses a checkpoint of another model, which may have tensors of the same shapes and compute something else with
+/// them, or count its samples by another length.
+pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Result<(), CheckpointError> {
+    // What was written loses nothing that this, read in the same way, would keep.
+    let document = serde_json::from_str(&plan_document.to_string()).unwrap_or_default();
+    let (found, expected) = (model_of(checkpoint.plan()?), model_of(document));
+    if found == expected {
+        return Ok(());
+    }
+    let path = checkpoint.path().to_owned();
+    Err(CheckpointError::Mismatch {
+        path,
+        field: "model",
+        found: what_differs(&found, &expected),
+        expected: what_differs(&expected, &found),
+    })
+}
+
+/// The model of a plan document. Its name says nothing of it.
+fn model_of(mut document: Value) -> Map<String, Value> {
+    let mut model = match document.pointer_mut("/plan/model").map(Value::take) {
+        Some(Value::Object(model)) => model,
+        _ => Map::new(),
+    };
+    model.remove("name");
+    model
+}
+
+/// What one model has that the other has otherwise.
+fn what_differs(own: &Map<String, Value>, other: &Map<String, Value>) -> String {
+    let said = |(key, value): (&String, &Value)| match value {
+        Value::Array(_) | Value::Object(_) => format!("other {key}"),
+        value => format!("{key} {value}"),
+    };
+    let differing: Vec<String> = own.iter().filter(|(key, value)| other.get(*key) != Some(value)).map(said).collect();
+    if differing.is_empty() { "without that".into() } else { differing.join(", ") }
 }
 
 /// Whole tensors of a checkpoint, one at a time. The first error is kept, since those who ask for first values expect

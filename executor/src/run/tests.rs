@@ -355,6 +355,11 @@ fn a_checkpoint_of_another_training_is_refused() {
     let mut wider = spec(1, 1, 1, ScheduleName::None);
     wider.model.hidden = Some(32);
     assert_eq!(field(go(&plan(wider), &again)), "model");
+    // Other heads in tensors of the same shapes would compute something else.
+    let documented =
+        RunOptions { plan_document: serde_json::json!({ "plan": { "model": { "heads": 8 } } }), ..again.clone() };
+    let refused = go(&single, &documented).expect_err("another model").to_string();
+    assert!(refused.contains("heads 8"), "{refused}");
     fs::write(folder.path().join("text/b.txt"), "more text").expect("a file");
     assert_eq!(field(go(&single, &again)), "data");
 }

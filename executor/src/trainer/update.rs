@@ -5,6 +5,7 @@ use crate::network::operators::{from_vec, to_vec, to_vecs};
 use crate::optimizer::{Update, square_sums};
 use crate::process_group::{GroupError, Reduction, Tag};
 use crate::report::Phase;
+use crate::unit::Slot;
 use burn::tensor::Tensor;
 use std::collections::BTreeMap;
 use trainyard_plan::StageId;
@@ -21,10 +22,12 @@ impl Trainer {
         let gradient_norm = self.gradient_norm()? / f64::from(loss_scale);
         let result = StepResult { loss, gradient_norm, loss_scale, skipped: !gradient_norm.is_finite() };
         self.scale.note(!result.skipped);
+        let slots = self.units.values_mut().flat_map(|unit| &mut unit.slots);
         if result.skipped {
-            self.units.values_mut().flat_map(|unit| &mut unit.slots).for_each(|slot| slot.reduced = None);
+            slots.for_each(Slot::leave_out);
             return Ok(result);
         }
+        slots.for_each(Slot::keep_statistic);
         let clip = self.clip.filter(|limit| gradient_norm > *limit).map_or(1.0, |limit| limit / gradient_norm);
         let factor = clip / f64::from(loss_scale);
         for layer in self.units.keys().copied().collect::<Vec<_>>() {

@@ -169,6 +169,38 @@ fn losses_that_are_no_numbers_are_skipped_and_too_many_end_the_run() {
     assert!(matches!(error, RunError::Diverged { .. }) && whole + 1 == step, "{error} {whole}");
 }
 
+/// A step that is left out leaves running means of activations as they were, not only weights.
+#[test]
+fn running_means_forget_a_step_that_is_left_out() {
+    let folder = text();
+    let model = ModelSpec {
+        image_size: Some(32),
+        classes: Some(5),
+        depths: Some(vec![1, 1]),
+        widths: Some(vec![8, 16]),
+        base_channels: Some(4),
+        block: Some(trainyard_models::BlockKind::Basic),
+        ..ModelSpec::new("small", Family::Resnet)
+    };
+    let layers = trainyard_models::Model::try_from(model.clone()).expect("a valid model").graph().len();
+    let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / 2, accumulation: 2 };
+    let cut = plan(PlanSpec { batch, ..PlanSpec::plain(model, ClusterSpec::of("local", 1), layers) });
+    let steep = TrainingSpec { learning_rate: Some(1e38), ..TrainingSpec::default() };
+    let options = RunOptions {
+        data: DataSource::new(trainyard_data::SYNTHETIC),
+        learning_rate: LearningRate::of(&steep, 4),
+        ..options(&folder, 4)
+    };
+    let report = go(&cut, &options).expect("skipped steps are forgiven").report;
+    assert!(report.skipped_steps > 0);
+    let (_, state) = state::read(&place(&folder)).expect("a whole checkpoint");
+    let means: Vec<_> = state.model.iter().filter(|(name, _)| name.contains("running_")).collect();
+    assert!(!means.is_empty());
+    for (name, mean) in means {
+        assert!(mean.values.iter().all(|value| value.is_finite()), "{name}");
+    }
+}
+
 #[test]
 fn a_few_skipped_steps_are_counted_and_forgiven() {
     let folder = text();
