@@ -13,6 +13,7 @@ mod files;
 mod headline;
 mod history;
 mod history_arguments;
+mod interrupt;
 mod job;
 mod machine;
 mod output;

@@ -156,6 +156,10 @@ plan = "runs/tiny-1/plan.json"
 data = { path = "text" }
 
 [[job]]
+plan = "beside.json"
+data = { path = "text" }
+
+[[job]]
 name = "too-fast"
 file = "job.toml"
 [job.vary]
@@ -165,6 +169,7 @@ file = "job.toml"
 "training.steps" = [90]
 "#;
     fs::write(place.join("jobs.toml"), list).expect("room");
+    fs::copy(run.join("plan.json"), place.join("beside.json")).expect("room");
     let jobs = document(&ends(1, place, &["train", "jobs.toml", "--out", "jobs", "--format", "json"]));
     assert_eq!(jobs, read(&place.join("jobs/jobs.json")));
     let ended: Vec<(&str, &str)> = jobs["jobs"]
@@ -173,8 +178,9 @@ file = "job.toml"
         .iter()
         .map(|job| (job["name"].as_str().expect("a name"), job["end"].as_str().expect("an end")))
         .collect();
-    assert_eq!(ended, [("seeds-1", "done"), ("seeds-2", "done"), ("again", "done"), ("too-fast", "failed")]);
-    assert!(jobs["jobs"][3]["error"].as_str().is_some_and(|error| error.contains("loss")), "{}", jobs["jobs"][3]);
+    let done = ["seeds-1", "seeds-2", "again", "beside"].map(|name| (name, "done"));
+    assert_eq!(ended, [&done[..], &[("too-fast", "failed")]].concat());
+    assert!(jobs["jobs"][4]["error"].as_str().is_some_and(|error| error.contains("loss")), "{}", jobs["jobs"][4]);
     assert_eq!(losses(&place.join("jobs/runs/again")), losses(run));
     assert_ne!(losses(&place.join("jobs/runs/seeds-1")), losses(&place.join("jobs/runs/seeds-2")));
     let best = |index: usize| jobs["jobs"][index]["best"] == true;

@@ -76,3 +76,17 @@ fn killed_runs_end_with_the_weights_of_one_that_nobody_disturbed() {
     }
     assert!(disturbed * 10 >= kills * 8, "only {disturbed} of {kills} were killed before their end");
 }
+
+/// With `mpi`, a process that finds the folder in use would otherwise leave the other waiting for it.
+#[test]
+#[ignore = "trains"]
+fn a_run_that_cannot_begin_ends_for_all_its_processes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path();
+    let [Straight { plan, .. }, _] = straight(place);
+    let again = training(place, plan, &["--out", &format!("out-{plan}"), "--checkpoint", "other"]).output();
+    let again = again.expect("it starts");
+    let told = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(2), "{told}");
+    assert!(told.contains("not empty"), "{told}");
+}

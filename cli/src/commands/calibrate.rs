@@ -113,8 +113,10 @@ fn measure_hosts(
     let (processes, output) = processes::join(arguments::Launcher::Mpi, output)?;
     let count = processes.count();
     let world = processes.world(count).map_err(|error| processes::failure(&error))?;
-    let mut collectives = measure_collectives_of(&world, stop).map_err(|error| failed(&error))?;
-    let overlap = measure_overlap_of(&world, kind, stop).map_err(|error| failed(&error))?;
+    let between = measure_collectives_of(&world, stop)
+        .and_then(|collectives| Ok((collectives, measure_overlap_of(&world, kind, stop)?)))
+        .map_err(|error| failed(&error));
+    let (mut collectives, overlap) = processes::ended(&world, between, &output)?;
     let (is_root, ranks, here, threads) =
         (world.is_root(), world.ranks(), world.ranks_on_host(), world.threads_per_rank());
     drop(world);

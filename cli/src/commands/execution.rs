@@ -5,6 +5,7 @@ use crate::arguments::{KEEP, MAX_SKIPPED, ReliabilityArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::history::{History, Outcome};
+use crate::interrupt::on_interrupt;
 use crate::output::{Output, json};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -82,12 +83,7 @@ pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
 
 /// A flag that becomes true on Ctrl-C; a second Ctrl-C ends the program at once.
 pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
-    // Fails only if it was set before.
-    let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
+    on_interrupt(|| STOP.store(true, Ordering::Relaxed));
     &STOP
 }
 
@@ -160,23 +156,20 @@ pub(crate) fn execute(
     let outcome = outcome.expect("the first rank lives in this process");
     watch.bar.finish_and_clear();
     warn_of(&outcome.report, output);
-    let document = keep(execution, &outcome.report, outcome.checkpoint.as_deref(), output)?;
+    let checkpoint = outcome.checkpoint.as_deref();
+    let (document, written) = keep(execution, &outcome.report, checkpoint, output);
     let kept = history.keep(kept(execution, &document, &outcome.report), output);
     output.result(&document, || reports::comparison(&document, output.width()));
     kept.tell(output);
     if outcome.report.end == RunEnd::Interrupted {
         let message = format!("the run was interrupted after {} of {} steps", document.steps, execution.steps);
-        // New checkpoints go beside the one that was gone on from.
-        let folder = outcome.checkpoint.as_deref().map_or(execution.checkpoint.as_path(), beside);
-        let hint = format!("its checkpoint is complete; `{}` goes on", resumption(execution, folder));
+        let hint = format!("its checkpoint is complete; `{}` goes on", resumption(execution, checkpoint));
+        if let Err(failure) = written {
+            output.failure(&failure);
+        }
         return Err(Failure::new(Exit::Interrupted, message).hint(hint));
     }
-    Ok(Exit::Done)
-}
-
-/// The folder that a checkpoint is in.
-fn beside(checkpoint: &Path) -> &Path {
-    checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    written.map(|()| Exit::Done)
 }
 
 /// A run to be kept: predicted beside measured, the measurements, and the plan with the files that it names.
@@ -204,9 +197,7 @@ fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
         return Failure::of(code, error).maybe_hint(error.hint());
     };
     let advice = error.hint().map_or_else(String::new, |hint| format!("{hint}; "));
-    // New checkpoints go beside the one that was gone on from.
-    let folder = beside(checkpoint);
-    Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, folder)))
+    Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, Some(checkpoint))))
 }
 
 /// What a user should know of a run that ended well.
@@ -225,29 +216,53 @@ fn warn_of(report: &RunReport, output: &Output) {
     }
 }
 
-/// The command that goes on where a run stopped.
-fn resumption(execution: &Execution<'_>, checkpoint: &Path) -> String {
-    let ReliabilityArguments { checkpoint_every, keep, max_skipped } = &execution.reliability;
-    let unusual = |value: &dyn std::fmt::Display, flag: &str, usual: bool| {
-        if usual { String::new() } else { format!(" {flag} {value}") }
-    };
-    format!(
-        "trainyard run {} {} --steps {} --seed {}{}{}{} --checkpoint {} --resume",
-        execution.plan_file.display(),
-        data_flags(&execution.data),
-        execution.steps,
-        execution.seed,
-        checkpoint_every.map_or_else(String::new, |steps| format!(" --checkpoint-every {steps}")),
-        unusual(keep, "--keep", *keep == KEEP),
-        unusual(max_skipped, "--max-skipped", *max_skipped == MAX_SKIPPED),
-        checkpoint.display()
-    )
+/// The command that goes on where a run stopped, with this as its newest checkpoint.
+fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
+    let mut words = vec!["trainyard".to_owned(), "run".into(), path(&execution.plan_file)];
+    words.extend(data_flags(&execution.data));
+    words.extend(["--steps".into(), execution.steps.to_string(), "--seed".into(), execution.seed.to_string()]);
+    words.extend(execution.threads.iter().flat_map(|count| ["--threads".into(), count.to_string()]));
+    // What the profile was measured on is what computes unless told otherwise, and what was predicted.
+    if execution.predicted.is_none() {
+        words.extend(["--device".into(), execution.device.name().into()]);
+    }
+    if execution.world.processes() > 1 {
+        words.extend(["--launcher".into(), "mpi".into()]);
+    }
+    words.extend(reliability_flags(execution.reliability));
+    words.extend(["--checkpoint".into(), path(resumed_from(execution, checkpoint)), "--resume".into()]);
+    words.iter().map(|word| reports::quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// What a run that ended here goes on from: the newest in the folder of checkpoints, unless one was named that is not.
+fn resumed_from<'a>(execution: &'a Execution<'_>, newest: Option<&'a Path>) -> &'a Path {
+    match newest {
+        // New checkpoints go beside the one that was gone on from.
+        Some(newest) if newest != execution.checkpoint => files::folder_of(newest),
+        _ => &execution.checkpoint,
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// How data is named on the command line.
-pub(crate) fn data_flags(data: &DataSource) -> String {
-    let tokenizer = data.tokenizer.as_ref().map_or(String::new(), |path| format!(" --tokenizer {}", path.display()));
-    format!("--data {}{tokenizer}", data.path.display())
+pub(crate) fn data_flags(data: &DataSource) -> Vec<String> {
+    let tokenizer = data.tokenizer.iter().flat_map(|file| ["--tokenizer".into(), path(file)]);
+    ["--data".into(), path(&data.path)].into_iter().chain(tokenizer).collect()
+}
+
+/// How what is done against the loss of work is said on the command line, where it is not as usual.
+pub(crate) fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> {
+    let ReliabilityArguments { checkpoint_every, keep, max_skipped } = arguments;
+    let flags = [
+        ("--checkpoint-every", checkpoint_every),
+        ("--keep", Some(u64::from(keep)).filter(|_| keep != KEEP)),
+        ("--max-skipped", Some(u64::from(max_skipped)).filter(|_| max_skipped != MAX_SKIPPED)),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?.to_string()]));
+    given.flatten().collect()
 }
 
 /// Who hears of each step: the progress bar and the metrics log.
@@ -297,43 +312,42 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Writes everything that a run leaves behind and returns the comparison.
+/// Writes everything that a run leaves behind. The comparison is there even where it cannot be written.
 fn keep(
     execution: &Execution<'_>,
     report: &RunReport,
     checkpoint: Option<&Path>,
     output: &Output,
-) -> Result<ComparisonDocument, Failure> {
+) -> (ComparisonDocument, Result<(), Failure>) {
     let file = |name: &str| execution.folder.join(name);
-    let shown = |path: &Path| path.display().to_string();
-    let measurement = file("measurement.json");
-    files::write(&measurement, json(report))?;
-    let trace = file("trace.json");
-    files::write(&trace, traces(execution.predicted, &report.timeline))?;
+    let (measurement, trace) = (file("measurement.json"), file("trace.json"));
+    let mut written =
+        vec![(measurement.clone(), json(report)), (trace.clone(), traces(execution.predicted, &report.timeline))];
     let prediction = execution.predicted.map(|_| &execution.document.prediction);
     let mut document = comparison(execution.document, prediction, report);
     let plot = file("loss.svg");
     let unit = reports::loss_unit(&document.plan.model);
     let drawn = draw(report, document.predicted.as_ref(), unit);
     match &drawn {
-        Ok(picture) => files::write(&plot, picture.svg(Scheme::Auto))?,
+        Ok(picture) => written.push((plot.clone(), picture.svg(Scheme::Auto))),
         Err(why) => output.warn(format!("no plot: {why}")),
     }
     let phases = file("phases.svg");
     let phases_drawn = reports::phases(&document);
     if let Ok(picture) = &phases_drawn {
-        files::write(&phases, picture.svg(Scheme::Auto))?;
+        written.push((phases.clone(), picture.svg(Scheme::Auto)));
     }
     document.files = Files {
-        plan: Some(shown(&execution.plan_file)),
-        measurement: shown(&measurement),
-        trace: Some(shown(&trace)),
-        plot: drawn.is_ok().then(|| shown(&plot)),
-        phases: phases_drawn.is_ok().then(|| shown(&phases)),
-        checkpoint: checkpoint.map(shown),
+        plan: Some(path(&execution.plan_file)),
+        measurement: path(&measurement),
+        trace: Some(path(&trace)),
+        plot: drawn.is_ok().then(|| path(&plot)),
+        phases: phases_drawn.is_ok().then(|| path(&phases)),
+        checkpoint: checkpoint.map(path),
     };
-    files::write(&file("comparison.json"), json(&document))?;
-    Ok(document)
+    written.push((file("comparison.json"), json(&document)));
+    let all: Vec<(&Path, &String)> = written.iter().map(|(path, text)| (path.as_path(), text)).collect();
+    (document, files::write_all(&all))
 }
 
 fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<Picture, String> {

@@ -1,8 +1,8 @@
 //! `trainyard train` for lists of jobs. All of them are read, checked and planned before the first one starts; then
 //! they run side by side, each in a process of its own, so that one that fails takes no other along.
 
-use super::execution::{data_flags, runnable, stop_on_interrupt};
-use super::train::{check_data, count, place, profile, source};
+use super::execution::{data_flags, reliability_flags, runnable, stop_on_interrupt};
+use super::train::{check_data, count, place, profile, profile_path, source};
 use crate::arguments::{Device, JobArguments, TrainArguments};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
@@ -73,7 +73,7 @@ pub(crate) fn train(
     files::write_all(&plans.iter().map(|(path, text)| (path.as_path(), text.as_str())).collect::<Vec<_>>())?;
     output.note(format!("run       {} jobs on {devices} devices; {}", jobs.len(), folder.display()));
 
-    let command = |job: &Listed| [command(job, &folder), history.words()].concat();
+    let command = |job: &Listed| [command(job, &folder, arguments), history.words()].concat();
     let runs = jobs.into_iter().map(|job| Run { command: command(&job), job, outcome: None }).collect();
     let mut queue = Queue { runs, folder: folder.clone(), free: devices, clock: Clock::start(), output };
     let stopped = queue.run(stop_on_interrupt())?;
@@ -88,8 +88,9 @@ pub(crate) fn train(
 /// How the command ends.
 fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit, Failure> {
     let (all, failed) = (document.jobs.len(), document.count(JobEnd::Failed));
-    if stopped {
-        let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
+    let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
+    // A job may be interrupted by itself, and all may be done when they are told to stop.
+    if left > 0 && (stopped || failed == 0) {
         let hint =
             format!("their plans are in {}; `trainyard run` goes on with --resume", folder.join("plans").display());
         return Err(Failure::new(Exit::Interrupted, format!("{left} of {all} jobs were interrupted")).hint(hint));
@@ -112,10 +113,14 @@ struct Listed {
     what: What,
 }
 
-/// What is planned, or the plan that there is already.
+/// What is planned, or its plan.
 enum What {
     Job(Box<Job>),
-    Planned { document: Box<PlanDocument>, file: PathBuf },
+    Planned {
+        document: Box<PlanDocument>,
+        /// Where the user has it; a plan that was made here is written with the others.
+        file: Option<PathBuf>,
+    },
 }
 
 fn refused(file: &Path) -> Failure {
@@ -233,7 +238,7 @@ fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> R
         let path = files::beside(list, Path::new(path));
         let document = Box::new(files::read_plan(&path).map_err(within)?);
         let name = files::plain_name(&entry.name.clone().unwrap_or_else(|| stem(&path)));
-        return Ok((name, What::Planned { document, file: path }));
+        return Ok((name, What::Planned { document, file: Some(path) }));
     }
     let (spec, path) = match &entry.file {
         Some(path) => {
@@ -317,10 +322,9 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
                 place(job, arguments.on.as_deref()).map_err(within)?;
                 count(job, |problem| look(&problem.model, problem.global_batches[0])).map_err(within)?;
             }
-            What::Planned { document, file } => {
-                let plan = trainyard_plan::Plan::try_from(document.plan.clone()).map_err(|error| {
-                    within(Failure::input(format!("cannot run plan `{}`", file.display())).because(error.to_string()))
-                })?;
+            What::Planned { document, .. } => {
+                let plan = trainyard_plan::Plan::try_from(document.plan.clone())
+                    .map_err(|error| within(Failure::input("cannot run its plan").because(error.to_string())))?;
                 look(plan.model(), plan.batch().global).map_err(within)?;
             }
         }
@@ -347,25 +351,32 @@ fn plan(
     output: &Output,
 ) -> Result<Vec<(String, String)>, Failure> {
     let limits = job::limits(&arguments.search, TOP)?;
-    let mut machine: Option<MeasuredMachine> = None;
+    let mut machines: Vec<(PathBuf, MeasuredMachine)> = Vec::new();
     let (mut texts, mut shares) = (Vec::new(), BTreeSet::new());
     for listed in jobs {
         let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
-        let name = format!("{}.json", listed.name);
+        let name = plan_name(listed);
         let threads = Some(listed.devices as usize);
-        if let What::Planned { document, file } = &listed.what {
-            runnable(document, file, DeviceKind::Cpu, threads, output).map_err(within)?;
-            continue;
+        let job = match &listed.what {
+            What::Planned { document, file } => {
+                let file = file.as_deref().unwrap_or(Path::new(&name));
+                runnable(document, file, DeviceKind::Cpu, threads, output).map_err(within)?;
+                continue;
+            }
+            What::Job(job) => job,
+        };
+        let path = profile_path(job, arguments.device);
+        let known = machines.iter().position(|(known, _)| *known == path);
+        let number = known.unwrap_or(machines.len());
+        if known.is_none() {
+            let machine = profile(job, arguments.device, arguments.recalibrate, output)?;
+            machines.push((path, of_processors(machine, file)?));
         }
-        let What::Job(job) = &listed.what else { unreachable!("whatever is not planned is a job") };
-        if machine.is_none() {
-            machine = Some(of_processors(profile(job, arguments.device, arguments.recalibrate, output)?, file)?);
-        }
-        let share = machine.as_ref().expect("it was just measured").share(listed.devices);
-        let profile_name = format!("profile-{}.toml", listed.devices);
+        let share = machines[number].1.share(listed.devices);
+        let profile_name = profile_name(number, listed.devices);
         let constants_name = format!("{}-constants.toml", listed.name);
         let constants = job.constants().map_err(within)?.map(|(own, _)| own);
-        if shares.insert(listed.devices) {
+        if shares.insert((number, listed.devices)) {
             texts.push((profile_name.clone(), profile_to_toml(&share)));
         }
         texts.extend(constants.as_ref().map(|own| (constants_name.clone(), own.to_toml())));
@@ -377,22 +388,34 @@ fn plan(
             return Err(within(Failure::new(Exit::MissedGoal, why)));
         }
         texts.push((name.clone(), json(&document)));
-        listed.what = What::Planned { document, file: PathBuf::from(name) };
+        listed.what = What::Planned { document, file: None };
     }
     Ok(texts)
 }
 
+fn plan_name(job: &Listed) -> String {
+    format!("{}.json", job.name)
+}
+
+/// The file of a share of a profile, by the profile's number: most lists have one.
+fn profile_name(number: usize, devices: u32) -> String {
+    match number {
+        0 => format!("profile-{devices}.toml"),
+        other => format!("profile-{devices}-{}.toml", other + 1),
+    }
+}
+
 /// The command that runs a planned job.
-fn command(job: &Listed, folder: &Path) -> Vec<String> {
+fn command(job: &Listed, folder: &Path, arguments: &TrainArguments) -> Vec<String> {
     let What::Planned { document, file } = &job.what else { unreachable!("every job is planned by now") };
-    // Plans that were made here stand in the folder.
-    let file = if file.parent() == Some(Path::new("")) { folder.join("plans").join(file) } else { file.clone() };
+    let file = file.clone().unwrap_or_else(|| folder.join("plans").join(plan_name(job)));
     let mut words = vec!["run".to_owned(), file.display().to_string()];
-    words.extend(["--data".into(), job.data.path.display().to_string()]);
-    words.extend(job.data.tokenizer.iter().flat_map(|path| ["--tokenizer".into(), path.display().to_string()]));
+    words.extend(data_flags(&job.data));
     let numbers = [("--steps", document.prediction.steps), ("--seed", job.seed), ("--threads", job.devices.into())];
     words.extend(numbers.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.to_string()]));
     words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
+    words.extend(arguments.weights.iter().flat_map(|path| ["--weights".into(), path.display().to_string()]));
+    words.extend(reliability_flags(arguments.reliability));
     words.push("--until-input-ends".into());
     words
 }
@@ -498,7 +521,7 @@ impl Queue<'_> {
                     Some(code) if code == Exit::Interrupted as i32 => JobEnd::Interrupted,
                     _ => JobEnd::Failed,
                 };
-                outcome.error = (outcome.end == JobEnd::Failed).then(|| reason(status, &log));
+                outcome.error = (outcome.end != JobEnd::Done).then(|| reason(status, &log));
                 outcome.measured = measured.as_ref().map(figures);
             }
             Err(error) => outcome.error = Some(error.to_string()),
@@ -584,7 +607,7 @@ fn document(list: JobListSpec, devices: u32, queue: Queue<'_>) -> JobsDocument {
 /// What a job tries, for a line of progress.
 fn tried(job: &Listed) -> String {
     let values = reports::varied(&job.varied);
-    if values.is_empty() { format!("  {}", data_flags(&job.data)) } else { format!("  {values}") }
+    if values.is_empty() { format!("  {}", data_flags(&job.data).join(" ")) } else { format!("  {values}") }
 }
 
 /// How a job ended, for a line of progress.

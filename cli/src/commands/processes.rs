@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use trainyard_executor::process_group::{LaunchError, Launcher, Processes};
+use trainyard_executor::process_group::{LaunchError, Launcher, Processes, World};
 
 /// Joins the processes that were started. Only the first of them says more than errors.
 pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Processes, Output), Failure> {
@@ -14,6 +14,25 @@ pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Pr
     let processes = launcher.join().map_err(|error| failure(&error))?;
     let output = if processes.is_root() { output.clone() } else { output.muted() };
     Ok((processes, output))
+}
+
+/// What this process has prepared, once all processes have: one that goes on alone would wait for the others for ever.
+pub(super) fn all_ready<T>(processes: &Processes, own: Result<T, Failure>) -> Result<T, Failure> {
+    let all = processes.all_ready(own.is_ok());
+    let own = own?;
+    if all { Ok(own) } else { Err(Failure::input("another process of the job cannot go on; it says why")) }
+}
+
+/// What a process ended with. Others may wait for one that failed: the job ends here.
+pub(super) fn ended<T>(world: &World, own: Result<T, Failure>, output: &Output) -> Result<T, Failure> {
+    if world.processes() > 1
+        && let Err(failure) = &own
+        && failure.code() != Exit::Interrupted
+    {
+        output.failure(failure);
+        world.abort(failure.code() as i32);
+    }
+    own
 }
 
 /// What a user is told whose job cannot start.

@@ -9,10 +9,19 @@ use crate::history::History;
 use crate::output::Output;
 use trainyard_data::DataSource;
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_plan::Timeline;
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{Plan, Timeline};
 use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
+
+/// What a process needs before it meets the others.
+struct Prepared {
+    document: PlanDocument,
+    plan: Plan,
+    kind: DeviceKind,
+    /// What the plan's profile was measured on, if it has one.
+    measured_on: Option<DeviceKind>,
+}
 
 /// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
@@ -24,52 +33,51 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     }
     let (processes, output) = processes::join(arguments.launcher, output)?;
     let output = &output;
+    let Prepared { document, plan, kind, measured_on } = processes::all_ready(&processes, prepare(arguments, output))?;
+    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
+    let simulated = predicted(&document, arguments, (kind, measured_on), output);
+    let world = processes.world(plan.mesh().ranks() as usize).map_err(|error| processes::failure(&error))?;
+    let folder = match &arguments.out {
+        // Only the first process writes.
+        folder if !world.is_root() => Ok(folder.clone().unwrap_or_default()),
+        folder => files::run_folder(folder.as_deref(), &document.plan.model.name),
+    };
+    let ended = folder.and_then(|folder| {
+        let execution = Execution {
+            world: &world,
+            document: &document,
+            plan_file: arguments.plan.clone(),
+            predicted: simulated.as_ref(),
+            data,
+            steps: arguments.steps.unwrap_or(document.prediction.steps),
+            seed: arguments.seed,
+            checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
+            folder,
+            resume: arguments.resume,
+            device: kind,
+            threads: arguments.threads.map(usize::from),
+            reliability: arguments.reliability,
+            weights: arguments.weights.clone(),
+        };
+        execute(&execution, &plan, history, output)
+    });
+    processes::ended(&world, ended, output)
+}
+
+/// The plan, if it can be run here.
+fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     check_hyper_parameters(&document.job.training).map_err(|error| {
         Failure::input(format!("plan `{}` cannot be run", arguments.plan.display())).because(error.to_string())
     })?;
-    let threads = arguments.threads.map(usize::from);
     // What is warned of one host says nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
     let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
     let measured_on = profile.map(|profile| profile.device);
     let kind = arguments.device.map(DeviceKind::from).or(measured_on).unwrap_or_default();
     device::check(kind)?;
-    let plan = runnable(&document, &arguments.plan, kind, threads, heard)?;
-    let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
-    let simulated = predicted(&document, arguments, (kind, measured_on), output);
-    let world = processes.world(plan.mesh().ranks() as usize).map_err(|error| processes::failure(&error))?;
-    let folder = match &arguments.out {
-        // Only the first process writes.
-        folder if !world.is_root() => folder.clone().unwrap_or_default(),
-        folder => files::run_folder(folder.as_deref(), &document.plan.model.name)?,
-    };
-    let execution = Execution {
-        world: &world,
-        document: &document,
-        plan_file: arguments.plan.clone(),
-        predicted: simulated.as_ref(),
-        data,
-        steps: arguments.steps.unwrap_or(document.prediction.steps),
-        seed: arguments.seed,
-        checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
-        folder,
-        resume: arguments.resume,
-        device: kind,
-        threads,
-        reliability: arguments.reliability,
-        weights: arguments.weights.clone(),
-    };
-    let ended = execute(&execution, &plan, history, output);
-    if world.processes() > 1
-        && let Err(failure) = &ended
-        && failure.code() != Exit::Interrupted
-    {
-        // Other processes may wait for this one for ever.
-        output.failure(failure);
-        world.abort(failure.code() as i32);
-    }
-    ended
+    let plan = runnable(&document, &arguments.plan, kind, arguments.threads.map(usize::from), heard)?;
+    Ok(Prepared { document, plan, kind, measured_on })
 }
 
 /// The step as it was predicted for devices of the kind that computes; nothing, with a warning, where it was not.

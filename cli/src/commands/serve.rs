@@ -4,12 +4,12 @@ use super::export::launch_files;
 use crate::arguments::ServeArguments;
 use crate::failure::{Exit, Failure};
 use crate::history::History;
+use crate::interrupt::on_interrupt;
 use crate::output::Output;
 use serde_json::json;
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFiles, machine};
 use trainyard_reports::{self as reports, LaunchOptions};
@@ -89,15 +89,8 @@ fn refused(address: SocketAddr, error: &Error) -> Failure {
 }
 
 fn stop_on_interrupt() -> Stop {
-    static STOPPED: AtomicBool = AtomicBool::new(false);
     let stop = Stop::default();
     let own = stop.clone();
-    // Fails only if it was set before.
-    let _ = ctrlc::set_handler(move || {
-        if STOPPED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        own.stop();
-    });
+    on_interrupt(move || own.stop());
     stop
 }

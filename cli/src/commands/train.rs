@@ -8,7 +8,7 @@ use crate::files;
 use crate::history::History;
 use crate::job::{self, Job, LOCAL, local_profile};
 use crate::output::{Output, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainyard_calibration::profile_to_toml;
 use trainyard_data::{DataReport, DataSource, Dataset, SYNTHETIC, SampleKind};
 use trainyard_executor::process_group::World;
@@ -60,7 +60,8 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     output.note(planned(&document, &plan_file));
     history.keep(super::plan::outcome(&document, &folder), output).tell(output);
     if let Some(why) = missed_goal(&document) {
-        let hint = format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data));
+        let hint =
+            format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data).join(" "));
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
     let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
@@ -171,6 +172,19 @@ fn described(data: &DataReport) -> String {
     )
 }
 
+/// Whether a job runs on this machine as it is found.
+fn is_local(job: &Job) -> bool {
+    job.spec.cluster.profile.as_deref().is_none_or(|name| name == LOCAL)
+}
+
+/// Where the profile is that the job names, or will be.
+pub(crate) fn profile_path(job: &Job, device: Option<Device>) -> PathBuf {
+    match job.spec.cluster.profile.as_deref() {
+        Some(name) if !is_local(job) => job.path(name),
+        _ => local_profile(device.map(DeviceKind::from).unwrap_or_default()),
+    }
+}
+
 /// The profile that the job names; this machine is measured if it has none.
 pub(crate) fn profile(
     job: &Job,
@@ -178,10 +192,9 @@ pub(crate) fn profile(
     again: bool,
     output: &Output,
 ) -> Result<MeasuredMachine, Failure> {
-    let name = job.spec.cluster.profile.as_deref().unwrap_or(LOCAL);
     let kind = device.map(DeviceKind::from).unwrap_or_default();
-    let path = if name == LOCAL { local_profile(kind) } else { job.path(name) };
-    if again || (name == LOCAL && !path.exists()) {
+    let path = profile_path(job, device);
+    if again || (is_local(job) && !path.exists()) {
         // What was measured before is measured again.
         let before = files::read_profile(&path).ok().filter(|_| device.is_none());
         let kind = before.map_or(kind, |profile| profile.device);

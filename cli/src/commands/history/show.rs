@@ -10,7 +10,7 @@ use trainyard_plan::document::{COMPARISON_SCHEMA, PLAN_SCHEMA};
 use trainyard_plan::fleet::document::FLEET_SCHEMA;
 use trainyard_plan::list::JOBS_SCHEMA;
 use trainyard_plan::queue::document::QUEUE_SCHEMA;
-use trainyard_plan::{CAMPAIGN_SCHEMA, WHAT_IF_SCHEMA};
+use trainyard_plan::{CAMPAIGN_SCHEMA, REPLAY_SCHEMA, WHAT_IF_SCHEMA};
 use trainyard_reports::{self as reports, Points, Width};
 
 /// Shows an entry, or only its document.
@@ -48,6 +48,7 @@ fn printed(kept: &KeptDocument, width: Width) -> Option<String> {
         CAMPAIGN_SCHEMA => Some(reports::campaign(&read(kept)?, width)),
         QUEUE_SCHEMA => Some(reports::queue(&read(kept)?, width, false)),
         FLEET_SCHEMA => Some(reports::fleet(&read(kept)?, width, false)),
+        REPLAY_SCHEMA => Some(reports::replay(&read(kept)?)),
         WHAT_IF_SCHEMA => Some(reports::what_if(&read(kept)?, width)),
         COMPARISON_SCHEMA => Some(reports::comparison(&read(kept)?, width)),
         JOBS_SCHEMA => Some(reports::jobs(&read(kept)?, width)),

@@ -1,0 +1,50 @@
+//! What Ctrl-C and other requests to end do to a command that works for long.
+
+use std::sync::Once;
+
+/// Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; the second ends the program at once. What was ignored when the
+/// program was started stays so: `nohup` keeps SIGHUP from it, a shell's scripts keep Ctrl-C from what runs beside them.
+/// Only the first `stop` of a program is called.
+pub(crate) fn on_interrupt(stop: impl Fn() + Send + 'static) {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| listen(stop));
+}
+
+#[cfg(unix)]
+fn listen(stop: impl Fn() + Send + 'static) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    // Where they cannot be heard, or no thread can listen, they end the program as the system has it.
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
+    let _ = std::thread::Builder::new().spawn(move || {
+        for (number, _) in signals.forever().enumerate() {
+            if number > 0 {
+                std::process::exit(130);
+            }
+            stop();
+        }
+    });
+}
+
+#[cfg(not(unix))]
+fn listen(_: impl Fn() + Send + 'static) {}
+
+/// The signals that a process ignores, a bit for each, as `/proc/PID/status` has them; none where there is no such file.
+#[cfg(unix)]
+fn ignored(status: &str) -> u64 {
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        assert_eq!(ignored("Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"), 0x1001);
+        assert_eq!(ignored(""), 0);
+    }
+}
