@@ -91,8 +91,7 @@ fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit
     let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
     // A job may be interrupted by itself, and all may be done when they are told to stop.
     if left > 0 && (stopped || failed == 0) {
-        let hint =
-            format!("their plans are in {}; `trainyard run` goes on with --resume", folder.join("plans").display());
+        let hint = format!("what they said is in {}, and how each goes on", folder.join("logs").display());
         return Err(Failure::new(Exit::Interrupted, format!("{left} of {all} jobs were interrupted")).hint(hint));
     }
     if failed > 0 {
@@ -468,7 +467,7 @@ impl Queue<'_> {
             if let Some(Ended { index, result }) = receive(&ended) {
                 let (_, start_s) = running.remove(&index).expect("only what runs ends");
                 self.free += self.runs[index].job.devices;
-                self.end(index, start_s, result);
+                self.end(index, start_s, result, told);
             }
             if !told && stop.load(Ordering::Relaxed) {
                 told = true;
@@ -497,14 +496,14 @@ impl Queue<'_> {
             Ok(input) => input,
             Err(error) => {
                 let now = self.clock.seconds();
-                self.end(index, now, Err(error));
+                self.end(index, now, Err(error), false);
                 None
             }
         }
     }
 
-    /// Keeps what a process left behind.
-    fn end(&mut self, index: usize, start_s: f64, result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>) {
+    /// Keeps what a process left behind, which may have been `told` to stop.
+    fn end(&mut self, index: usize, start_s: f64, result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>, told: bool) {
         let end_s = self.clock.seconds();
         let run = &mut self.runs[index];
         let mut outcome = of(&run.job, JobEnd::Failed);
@@ -521,7 +520,8 @@ impl Queue<'_> {
                     Some(code) if code == Exit::Interrupted as i32 => JobEnd::Interrupted,
                     _ => JobEnd::Failed,
                 };
-                outcome.error = (outcome.end != JobEnd::Done).then(|| reason(status, &log));
+                let as_told = told && outcome.end == JobEnd::Interrupted;
+                outcome.error = (outcome.end != JobEnd::Done && !as_told).then(|| reason(status, &log));
                 outcome.measured = measured.as_ref().map(figures);
             }
             Err(error) => outcome.error = Some(error.to_string()),
