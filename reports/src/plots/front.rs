@@ -64,6 +64,7 @@ pub fn front_plot(document: &PlanDocument, breadth: Breadth) -> Result<Picture, 
         panel.labels.push(Label { at: scaled(recommended), text: cluster(&document.plan), strong: true });
     }
     let ends = terms.iter().flat_map(|(_, plans)| plans.first().into_iter().chain(plans.last()));
+    let ends = ends.filter(|other| point(other) != recommended);
     let labels =
         ends.filter_map(|other| Some(Label { at: scaled(point(other)?), text: cluster(&other.plan), strong: false }));
     panel.labels.extend(labels);
@@ -89,6 +90,19 @@ mod tests {
             }
             assert!(picture.outside().is_empty(), "{:?}", picture.outside());
         }
+    }
+
+    #[test]
+    fn the_recommended_plan_is_named_once() {
+        let mut document = plan_document();
+        let end = document.pareto[0].clone();
+        let named = |document: &PlanDocument| {
+            let picture = front_plot(document, Breadth::Wide).expect("plans with prices");
+            picture.text().matches(&cluster(&end.plan)).count()
+        };
+        let apart = named(&document);
+        (document.prediction.time_s, document.prediction.cost_usd) = (end.time_s, end.cost_usd);
+        assert_eq!(named(&document) + 1, apart);
     }
 
     #[test]
