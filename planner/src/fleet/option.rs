@@ -1,9 +1,9 @@
 //! What each kind of jobs could run on: its best plan on every type and number of instances.
 
-use super::FleetError;
 use super::valid::ValidKind;
+use super::{FleetError, too_long};
 use crate::problem::Problem;
-use crate::queue::valid::SHORTEST_JOB;
+use crate::queue::valid::{MOST_WORK, SHORTEST_JOB};
 use crate::recommendation::{Limits, OnEach, on_each};
 use crate::search::Evaluated;
 use trainyard_sim::{Intake, Supply};
@@ -42,7 +42,11 @@ pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(
         time: (Seconds(evaluated.time_s) + download(&kind.problem, evaluated)).max(SHORTEST_JOB),
         plan,
     };
-    let options = found.best.iter().enumerate().map(option).collect();
+    let options: Vec<JobOption> =
+        found.best.iter().enumerate().map(option).filter(|option| option.time <= MOST_WORK).collect();
+    if options.is_empty() {
+        return Err(too_long());
+    }
     let ValidKind { name, count, submit, priority, deadline, budget, .. } = kind.clone();
     Ok((Kind { name, count, submit, priority, deadline, budget, options }, found))
 }

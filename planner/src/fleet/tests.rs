@@ -279,6 +279,14 @@ fn a_deadline_moves_jobs_to_faster_instances_and_an_impossible_one_is_told() {
     assert!(shortest.prediction.makespan_s <= fast.prediction.makespan_s);
 }
 
+/// Steps of a plan may take longer than a clock of nanoseconds can tell.
+#[test]
+fn jobs_of_millennia_are_told() {
+    let job = JOB.replace("samples = 100_000", "samples = 1_000_000_000_000_000_000");
+    let told = refused(&format!("{POOL}{job}")).to_string();
+    assert!(told.contains("more work than can be simulated"), "{told}");
+}
+
 #[test]
 fn mistakes_are_told_with_their_place() {
     let wrong = |pool: &str, rest: &str| refused(&format!("{POOL}{pool}\n{rest}")).to_string();
