@@ -23,7 +23,7 @@ struct Asked {
 pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
     let asked = asked(arguments)?;
-    let document = answer(&asked, &axes, arguments.tornado, output)?;
+    let document = answer(&asked, &axes, arguments, output)?;
     // Everything is made before anything is written.
     let drawn = |path: &Path| {
         reports::what_if_plot(&document, Breadth::Wide)
@@ -93,17 +93,26 @@ fn is_plan(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-fn answer(asked: &Asked, axes: &[Axis], assumptions: bool, output: &Output) -> Result<WhatIfDocument, Failure> {
+fn answer(
+    asked: &Asked,
+    axes: &[Axis],
+    arguments: &WhatIfArguments,
+    output: &Output,
+) -> Result<WhatIfDocument, Failure> {
     let cases = axes.iter().map(|axis| axis.len() as u64).product::<u64>();
     let bar = output.bar(cases, "  {msg} {bar:40} {pos} of {len}, {elapsed}").with_message("varying");
     let done = || bar.inc(1);
-    let found = match (&asked.subject, assumptions) {
+    let found = match (&asked.subject, arguments.tornado) {
         (Subject::Plan(plan), true) => tornado(plan),
         (subject, _) => vary(subject, axes, &done),
     };
     bar.finish_and_clear();
     found.map_err(|error| match (&error, &asked.job) {
         (WhatIfError::Job(wrong), Some(job)) => job.explain(wrong),
+        (WhatIfError::Job(_) | WhatIfError::Document(_), None) => {
+            let file = arguments.job.job.as_deref().unwrap_or(Path::new("")).display();
+            Failure::input(format!("cannot vary plan `{file}`")).because(error.to_string()).maybe_hint(error.hint())
+        }
         _ => Failure::of(Exit::Input, &error).maybe_hint(error.hint()),
     })
 }
