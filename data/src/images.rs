@@ -151,8 +151,8 @@ fn sizes(root: &Path, images: &[(PathBuf, i32)]) -> Result<(u64, String), DataEr
 /// Bytes of an image that is decoded, as 80 million pixels in colour have. A file of a few kilobytes may unfold to more.
 const DECODED_MAX: u64 = 240 << 20;
 /// Bytes that one byte of a file decodes to at most: PNG's deflate writes 1,032 for one (RFC 1951, §3.2.5: 258 bytes for
-/// two bits), each of eight pixels in a palette of four channels. A header that promises more is that of a file which is
-/// cut off, and its pixels are not waited for.
+/// two bits), each of eight pixels in a palette of four channels; JPEG takes at least a bit for 64 values (ITU-T T.81,
+/// F.1.2). A header that promises more is that of a file which is cut off, and its pixels are not waited for.
 const UNFOLDED_MAX: u64 = 1032 * 8 * 4;
 /// Bytes that a decoder asks for beside its pixels.
 const DECODER: u64 = 1 << 20;
