@@ -20,6 +20,7 @@ mod document;
 mod fabric;
 mod fit;
 mod interval;
+mod inverse;
 mod model;
 mod profile;
 mod profiler;

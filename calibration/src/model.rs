@@ -5,6 +5,7 @@ use crate::table::Row;
 use trainyard_hardware_profiles::Stack;
 use trainyard_models::layers::InputSpec;
 use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelError, ModelSpec};
+use trainyard_plan::greatest_common_divisor;
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
 /// of that kind in single precision would otherwise need more than the peak rate of their GPU (docs/physics.md).
@@ -121,10 +122,6 @@ fn with_sides(input: InputSpec, sides: &[u64]) -> Option<InputSpec> {
         }
         _ => None,
     }
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// An encoder with the head of what it is trained on, which the length of its samples tells.

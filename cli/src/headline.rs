@@ -7,6 +7,7 @@ use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::list::JobsDocument;
 use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, PlanSpec, ReplayDocument, WhatIfDocument};
+use trainyard_units::counted;
 
 /// What a list says of a document.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,7 +86,7 @@ impl From<&QueueDocument> for Headline {
             cost_usd: prediction.cost.map(|cost| cost.total_usd),
             ..Figures::default()
         };
-        Self { model: None, machines: Some(counted(document.jobs.len(), "job")), figures }
+        Self { model: None, machines: Some(counted(document.jobs.len() as u64, "job")), figures }
     }
 }
 
@@ -97,7 +98,7 @@ impl From<&FleetDocument> for Headline {
             cost_usd: Some(prediction.cost.total_usd),
             ..Figures::default()
         };
-        let jobs = document.plans.iter().map(|plan| plan.count as usize).sum();
+        let jobs = document.plans.iter().map(|plan| u64::from(plan.count)).sum();
         Self { model: None, machines: Some(counted(jobs, "job")), figures }
     }
 }
@@ -105,7 +106,8 @@ impl From<&FleetDocument> for Headline {
 impl From<&JobsDocument> for Headline {
     fn from(document: &JobsDocument) -> Self {
         let figures = Figures { time_s: Some(document.makespan_s), ..Figures::default() };
-        let machines = format!("{} on {} devices", counted(document.jobs.len(), "job"), document.devices);
+        let jobs = counted(document.jobs.len() as u64, "job");
+        let machines = format!("{jobs} on {}", counted(u64::from(document.devices), "device"));
         Self { model: None, machines: Some(machines), figures }
     }
 }
@@ -121,8 +123,4 @@ impl From<(&ComparisonDocument, &RunReport)> for Headline {
         };
         Self { machines: Some(document.device.clone()), ..Self::of(&document.plan, figures) }
     }
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -62,7 +62,7 @@ pub use campaign::{
     Histogram, Interruptions, Quantiles, Scenario, StartKind,
 };
 pub use check::StepSize;
-pub use divisors::divisors;
+pub use divisors::{divisors, greatest_common_divisor};
 pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,

@@ -15,9 +15,9 @@ use crate::spec::{
 use std::sync::{Arc, OnceLock};
 use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
-/// The largest product of degrees that is taken for meant.
+/// The largest product of degrees, in ranks, that is taken for meant.
 pub const RANKS_MAX: u32 = 1 << 20;
-/// The largest batch that is taken for meant.
+/// The largest batch, in samples, that is taken for meant.
 pub const BATCH_MAX: u64 = 1 << 32;
 
 /// A model with its operators, which all its plans share.

@@ -7,7 +7,7 @@ use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
 use trainyard_plan::{Bottleneck, Cache, DecodePlace, InputSpec};
 use trainyard_sim::Supply;
-use trainyard_units::Seconds;
+use trainyard_units::{Seconds, counted};
 
 /// Steps that wait for less of their time than this are not worth a word.
 const NOTICEABLE: f64 = 0.01;
@@ -97,7 +97,7 @@ impl<'a> Advice<'a> {
 fn described(input: InputSpec) -> String {
     let InputSpec { storage, decode, workers, .. } = input;
     let by = match decode {
-        DecodePlace::Cpu => format!("decoded by {workers} worker{} a replica", if workers == 1 { "" } else { "s" }),
+        DecodePlace::Cpu => format!("decoded by {} a replica", counted(u64::from(workers), "worker")),
         DecodePlace::Gpu => "decoded by the GPUs".into(),
     };
     match input.cache {

@@ -21,8 +21,8 @@ use trainyard_plan::{
 use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
 
-/// The four families that a job may choose from unless it says otherwise.
-const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
+/// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
+pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
 /// What a model is called that nobody gave a name.
 pub const UNNAMED_MODEL: &str = "own-model";
 

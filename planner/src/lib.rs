@@ -70,7 +70,7 @@ pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_flee
 pub use front::{PointError, point};
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice};
-pub use job::{JobError, Resources, UNNAMED_MODEL, problem};
+pub use job::{DEFAULT_INSTANCES, JobError, Resources, UNNAMED_MODEL, problem};
 pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};
 pub use problem::{Description, Place, Problem, Rental, Training};
 pub use queue::{QueueError, predict_queue};

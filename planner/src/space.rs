@@ -22,6 +22,7 @@ use trainyard_plan::operators::{OperatorGraph, Pass};
 use trainyard_plan::{
     Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
     Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, divisors,
+    greatest_common_divisor,
 };
 use trainyard_sim::Machine;
 
@@ -449,11 +450,8 @@ fn is_round(count: u32) -> bool {
 
 /// Devices of a machine, or, where machines differ, the most that divides those of each.
 fn devices_of_each(cluster: &Cluster) -> u32 {
-    cluster.pools.iter().map(|pool| pool.devices_per_instance).fold(0, greatest_common_divisor)
-}
-
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    let devices = cluster.pools.iter().map(|pool| u64::from(pool.devices_per_instance));
+    devices.fold(0, greatest_common_divisor) as u32
 }
 
 /// Machines are used whole; one that was measured may stay partly idle, each rank then having more threads.

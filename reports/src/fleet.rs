@@ -5,7 +5,7 @@ use crate::plan::{cluster, strategy};
 use crate::queue::{runs, time};
 use trainyard_plan::Objective;
 use trainyard_plan::fleet::document::{FleetDocument, FleetPlan};
-use trainyard_units::{Seconds, human_count, human_duration};
+use trainyard_units::{Seconds, counted, human_count, human_duration};
 
 /// A fleet for a reader: what it takes, the plan of each kind of jobs, and the pools. `each` lists the jobs one by one.
 pub fn fleet(document: &FleetDocument, width: Width, each: bool) -> String {
@@ -26,11 +26,6 @@ pub fn fleet(document: &FleetDocument, width: Width, each: bool) -> String {
     text += &bullets(width, "Why", &document.reasons);
     text += &bullets(width, "Mind", &document.warnings);
     text + &bullets(width, "Search", &search(document))
-}
-
-fn counted(count: u64, one: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {one}{plural}", human_count(count))
 }
 
 fn title(document: &FleetDocument) -> String {

@@ -2,6 +2,7 @@
 
 use crate::format::{Width, bullets, seconds, table};
 use trainyard_plan::list::{JobEnd, JobOutcome, JobsDocument, Variant};
+use trainyard_units::counted;
 
 /// A list of jobs for a reader: how each ended and what it reached, and why some failed.
 pub fn jobs(document: &JobsDocument, width: Width) -> String {
@@ -27,23 +28,20 @@ pub fn varied(variant: &Variant) -> String {
 }
 
 fn title(document: &JobsDocument) -> String {
-    let counted = |end, word| {
+    let ended = |end, word| {
         let count = document.count(end);
         (count > 0).then(|| format!("{count} {word}"))
     };
     let ends = [
-        counted(JobEnd::Done, "done"),
-        counted(JobEnd::Failed, "failed"),
-        counted(JobEnd::Interrupted, "interrupted"),
-        counted(JobEnd::NotStarted, "not started"),
+        ended(JobEnd::Done, "done"),
+        ended(JobEnd::Failed, "failed"),
+        ended(JobEnd::Interrupted, "interrupted"),
+        ended(JobEnd::NotStarted, "not started"),
     ];
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     format!(
-        "{} job{} on {} device{} of this machine in {}: {}",
-        document.jobs.len(),
-        plural(document.jobs.len()),
-        document.devices,
-        plural(document.devices as usize),
+        "{} on {} of this machine in {}: {}",
+        counted(document.jobs.len() as u64, "job"),
+        counted(u64::from(document.devices), "device"),
         seconds(document.makespan_s),
         ends.into_iter().flatten().collect::<Vec<_>>().join(", ")
     )

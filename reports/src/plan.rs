@@ -7,7 +7,7 @@ use trainyard_plan::document::{Alternative, CostParts, PlanDocument, Prediction}
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
-use trainyard_units::human_count;
+use trainyard_units::{counted, human_count};
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
 pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
@@ -88,12 +88,11 @@ pub(crate) fn split(parallel: ParallelSpec) -> String {
 fn batch(plan: &PlanSpec) -> String {
     let batch = plan.batch;
     format!(
-        "{} samples = micro-batch {} × accumulation {} × {} replica{}",
+        "{} samples = micro-batch {} × accumulation {} × {}",
         batch.global,
         batch.micro,
         batch.accumulation,
-        plan.parallel.data,
-        if plan.parallel.data == 1 { "" } else { "s" }
+        counted(u64::from(plan.parallel.data), "replica")
     )
 }
 

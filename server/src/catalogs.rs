@@ -4,9 +4,10 @@ use crate::export::{ExportEntry, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use trainyard_hardware_profiles::{Catalog, Instance, Price, catalog};
+use trainyard_hardware_profiles::{Catalog, Instance, Price, catalog, matches};
 use trainyard_models::{Family, Model, Sample};
 use trainyard_plan::{Optimizer, Precision, Pricing};
+use trainyard_planner::DEFAULT_INSTANCES;
 
 /// Everything that the page offers.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -78,9 +79,6 @@ pub struct PriceEntry {
     pub date: String,
 }
 
-/// The families that a job may choose from that names no instances.
-const DEFAULT_FAMILIES: [&str; 4] = ["g4dn", "p3", "p3dn", "p4d"];
-
 impl Catalogs {
     /// What the program knows.
     pub(crate) fn new(targets: &[Target]) -> Self {
@@ -130,7 +128,7 @@ impl InstanceEntry {
             gpu: instance.gpu.clone(),
             gpus: instance.gpus,
             gpu_memory_bytes: memory,
-            default: DEFAULT_FAMILIES.contains(&instance.family()),
+            default: DEFAULT_INSTANCES.iter().any(|pattern| matches(pattern, &instance.name)),
             prices: instance.prices.iter().map(PriceEntry::of).collect(),
         }
     }

@@ -25,5 +25,5 @@ mod words;
 
 pub use instant::{Instant, Span};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
-pub use text::{ParseQuantityError, human_bytes, human_count, human_duration};
+pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};
 pub use words::similar;

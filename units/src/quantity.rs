@@ -49,7 +49,8 @@ quantity! {
     Flops(f64)
 }
 quantity! {
-    /// A duration as a cost function computes it; it becomes simulated time in [`Instant::after`](crate::Instant::after).
+    /// A duration as a cost function computes it; it becomes simulated time in
+    /// [`Span::from_seconds`](crate::Span::from_seconds).
     ///
     /// ```compile_fail
     /// # use trainyard_units::Seconds;

@@ -282,6 +282,11 @@ pub fn human_count(count: u64) -> String {
     text
 }
 
+/// A count of things for a reader: `1 job`, `34,264 jobs`. For nouns that take an s.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", human_count(count), if count == 1 { "" } else { "s" })
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -325,6 +330,7 @@ mod tests {
         assert_eq!(human_duration(Seconds(86400.0 * 4.0 + 3.0 * 3600.0)), "4 d 3 h");
         assert_eq!(human_bytes(Bytes(16 << 30)), "16.0 GiB");
         assert_eq!((human_count(1), human_count(1_234_567)), ("1".into(), "1,234,567".into()));
+        assert_eq!((counted(1, "job"), counted(2000, "job")), ("1 job".into(), "2,000 jobs".into()));
     }
 
     proptest! {

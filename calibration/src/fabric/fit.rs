@@ -11,6 +11,7 @@
 
 use super::{Sweep, SweepError};
 use crate::collectives::Measured;
+use crate::inverse::inverse_diagonal;
 use argmin::core::{CostFunction, Error, Executor, State};
 use argmin::solver::neldermead::NelderMead;
 use std::collections::{BTreeMap, BTreeSet};
@@ -413,29 +414,8 @@ impl<'a> Problem<'a> {
         for (index, constant) in self.constants.iter().enumerate() {
             curvature[index][index] += constant.spread().powi(-2);
         }
-        (0..values.len()).map(|index| inverse_at(&curvature, index).max(0.0).sqrt()).collect()
+        inverse_diagonal(curvature).into_iter().map(f64::sqrt).collect()
     }
-}
-
-/// An element of the diagonal of the inverse of a positive definite matrix, by elimination.
-fn inverse_at(matrix: &[Vec<f64>], index: usize) -> f64 {
-    let size = matrix.len();
-    let mut rows: Vec<Vec<f64>> = matrix.to_vec();
-    let mut right: Vec<f64> = (0..size).map(|row| if row == index { 1.0 } else { 0.0 }).collect();
-    for pivot in 0..size {
-        let (above, below) = rows.split_at_mut(pivot + 1);
-        let from = &above[pivot];
-        for (offset, row) in below.iter_mut().enumerate() {
-            let factor = row[pivot] / from[pivot];
-            row.iter_mut().zip(from).for_each(|(value, above)| *value -= factor * above);
-            right[pivot + 1 + offset] -= factor * right[pivot];
-        }
-    }
-    for row in (0..size).rev() {
-        let known: f64 = (row + 1..size).map(|column| rows[row][column] * right[column]).sum();
-        right[row] = (right[row] - known) / rows[row][row];
-    }
-    right[index]
 }
 
 /// A problem for the minimiser.

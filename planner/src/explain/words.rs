@@ -5,7 +5,7 @@ use trainyard_plan::{
     GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, ScheduleName, StateSharding,
 };
 use trainyard_sim::Spread;
-use trainyard_units::{Bytes, human_bytes, human_count};
+use trainyard_units::{Bytes, counted, human_bytes, human_count};
 
 /// The sentences, from the whole to its parts.
 pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) -> Vec<String> {
@@ -25,11 +25,6 @@ pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) 
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// `3 machines`, `1 machine`.
-fn count(number: u64, what: &str) -> String {
-    format!("{} {what}{}", human_count(number), if number == 1 { "" } else { "s" })
 }
 
 fn devices(plan: &Plan) -> String {
@@ -151,7 +146,7 @@ fn step(plan: &Plan) -> String {
     };
     format!(
         "a step takes {}: {replicas} goes through {} of {}{order}",
-        count(batch.global, "sample"),
+        counted(batch.global, "sample"),
         match batch.accumulation {
             1 => "one micro-batch".to_owned(),
             several => format!("{} micro-batches", human_count(several)),

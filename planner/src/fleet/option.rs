@@ -2,11 +2,9 @@
 
 use super::valid::ValidKind;
 use super::{FleetError, too_long};
-use crate::problem::Problem;
 use crate::queue::valid::{MOST_WORK, SHORTEST_JOB};
 use crate::recommendation::{Limits, OnEach, on_each};
 use crate::search::Evaluated;
-use trainyard_sim::{Intake, Supply};
 use trainyard_units::Seconds;
 
 /// A kind of jobs with what it may run on.
@@ -39,7 +37,7 @@ pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(
     let option = |(plan, evaluated): (usize, &Evaluated)| JobOption {
         instance: evaluated.plan.cluster().instance.clone(),
         instances: evaluated.plan.cluster().instances,
-        time: (Seconds(evaluated.time_s) + download(&kind.problem, evaluated)).max(SHORTEST_JOB),
+        time: (Seconds(evaluated.time_s) + Seconds(evaluated.download_s)).max(SHORTEST_JOB),
         plan,
     };
     let options: Vec<JobOption> =
@@ -49,16 +47,4 @@ pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(
     }
     let ValidKind { name, count, submit, priority, deadline, budget, .. } = kind.clone();
     Ok((Kind { name, count, submit, priority, deadline, budget, options }, found))
-}
-
-/// What is downloaded or listed before the first step, which is not in the time of a training.
-fn download(problem: &Problem, evaluated: &Evaluated) -> Seconds {
-    let (plan, data) = (&evaluated.plan, problem.data.as_ref());
-    let (Some(data), Some(input)) = (data, plan.input()) else { return Seconds::ZERO };
-    let cluster = plan.cluster();
-    let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
-    let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
-    let steps = problem.training.steps(plan.batch().global);
-    Supply::new(intake, &machine, &data.set, input)
-        .map_or(Seconds::ZERO, |supply| supply.feed(Seconds(evaluated.step_time_s), steps).download)
 }
