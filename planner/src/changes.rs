@@ -1,10 +1,11 @@
 //! What would change the decision: the nearest price, network and global batch at which another plan wins.
 //!
-//! Plans are held: those that the report ranks, each on its own machines. A price scales a plan's cost, so it takes no
-//! simulation; the network and the batch take a few. A plan that is not ranked might win earlier, which is why sentences
-//! say among which plans they compare.
+//! Plans are held: those that the report ranks, each on its own machines. A price scales what a plan's machines cost, so
+//! it takes no simulation; the network and the batch take a few. A plan that is not ranked might win earlier, which is
+//! why sentences say among which plans they compare.
 
 use crate::fix::Fixed;
+use crate::overheads::Overheads;
 use crate::problem::Problem;
 use crate::search::{Evaluated, Found};
 use crate::totals::{Ranking, Totals};
@@ -87,6 +88,14 @@ impl<'a> Changes<'a> {
         })
     }
 
+    /// What a plan's storage costs, which its machines' price does not change.
+    fn storage(&self, plan: &Evaluated) -> Option<f64> {
+        let price = self.problem.place.price(plan.choice)?;
+        let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), price);
+        let steps = self.problem.training.steps(plan.plan.batch().global);
+        Some(overheads.cost_of(plan, steps, price.hourly()).storage_usd)
+    }
+
     /// The price of another type of machine at which its plan costs as little as the recommended one.
     fn price(&self) -> Option<Change> {
         if self.ranking.objective != Objective::Cost {
@@ -98,7 +107,8 @@ impl<'a> Changes<'a> {
             let cost = other.cost_usd?;
             // At that price it costs as much as the recommended plan, which is within the budget.
             let totals = Totals { cost_usd: Some(own), ..Totals::found(other) };
-            let share = own / cost;
+            let storage = self.storage(other)?;
+            let share = (own - storage) / (cost - storage);
             (instance(other) != instance(self.chosen) && self.ranking.meets_goal(totals) && share * FACTOR_MAX > 1.0)
                 .then_some(share)
         };

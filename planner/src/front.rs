@@ -118,9 +118,7 @@ fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) 
     let plan = on(&evaluated.plan, used.pricing?);
     let rent = Rent::new(job, &plan, &machine, used).ok()?;
     let steps = problem.training.steps(plan.batch().global);
-    let course = rent.overheads.course(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
-    let input = plan.input().map(|input| input.storage);
-    Some(rent.overheads.cost(&course, UsdPerHour(rent.price.usd_per_hour), input).total())
+    Some(rent.overheads.cost_of(evaluated, steps, UsdPerHour(rent.price.usd_per_hour)).total())
 }
 
 /// The plan on other terms.

@@ -72,7 +72,7 @@ impl Guidance<'_> {
         });
         let worth = |plan: &Evaluated| match (self.problem.objective, plan.cost_usd) {
             (Objective::Cost, Some(cost)) => cost,
-            _ => plan.elapsed_s,
+            _ => plan.time_s,
         };
         plans.min_by(|a, b| worth(a).total_cmp(&worth(b)))
     }

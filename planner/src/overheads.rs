@@ -6,6 +6,7 @@
 use crate::campaign::{Saved, Surroundings, ranks_of_state, settings};
 use crate::job::JobError;
 use crate::problem::{Place, Problem};
+use crate::search::Evaluated;
 use crate::space::Candidate;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Price, Service};
@@ -118,6 +119,12 @@ impl Overheads {
             storage_usd: storage_hour * course.elapsed().0 / 3600.0,
             checkpoints_usd: machines(course.checkpoints),
         }
+    }
+
+    /// What a plan that a search found costs at a price of one machine.
+    pub(crate) fn cost_of(&self, evaluated: &Evaluated, steps: u64, hourly: UsdPerHour) -> CostParts {
+        let course = self.course(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
+        self.cost(&course, hourly, evaluated.plan.input().map(|input| input.storage))
     }
 }
 

@@ -46,16 +46,17 @@ fn what_bounds_the_step_is_told_with_its_share() {
 
 #[test]
 fn a_price_that_would_change_the_decision_makes_both_plans_cost_the_same() {
-    let document = plan(&job("gpt2", 64, &["p3.2xlarge", "g4dn.xlarge"]), &[]);
+    let asked = job("gpt2", 64, &["p3.2xlarge", "g4dn.xlarge"]);
+    let document = plan(&asked, &[]);
     let change = document.changes.iter().find(|change| change.what == ChangedQuantity::Price).expect("a price");
     assert_ne!(change.winner.instance, document.plan.cluster.instance);
-    let winner = document.alternatives.iter().find(|other| {
-        let cluster = &other.plan.cluster;
-        (&cluster.instance, cluster.instances) == (&change.winner.instance, change.winner.instances)
-    });
-    let (own, other) = (document.prediction.cost_usd, winner.and_then(|winner| winner.cost_usd));
-    let ratio = own.expect("a price") / other.expect("a runner-up");
-    assert!((change.at / change.present / ratio - 1.0).abs() < 1e-6 && ratio < 1.0);
+    let held = [format!("instance={}", change.winner.instance), format!("instances={}", change.winner.instances)];
+    let winner = plan_ranked(&asked, &held.each_ref().map(String::as_str), 1).prediction;
+    let (own, parts) = (document.prediction.cost_usd.expect("a price"), winner.cost_parts.expect("a price"));
+    let machines = parts.total() - parts.storage_usd;
+    assert!(parts.storage_usd > 0.0 && change.at < change.present);
+    let then = machines * change.at / change.present + parts.storage_usd;
+    assert!((then / own - 1.0).abs() < 1e-9, "storage costs the same as ever: {then} and {own}");
     assert!(reason(&document, "would win if").is_some());
     // Whoever seeks time does not ask what it costs.
     let mut fast = job("gpt2", 64, &["p3.2xlarge", "g4dn.xlarge"]);
