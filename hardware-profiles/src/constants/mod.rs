@@ -11,13 +11,20 @@ use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
 use crate::instance::{Interconnect, Link};
 use crate::messaging::MeasuredFabric;
-use crate::sourced::Fitted;
+use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use trainyard_units::FlopsPerSecond;
 
 /// The schema of constants files that this version reads and writes.
 pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
+
+/// Bytes or operations a second that anything may have.
+const RATES: (f64, f64) = (1.0, 1e18);
+
+/// More memory than any device will have: an exbibyte.
+const BYTES_MAX: f64 = (1_u64 << 60) as f64;
 
 /// The content of a constants file as it is written: whole entries, in the form of the catalog's own files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -196,15 +203,22 @@ fn check_gpu(gpu: &Gpu) -> Result<(), ConstantsError> {
         let Some(slot) = (parameter.slot)(gpu) else { continue };
         check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter, slot)?;
     }
-    for (field, rate) in [
-        ("memory_bandwidth", gpu.memory_bandwidth.value.0),
-        ("peak_fp32", gpu.peak_fp32.value.0),
-        ("peak_fp16", gpu.peak_fp16.value.0),
-        ("host_bandwidth", gpu.host_bandwidth.value.0),
-    ] {
-        within(&format!("gpus.{}.{field}", gpu.name), rate, (1.0, 1e18))?;
-    }
-    within(&format!("gpus.{}.achieved.uncertainty", gpu.name), gpu.achieved.uncertainty.value, (0.0, 10.0))
+    let flops = |peak: &Option<Sourced<FlopsPerSecond>>| peak.as_ref().map(|peak| peak.value.0);
+    let unfitted = [
+        ("memory", Some(gpu.memory.value.as_f64()), (1.0, BYTES_MAX)),
+        ("memory_bandwidth", Some(gpu.memory_bandwidth.value.0), RATES),
+        ("cache", Some(gpu.cache.value.as_f64()), (1.0, BYTES_MAX)),
+        ("multiprocessors", Some(f64::from(gpu.multiprocessors.value)), (1.0, 65_535.0)),
+        ("peak_fp32", Some(gpu.peak_fp32.value.0), RATES),
+        ("peak_fp16", Some(gpu.peak_fp16.value.0), RATES),
+        ("peak_tf32", flops(&gpu.peak_tf32), RATES),
+        ("peak_bf16", flops(&gpu.peak_bf16), RATES),
+        ("peak_int8", flops(&gpu.peak_int8), RATES),
+        ("host_bandwidth", Some(gpu.host_bandwidth.value.0), RATES),
+        ("jpeg_decode", gpu.jpeg_decode.as_ref().map(|rate| rate.value.0), RATES),
+        ("achieved.uncertainty", Some(gpu.achieved.uncertainty.value), (0.0, 10.0)),
+    ];
+    all_within(&format!("gpus.{}", gpu.name), &unfitted)
 }
 
 fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
@@ -212,14 +226,18 @@ fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
         let Some(slot) = (parameter.slot)(stack) else { continue };
         check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter, slot)?;
     }
-    for (field, value, bounds) in [
-        ("exposed_transfer", stack.exposed_transfer.value, (0.0, 10.0)),
-        ("fragmentation", stack.fragmentation.value, (0.0, 10.0)),
-        ("uncertainty", stack.uncertainty.value, (0.0, 10.0)),
-    ] {
-        within(&format!("stacks.{}.{field}", stack.name), value, bounds)?;
-    }
-    Ok(())
+    let unfitted = [
+        ("image_decoding", stack.image_decoding.as_ref().map(|time| time.value.0), (0.0, 1e3)),
+        ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
+        ("exposed_transfer", Some(stack.exposed_transfer.value), (0.0, 10.0)),
+        ("resident", Some(stack.resident.value.as_f64()), (0.0, BYTES_MAX)),
+        ("token_activations", stack.token_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
+        ("fragmentation", Some(stack.fragmentation.value), (0.0, 10.0)),
+        ("uncertainty", Some(stack.uncertainty.value), (0.0, 10.0)),
+        ("sharded_copy_rate", stack.sharded_copy_rate.as_ref().map(|rate| rate.value.0), RATES),
+        ("softmax_heads", stack.softmax_heads.as_ref().map(|heads| f64::from(heads.value)), (1.0, 65_535.0)),
+    ];
+    all_within(&format!("stacks.{}", stack.name), &unfitted)
 }
 
 fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
@@ -240,14 +258,14 @@ fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
 fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), ConstantsError> {
     let field = |name: &str| format!("{entry}.interconnect.{name}");
     match interconnect {
-        Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, (1.0, 1e18)),
+        Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, RATES),
         Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => {
-            within(&field("link"), link.value.0, (1.0, 1e18))?;
-            within(&field("pcie_bandwidth"), pcie_bandwidth.value.0, (1.0, 1e18))?;
+            within(&field("link"), link.value.0, RATES)?;
+            within(&field("pcie_bandwidth"), pcie_bandwidth.value.0, RATES)?;
             within(&field("fraction"), fraction.value, (0.01, 1.0))
         }
         Interconnect::Nvswitch { port, fraction } => {
-            within(&field("port"), port.value.0, (1.0, 1e18))?;
+            within(&field("port"), port.value.0, RATES)?;
             within(&field("fraction"), fraction.value, (0.01, 1.0))
         }
     }
@@ -261,6 +279,12 @@ fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(),
     }
     let value = slot.number();
     if value == 0.0 && !parameter.is_rate { Ok(()) } else { within(field, value, parameter.bounds) }
+}
+
+/// What an entry leaves out is not checked.
+fn all_within(entry: &str, numbers: &[(&str, Option<f64>, (f64, f64))]) -> Result<(), ConstantsError> {
+    let mut stated = numbers.iter().filter_map(|(field, value, bounds)| Some((field, (*value)?, *bounds)));
+    stated.try_for_each(|(field, value, bounds)| within(&format!("{entry}.{field}"), value, bounds))
 }
 
 fn within(field: &str, value: f64, (low, high): (f64, f64)) -> Result<(), ConstantsError> {

@@ -2,12 +2,18 @@
 
 use super::*;
 use crate::catalog::catalog;
-use trainyard_units::Seconds;
+use trainyard_units::{Bytes, FlopsPerSecond, Seconds};
 
 fn of_stack(change: impl FnOnce(&mut Stack)) -> Result<Constants, ConstantsError> {
     let mut stack = catalog().stack("pytorch").expect("in the catalog").clone();
     change(&mut stack);
     Constants::new("mine", Vec::new(), Vec::new(), vec![stack])
+}
+
+fn of_gpu(change: impl FnOnce(&mut Gpu)) -> Result<Constants, ConstantsError> {
+    let mut gpu = catalog().gpu("v100-sxm2-16gb").expect("in the catalog").clone();
+    change(&mut gpu);
+    Constants::new("mine", vec![gpu], Vec::new(), Vec::new())
 }
 
 #[test]
@@ -74,6 +80,10 @@ fn what_is_out_of_range_is_told_with_its_field() {
         ("stacks.pytorch.gemm", of_stack(|stack| stack.gemm.value = 0.0)),
         ("stacks.pytorch.uncertainty", of_stack(|stack| stack.uncertainty.value = -0.1)),
         ("stacks[0].name", of_stack(|stack| stack.name = " ".into())),
+        ("stacks.pytorch.resident", of_stack(|stack| stack.resident.value = Bytes(u64::MAX))),
+        ("gpus.v100-sxm2-16gb.multiprocessors", of_gpu(|gpu| gpu.multiprocessors.value = 0)),
+        ("gpus.v100-sxm2-16gb.cache", of_gpu(|gpu| gpu.cache.value = Bytes(0))),
+        ("gpus.v100-sxm2-16gb.peak_tf32", of_gpu(|gpu| gpu.peak_tf32 = Some(Sourced::new(FlopsPerSecond(-1.0), "s")))),
     ] {
         let error = result.expect_err(field);
         assert!(error.to_string().contains(field) && !error.hint().is_empty(), "{error}");

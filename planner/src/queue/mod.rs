@@ -90,8 +90,10 @@ fn bound(bound: Bound) -> MakespanBound {
 pub(crate) fn waiting(mut spans: Vec<Span>) -> Waiting {
     spans.sort_unstable();
     let at = |index: usize| spans[index].seconds().0;
+    // Together they may wait for longer than a span can be.
+    let all: u128 = spans.iter().map(|span| u128::from(span.nanoseconds())).sum();
     Waiting {
-        mean: spans.iter().copied().sum::<Span>().seconds().0 / spans.len() as f64,
+        mean: all as f64 / 1e9 / spans.len() as f64,
         p95: at((spans.len() * 95).div_ceil(100) - 1),
         max: at(spans.len() - 1),
     }

@@ -242,3 +242,9 @@ fn the_most_work_at_its_longest_fits_the_clock() {
     let longest = valid::MOST_WORK * (trainyard_sim::queue::MOST_DEVIATION + 1.0);
     assert!(longest < Instant::NEVER.seconds());
 }
+
+#[test]
+fn jobs_may_wait_together_for_longer_than_the_clock_goes() {
+    let waited = waiting(vec![Span::from_seconds(Seconds(1.5e9)); 1000]);
+    assert_eq!((waited.mean, waited.p95, waited.max), (1.5e9, 1.5e9, 1.5e9));
+}
