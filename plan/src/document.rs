@@ -408,11 +408,11 @@ pub struct Errors {
 pub struct Loss {
     /// Of the first step's global batch; null if it was no number.
     #[serde(deserialize_with = "number_or_null")]
-    #[schemars(with = "Option<f64>", required)]
+    #[schemars(extend("type" = ["number", "null"]))]
     pub first: f64,
     /// Of the last step's global batch; null if it was no number.
     #[serde(deserialize_with = "number_or_null")]
-    #[schemars(with = "Option<f64>", required)]
+    #[schemars(extend("type" = ["number", "null"]))]
     pub last: f64,
     /// Of the data kept from training, after the last step; absent if none was kept.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -172,7 +172,4 @@ mod tests {
         let text = goal(&document).expect("a deadline and a budget");
         assert!(text.contains("a deadline of 3 d and a budget of 2,500 USD. The plan keeps to it."), "{text}");
     }
-
-    #[test]
-    fn file_names_are_quoted_where_a_shell_would_read_them_otherwise() {}
 }
