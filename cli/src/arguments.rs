@@ -12,6 +12,9 @@ use trainyard_hardware_profiles::DeviceKind;
 use trainyard_plan::{Objective, Pricing};
 use trainyard_reports::Target;
 
+/// What a list of jobs adds to the commands of its jobs, see [`RunArguments::until_input_ends`].
+pub(crate) const UNTIL_INPUT_ENDS: &str = "--until-input-ends";
+
 /// Simulates, plans and runs distributed training of neural networks.
 #[derive(Debug, Parser)]
 #[command(name = "trainyard", version, after_long_help = examples::PROGRAM, max_term_width = 100, propagate_version = true)]

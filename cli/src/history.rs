@@ -3,7 +3,7 @@
 //! A result is kept before it is shown, so that nothing is lost that somebody saw. A history that cannot be written
 //! never makes a command fail: it says so once.
 
-use crate::arguments::Global;
+use crate::arguments::{Global, UNTIL_INPUT_ENDS};
 use crate::headline::Headline;
 use crate::machine;
 use crate::output::{Output, json};
@@ -66,7 +66,8 @@ impl Outcome {
 impl History {
     /// As the command line and the environment say.
     pub(crate) fn new(global: &Global) -> Self {
-        let words = std::env::args_os().skip(1);
+        // Nobody who repeats a job of a list holds its standard input.
+        let words = std::env::args_os().skip(1).filter(|word| word != UNTIL_INPUT_ENDS);
         Self {
             place: place(global.history.clone(), std::env::var_os(ENVIRONMENT).map(PathBuf::from)),
             named: global.history.clone(),

@@ -15,10 +15,13 @@ fn listen(stop: impl Fn() + Send + 'static) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = ignored(&status);
-    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let is_heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    let heard: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard).collect();
+    let (ready, heeded) = std::sync::mpsc::channel();
     // Where they cannot be heard, or no thread can listen, they end the program as the system has it.
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
-    let _ = std::thread::Builder::new().spawn(move || {
+    let listener = std::thread::Builder::new().spawn(move || {
+        let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
+        drop(ready);
         for (number, _) in signals.forever().enumerate() {
             if number > 0 {
                 std::process::exit(130);
@@ -26,6 +29,10 @@ fn listen(stop: impl Fn() + Send + 'static) {
             stop();
         }
     });
+    if listener.is_ok() {
+        // Ends with an error, as nothing is ever sent, once the thread listens or never will.
+        let _: Result<(), _> = heeded.recv();
+    }
 }
 
 #[cfg(not(unix))]

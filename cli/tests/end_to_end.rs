@@ -1,8 +1,10 @@
 //! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
 
+mod signals;
 mod tiny;
 
 use serde_json::Value;
+use signals::interrupt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -60,7 +62,7 @@ fn the_whole_loop_closes_on_this_machine() {
     a_plan_runs_on_what_its_profile_was_measured_on(place, &run);
     a_plan_is_simulated_from_its_own_folder(place, &first);
     jobs_stop_with_their_list(place);
-    an_interrupted_run_goes_on(place, "-INT", "long");
+    an_interrupted_run_goes_on(place, interrupt(), "long");
     an_interrupted_run_goes_on(place, "-TERM", "longer");
     a_killed_run_goes_on_from_its_last_checkpoint(place);
 }
@@ -170,7 +172,12 @@ file = "job.toml"
 "#;
     fs::write(place.join("jobs.toml"), list).expect("room");
     fs::copy(run.join("plan.json"), place.join("beside.json")).expect("room");
-    let jobs = document(&ends(1, place, &["train", "jobs.toml", "--out", "jobs", "--format", "json"]));
+    // Nothing is planned for weights that are not there.
+    ends(2, place, &["train", "jobs.toml", "--out", "jobs", "--weights", "nowhere"]);
+    assert!(!place.join("jobs").exists());
+    // One of them breaks off after a checkpoint: it can be gone on from, and has failed all the same.
+    let list = ["train", "jobs.toml", "--out", "jobs", "--checkpoint-every", "20", "--format", "json"];
+    let jobs = document(&ends(1, place, &list));
     assert_eq!(jobs, read(&place.join("jobs/jobs.json")));
     let ended: Vec<(&str, &str)> = jobs["jobs"]
         .as_array()
@@ -193,7 +200,7 @@ file = "job.toml"
 fn jobs_stop_with_their_list(place: &Path) {
     let job = "[[job]]\nname = \"long\"\nfile = \"job.toml\"\nvary = { \"training.steps\" = [1000000] }\n";
     fs::write(place.join("long.toml"), job).expect("room");
-    for (signal, out) in [("-INT", "stopped"), ("-KILL", "killed-list")] {
+    for (signal, out) in [(interrupt(), "stopped"), ("-KILL", "killed-list")] {
         let list = ["train", "long.toml", "--out", out];
         let mut child = trainyard(place, &list).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let run = place.join(out).join("runs/long");
@@ -208,7 +215,7 @@ fn jobs_stop_with_their_list(place: &Path) {
         fs::File::open(run.join("checkpoint")).and_then(|folder| folder.lock()).expect("the job ends");
         let steps = newest(&run.join("checkpoint"));
         assert!((2..1_000_000).contains(&steps), "{steps}");
-        if signal == "-INT" {
+        if signal != "-KILL" {
             assert_eq!(status.code(), Some(5));
             assert_eq!(read(&place.join(out).join("jobs.json"))["jobs"][0]["end"], "interrupted");
         }

@@ -1,5 +1,8 @@
 //! `trainyard serve` as a process: it says where it is, answers, refuses a port that is taken, and ends on Ctrl-C.
 
+mod signals;
+
+use signals::interrupt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
@@ -42,7 +45,7 @@ fn asked(url: &str, request: &str) -> String {
 #[cfg(unix)]
 #[test]
 fn a_server_says_where_it_is_answers_and_ends_on_an_interrupt() {
-    for signal in ["-INT", "-TERM"] {
+    for signal in [interrupt(), "-TERM"] {
         let (child, url) = started(&["--port", "0"]);
         assert!(url.starts_with("http://127.0.0.1:"), "{url}");
         let page = asked(&url, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -69,7 +72,7 @@ fn a_port_that_is_taken_is_wrong_input() {
         "{text}"
     );
     assert!(refused.stdout.is_empty());
-    assert_eq!(interrupted(child, "-INT").status.code(), Some(0));
+    assert_eq!(interrupted(child, interrupt()).status.code(), Some(0));
 }
 
 #[cfg(unix)]
@@ -85,6 +88,6 @@ fn a_token_in_the_environment_is_demanded() {
     };
     assert!(ask("").starts_with("HTTP/1.1 401"));
     assert!(ask("Authorization: Bearer 0123456789abcdef\r\n").starts_with("HTTP/1.1 200"));
-    let ended = interrupted(child, "-INT");
+    let ended = interrupted(child, interrupt());
     assert!(!String::from_utf8_lossy(&ended.stderr).contains("0123456789abcdef"), "a token is never printed");
 }

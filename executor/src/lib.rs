@@ -64,6 +64,6 @@ pub use report::{
     CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
     StepPhases, StepReport,
 };
-pub use run::{RunError, RunOptions, RunOutcome, run, run_in};
+pub use run::{RunError, RunOptions, RunOutcome, check_weights, run, run_in};
 pub use slow_ranks::SlowRank;
-pub use weights::{Differences, FirstWeights, WeightError};
+pub use weights::{Differences, WeightError};

@@ -263,6 +263,9 @@ pub struct RunReport {
     /// Ranks that compute much longer than others with the same work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_ranks: Vec<SlowRank>,
+    /// Tensors of heads of other tasks in the weights that the training started from, which it left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_heads: Vec<String>,
     /// Steps of the training without update, because a loss or a gradient was not a number.
     #[serde(default)]
     pub skipped_steps: u64,

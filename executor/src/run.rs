@@ -29,6 +29,7 @@ use trainyard_checkpoint::{
 };
 use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Slice};
 use trainyard_hardware_profiles::DeviceKind;
+use trainyard_models::Model;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
 
 mod gathering;
@@ -183,7 +184,7 @@ impl RunError {
             Self::Refused(refusal) => Some(refusal.hint.into()),
             Self::Device(error) => Some(error.hint().into()),
             Self::Memory(shortage) => Some(shortage.hint.clone()),
-            Self::Weights(error) => error.hint().map(Into::into),
+            Self::Weights(error) => Some(error.hint().into()),
             Self::Checkpoint(error) => error.hint(),
             Self::NothingToDo { .. } => Some("ask for more with --steps".into()),
             Self::Diverged { .. } => Some("a lower learning rate, a longer warm-up or clipping may help".into()),
@@ -211,6 +212,16 @@ enum WorkerError {
     Weights(#[from] WeightError),
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// Finds out what is wrong with weights that a training of `model` is to start from. Reads none of their values.
+///
+/// # Errors
+///
+/// When they are not those of the model, or the model cannot be trained here.
+pub fn check_weights(path: &Path, model: &Model) -> Result<(), RunError> {
+    FirstWeights::find(path, model, &Network::new(model)?)?;
+    Ok(())
 }
 
 /// What all ranks of a run know.
@@ -708,6 +719,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         memory_bytes: outcomes[0].memory,
         phases: StepPhases::mean(&ranks.iter().map(|rank| rank.phases).collect::<Vec<_>>()),
         slow_ranks: slow_ranks(&ranks),
+        other_heads: job.first_weights.map_or_else(Vec::new, |weights| weights.other_heads().to_vec()),
         skipped_steps: outcomes[0].skipped,
         checkpoints: outcomes[0].checkpoints.clone(),
         ranks,

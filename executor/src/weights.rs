@@ -86,15 +86,17 @@ pub enum WeightError {
 }
 
 impl WeightError {
-    /// What the user may do about it, if there is more to say than the message does.
-    pub fn hint(&self) -> Option<&'static str> {
+    /// What the user may do about it.
+    pub fn hint(&self) -> &'static str {
         match self {
-            Self::NoWeights { .. } => Some("transformers writes them with `save_pretrained(folder)`"),
+            Self::Unreadable { .. } => "name a safetensors file, or a folder that transformers saved",
+            Self::NoWeights { .. } => "transformers writes them with `save_pretrained(folder)`",
+            Self::Malformed { .. } => "a file that was cut off on its way has to be fetched again",
+            Self::Format { .. } => "save them in float32, float16 or bfloat16",
             Self::OtherModel { .. } => {
-                Some("describe the model as its config.json does: layers, widths, vocabulary and tokens of a sample")
+                "describe the model as its config.json does: layers, widths, vocabulary and tokens of a sample"
             }
-            Self::OtherComputation { .. } => Some("describe the model by this config.json"),
-            _ => None,
+            Self::OtherComputation { .. } => "describe the model by this config.json",
         }
     }
 }
@@ -155,9 +157,9 @@ struct Place {
 
 /// Weights in files that hold all that a network needs.
 #[derive(Clone, Debug)]
-pub struct FirstWeights {
+pub(crate) struct FirstWeights {
     places: BTreeMap<ParameterKey, Place>,
-    ignored: Vec<String>,
+    other_heads: Vec<String>,
 }
 
 impl FirstWeights {
@@ -197,7 +199,8 @@ impl FirstWeights {
             }
         }
         let is_tied = network.tie().is_some();
-        let (ignored, unknown) = tensors.into_keys().partition(|name| names::may_be_ignored(name, is_tied));
+        let (unneeded, unknown): (Vec<String>, _) =
+            tensors.into_keys().partition(|name| names::may_be_ignored(name, is_tied));
         differences.unknown = unknown;
         if !differences.is_none() {
             return Err(WeightError::OtherModel { path: path.to_owned(), differences });
@@ -208,12 +211,13 @@ impl FirstWeights {
                 return Err(WeightError::Format { path, name, found: place.format.to_string() });
             }
         }
-        Ok(Self { places, ignored })
+        let other_heads = unneeded.into_iter().filter(|name| names::is_of_other_head(name)).collect();
+        Ok(Self { places, other_heads })
     }
 
-    /// Names of tensors in the files that a training does not need: masks, counters, heads of other tasks.
-    pub fn ignored(&self) -> &[String] {
-        &self.ignored
+    /// Names of tensors in the files that are of heads of other tasks, which are left out of the training.
+    pub(crate) fn other_heads(&self) -> &[String] {
+        &self.other_heads
     }
 
     /// The whole values of a parameter, as it computes.

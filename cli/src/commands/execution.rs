@@ -26,7 +26,7 @@ use trainyard_plan::document::{
 };
 use trainyard_plan::{Activity, Interval, LearningRate, Plan, PlanError, StageId, StreamKind, Timeline};
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
-use trainyard_units::{Instant, Seconds, human_duration};
+use trainyard_units::{Instant, Seconds, counted, human_duration};
 
 /// What is run and where its results go.
 pub(crate) struct Execution<'a> {
@@ -210,6 +210,10 @@ fn warn_of(report: &RunReport, output: &Output) {
             slow.stage,
             human_duration(Seconds(slow.compute_s))
         ));
+    }
+    if let [first, ..] = report.other_heads.as_slice() {
+        let count = counted(report.other_heads.len() as u64, "tensor");
+        output.warn(format!("{count} of the weights belong to heads of other tasks and were left out: `{first}`"));
     }
     if report.skipped_steps > 0 {
         output.warn(format!("{} steps were skipped, because a gradient was no number", report.skipped_steps));

@@ -2,8 +2,8 @@
 //! they run side by side, each in a process of its own, so that one that fails takes no other along.
 
 use super::execution::{data_flags, reliability_flags, runnable, stop_on_interrupt};
-use super::train::{check_data, count, place, profile, profile_path, source};
-use crate::arguments::{Device, JobArguments, TrainArguments};
+use super::train::{check_data, check_weights, count, place, profile, profile_path, source};
+use crate::arguments::{Device, JobArguments, TrainArguments, UNTIL_INPUT_ENDS};
 use crate::diagnose;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -91,7 +91,11 @@ fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit
     let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
     // A job may be interrupted by itself, and all may be done when they are told to stop.
     if left > 0 && (stopped || failed == 0) {
-        let hint = format!("what they said is in {}, and how each goes on", folder.join("logs").display());
+        let hint = format!(
+            "what they said is in {}, and how each goes on; `trainyard run` runs plans in {} that did not start",
+            folder.join("logs").display(),
+            folder.join("plans").display()
+        );
         return Err(Failure::new(Exit::Interrupted, format!("{left} of {all} jobs were interrupted")).hint(hint));
     }
     if failed > 0 {
@@ -301,13 +305,14 @@ fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSourc
     source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None, None)
 }
 
-/// Finds out what is wrong with models and data before anything is measured. Data that several jobs read is read once.
+/// Finds out what is wrong with models, weights and data before anything is measured. Data that several jobs read is read once.
 fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result<(), Failure> {
     let mut known: BTreeMap<String, DataReport> = BTreeMap::new();
     for listed in jobs {
         let within = |failure: Failure| inside(file, &format!("job `{}`", listed.name), &failure);
         let (data, seed) = (&listed.data, listed.seed);
         let mut look = |model: &Model, batch: u64| -> Result<DataReport, Failure> {
+            check_weights(arguments.weights.as_deref(), model)?;
             let asked = format!("{data:?} {:?} {batch}", SampleKind::of(model));
             if let Some(report) = known.get(&asked) {
                 return Ok(report.clone());
@@ -415,7 +420,7 @@ fn command(job: &Listed, folder: &Path, arguments: &TrainArguments) -> Vec<Strin
     words.extend(["--out".into(), of_job(folder, &job.name).display().to_string(), "--format".into(), "json".into()]);
     words.extend(arguments.weights.iter().flat_map(|path| ["--weights".into(), path.display().to_string()]));
     words.extend(reliability_flags(arguments.reliability));
-    words.push("--until-input-ends".into());
+    words.push(UNTIL_INPUT_ENDS.into());
     words
 }
 
@@ -452,7 +457,8 @@ impl Queue<'_> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(Exit::Failed, "cannot find this program").because(error.to_string()))?;
         let (sender, ended) = channel();
-        let (mut next, mut running, mut told) = (0, BTreeMap::new(), false);
+        // They may have been stopped while they were planned.
+        let (mut next, mut running, mut told) = (0, BTreeMap::new(), stop.load(Ordering::Relaxed));
         loop {
             while !told && next < self.runs.len() && self.runs[next].job.devices <= self.free {
                 if let Some(input) = self.start(next, &program, &sender) {
@@ -517,7 +523,9 @@ impl Queue<'_> {
                 let measured = serde_json::from_slice::<ComparisonDocument>(&document).ok();
                 outcome.end = match status.code() {
                     Some(code) if code == Exit::Done as i32 && measured.is_some() => JobEnd::Done,
-                    Some(code) if code == Exit::Interrupted as i32 => JobEnd::Interrupted,
+                    // A run that was told to stop shows what it measured. One that broke off has the same code if there
+                    // is a checkpoint to go on from.
+                    Some(code) if code == Exit::Interrupted as i32 && measured.is_some() => JobEnd::Interrupted,
                     _ => JobEnd::Failed,
                 };
                 let as_told = told && outcome.end == JobEnd::Interrupted;

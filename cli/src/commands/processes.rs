@@ -20,7 +20,12 @@ pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Pr
 pub(super) fn all_ready<T>(processes: &Processes, own: Result<T, Failure>) -> Result<T, Failure> {
     let all = processes.all_ready(own.is_ok());
     let own = own?;
-    if all { Ok(own) } else { Err(Failure::input("another process of the job cannot go on; it says why")) }
+    if all {
+        Ok(own)
+    } else {
+        Err(Failure::input("another process of the job cannot go on")
+            .hint("look for the error of that process in the launcher's output"))
+    }
 }
 
 /// What a process ended with. Others may wait for one that failed: the job ends here.

@@ -18,7 +18,7 @@ use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_sim::Options;
-use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
+use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
 
 /// How many plans are ranked; a machine of one's own is one cluster.
 const TOP: usize = 3;
@@ -39,8 +39,10 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     place(&mut job, arguments.on.as_deref())?;
     let limits = job::limits(&arguments.search, TOP)?;
     let data = source(&job, arguments.data.as_deref(), arguments.tokenizer.as_deref())?;
-    let found =
-        count(&mut job, |problem| check_data(&data, &problem.model, problem.global_batches[0], arguments.seed))?;
+    let found = count(&mut job, |problem| {
+        check_weights(arguments.weights.as_deref(), &problem.model)?;
+        check_data(&data, &problem.model, problem.global_batches[0], arguments.seed)
+    })?;
     output.note(format!("data      {}", described(&found)));
     let profile = profile(&job, arguments.device, arguments.recalibrate, output)?;
     let kind = profile.device;
@@ -158,6 +160,13 @@ pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u
     Ok(found.report())
 }
 
+/// Tells early what is wrong with weights that a model is to start from, if there are some.
+pub(crate) fn check_weights(path: Option<&Path>, model: &Model) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    trainyard_executor::check_weights(path, model)
+        .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
+}
+
 fn described(data: &DataReport) -> String {
     if data.files == 0 {
         return format!("{} samples of {}", data.training_samples, data.kind);
@@ -206,10 +215,6 @@ pub(crate) fn profile(
     device::check_profile(device, &profile, &path)?;
     output.note(format!("calibrate reused {} of {}; --recalibrate measures again", path.display(), profile.measured));
     Ok(profile)
-}
-
-fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn planned(document: &PlanDocument, path: &Path) -> String {

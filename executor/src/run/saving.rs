@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use trainyard_checkpoint::{
     Checkpoint, CheckpointError, MODEL, Manifest, Progress, TensorFile, TensorSpec, Writer, numbered,
 };
-use trainyard_models::to_hugging_face;
+use trainyard_models::{Model, ModelSpec, to_hugging_face};
 use trainyard_plan::Plan;
 
 /// The message in which the first rank asks for a piece, and those that bring it.
@@ -288,13 +288,17 @@ pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Res
     })
 }
 
-/// The model of a plan document. Its name says nothing of it.
+/// The model of a plan document with all that may be left out. Its name says nothing of it, and all kernels of attention
+/// compute the same.
 fn model_of(mut document: Value) -> Map<String, Value> {
-    let mut model = match document.pointer_mut("/plan/model").map(Value::take) {
-        Some(Value::Object(model)) => model,
-        _ => Map::new(),
-    };
-    model.remove("name");
+    let written = document.pointer_mut("/plan/model").map(Value::take).unwrap_or_default();
+    let spec = serde_json::from_value(written.clone()).ok();
+    let whole = spec.and_then(|spec: ModelSpec| Model::try_from(spec).ok());
+    let whole = whole.and_then(|model| serde_json::to_value(model.spec()).ok());
+    let Value::Object(mut model) = whole.unwrap_or(written) else { return Map::new() };
+    for said_elsewhere in ["name", "attention"] {
+        model.remove(said_elsewhere);
+    }
     model
 }
 

@@ -365,6 +365,26 @@ fn a_checkpoint_of_another_training_is_refused() {
 }
 
 #[test]
+fn the_same_model_in_other_words_is_resumed() {
+    let folder = text();
+    let plan_of = |attention, ffn| {
+        let mut spec = spec(1, 1, 1, ScheduleName::None);
+        (spec.model.attention, spec.model.ffn) = (attention, ffn);
+        spec
+    };
+    let go = |spec: PlanSpec, resume, steps| {
+        let plan_document = serde_json::json!({ "plan": &spec });
+        let options = RunOptions { resume, plan_document, ..options(&folder, steps) };
+        run(&plan(spec), &options, &|_| {}, &AtomicBool::new(false))
+    };
+    let whole = plan_of(None, None).model;
+    go(plan_of(Some(AttentionKernel::Unfused), None), false, 2).expect("the run ends well");
+    let ffn = Some(4 * whole.hidden.expect("a width"));
+    let report = go(plan_of(Some(AttentionKernel::Flash), ffn), true, 3).expect("the model is the same").report;
+    assert_eq!(report.resumed_from, 2);
+}
+
+#[test]
 fn a_stopped_run_finishes_its_step_and_keeps_a_checkpoint() {
     let folder = text();
     let stop = AtomicBool::new(false);

@@ -29,11 +29,14 @@ const OTHER_HEADS: [&str; 3] = ["cls.seq_relationship.", "bert.pooler.", "vit.po
 /// What a head that is tied to the token table is saved as besides.
 const TIED: [&str; 3] = ["lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"];
 
+/// Whether the tensor `name`, which no parameter is called, is of the head of another task.
+pub(super) fn is_of_other_head(name: &str) -> bool {
+    OTHER_HEADS.iter().any(|start| name.starts_with(start))
+}
+
 /// Whether a training may do without the tensor `name`, which no parameter is called.
 pub(super) fn may_be_ignored(name: &str, is_tied: bool) -> bool {
-    BUFFERS.iter().any(|end| name.ends_with(end))
-        || OTHER_HEADS.iter().any(|start| name.starts_with(start))
-        || (is_tied && TIED.contains(&name))
+    BUFFERS.iter().any(|end| name.ends_with(end)) || is_of_other_head(name) || (is_tied && TIED.contains(&name))
 }
 
 #[cfg(test)]
