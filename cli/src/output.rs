@@ -72,9 +72,8 @@ impl Output {
     /// Shows a result: the page for people, or the document for programs.
     pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce() -> String) {
         match self.format {
-            // Names come from files, which may be anybody's.
-            Format::Table => self.page(&harmless(&page())),
-            Format::Json => self.page(&json(document)),
+            Format::Table => self.page(&page()),
+            Format::Json => self.as_it_is(&json(document)),
         }
     }
 
@@ -97,8 +96,13 @@ impl Output {
         }
     }
 
-    /// Shows text on standard output. Whoever reads may stop to do so; that is no error.
+    /// Shows people a text on standard output. Names in it come from files, which may be anybody's.
     pub(crate) fn page(&self, text: &str) {
+        self.as_it_is(&harmless(text));
+    }
+
+    /// Shows programs a text on standard output. Whoever reads may stop to do so; that is no error.
+    pub(crate) fn as_it_is(&self, text: &str) {
         if self.mute {
             return;
         }

@@ -29,7 +29,7 @@ pub(crate) fn report(arguments: &ReportArguments, output: &Output) -> Result<Exi
     files::write_all(&written)?;
     match &arguments.out {
         Some(path) => output.note(format!("report written to {}", path.display())),
-        None => output.page(&page),
+        None => output.as_it_is(&page),
     }
     if let Some(folder) = &arguments.plots {
         output.note(format!("{} plots written to {}", pictures.len(), folder.display()));

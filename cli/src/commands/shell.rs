@@ -10,7 +10,7 @@ use clap::CommandFactory;
 pub(crate) fn completions(arguments: &CompletionsArguments, output: &Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "trainyard", &mut script);
-    output.page(&String::from_utf8_lossy(&script));
+    output.as_it_is(&String::from_utf8_lossy(&script));
     Ok(Exit::Done)
 }
 
@@ -20,6 +20,6 @@ pub(crate) fn man(output: &Output) -> Result<Exit, Failure> {
     clap_mangen::Man::new(Arguments::command())
         .render(&mut page)
         .map_err(|error| Failure::new(Exit::Failed, "cannot make the manual page").because(error.to_string()))?;
-    output.page(&String::from_utf8_lossy(&page));
+    output.as_it_is(&String::from_utf8_lossy(&page));
     Ok(Exit::Done)
 }

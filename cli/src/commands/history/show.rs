@@ -19,7 +19,7 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
     let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
     let text = documents.into_iter().next().map(|document| document.text).unwrap_or_default();
     if arguments.document {
-        output.page(&text);
+        output.as_it_is(&text);
         return Ok(Exit::Done);
     }
     let document = serde_json::from_str(&text).map_err(|error| {
@@ -32,7 +32,7 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
         let printed = printed(&kept, output.width());
         let printed =
             printed.unwrap_or_else(|| "  another version of the program wrote it; --document prints it\n".into());
-        format!("{}\n{}", reports::kept(&kept.entry, output.width()), reports::harmless(&printed))
+        format!("{}\n{printed}", reports::kept(&kept.entry, output.width()))
     });
     Ok(Exit::Done)
 }
