@@ -119,20 +119,43 @@ impl Array {
     }
 }
 
-/// What a `.npy` file says of the length of its header: two bytes in version 1, four in later ones.
+/// The most brackets within brackets of a header: a dictionary with a type of fields that have shapes has four. The time
+/// that the library takes doubles with each.
+const NESTED_MAX: usize = 8;
+
+/// What a `.npy` file says of the length of its header, two bytes in version 1 and four in later ones, and all behind it;
+/// nothing if the file is shorter than that.
 /// Source: NumPy, `numpy.lib.format`, "Format Version 1.0" and "2.0".
-fn header_length(content: &[u8]) -> Option<u64> {
-    let major = *content.get(6)?;
-    let field = if major == 1 { content.get(8..10)? } else { content.get(8..12)? };
-    Some(field.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)))
+fn header(content: &[u8]) -> Option<(u64, &[u8])> {
+    let behind = if *content.get(6)? == 1 { 10 } else { 12 };
+    let (field, rest) = content.get(8..)?.split_at_checked(behind - 8)?;
+    Some((field.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)), rest))
+}
+
+/// How many brackets stand within brackets, at most.
+fn nested(text: &[u8]) -> usize {
+    let mut open: usize = 0;
+    let depths = text.iter().map(|byte| {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open
+    });
+    depths.max().unwrap_or(0)
 }
 
 /// A whole `.npy` file.
 fn npy(path: &Path, content: &[u8]) -> Result<Array, DataError> {
     let damaged = |problem: String| DataError::Damaged { path: path.to_owned(), problem };
-    // The library makes room for a header of any length before it reads it.
-    if header_length(content).is_some_and(|length| length > content.len() as u64) {
-        return Err(damaged("it ends within its header".into()));
+    if let Some((length, rest)) = header(content) {
+        // The library makes room for a header of any length before it reads it.
+        let within = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+        let text = within.ok_or_else(|| damaged("it ends within its header".into()))?;
+        if nested(text) > NESTED_MAX {
+            return Err(damaged(format!("its header has more than {NESTED_MAX} brackets within brackets")));
+        }
     }
     let mut rest = content;
     let header = NpyHeader::from_reader(&mut rest).map_err(|error| damaged(error.to_string()))?;

@@ -146,3 +146,12 @@ fn a_header_longer_than_its_file_is_told_before_there_is_room_for_it() {
         assert!(problem.contains("within its header"), "{problem}");
     }
 }
+
+#[test]
+fn brackets_that_the_library_would_try_in_all_ways_are_refused() {
+    let text = format!("{{'descr': '<i8', {}", "[".repeat(99));
+    let content = [b"\x93NUMPY\x01\x00".as_slice(), &(text.len() as u16).to_le_bytes(), text.as_bytes()].concat();
+    let Err(DataError::Damaged { problem, .. }) = npy(Path::new("x.npy"), &content) else { panic!("{content:?}") };
+    assert!(problem.contains("brackets"), "{problem}");
+    assert_eq!((nested(b"{'shape': (1, 2), 'descr': [('a', '<f4', (2,))]}"), nested(b"])")), (4, 0));
+}
