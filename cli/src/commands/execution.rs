@@ -213,7 +213,9 @@ fn warn_of(report: &RunReport, output: &Output) {
     }
     if let [first, ..] = report.other_heads.as_slice() {
         let count = counted(report.other_heads.len() as u64, "tensor");
-        output.warn(format!("{count} of the weights belong to heads of other tasks and were left out: `{first}`"));
+        let more = if report.other_heads.len() > 1 { ", …" } else { "" };
+        output
+            .warn(format!("the training goes without {count} of the weights, of other tasks' heads: `{first}`{more}"));
     }
     if report.skipped_steps > 0 {
         output.warn(format!("{} steps were skipped, because a gradient was no number", report.skipped_steps));

@@ -305,7 +305,8 @@ fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSourc
     source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None, None)
 }
 
-/// Finds out what is wrong with models, weights and data before anything is measured. Data that several jobs read is read once.
+/// Finds out what is wrong with models, weights and data before anything is measured. Data that several jobs read is read
+/// once.
 fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result<(), Failure> {
     let mut known: BTreeMap<String, DataReport> = BTreeMap::new();
     for listed in jobs {

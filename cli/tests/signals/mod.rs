@@ -1,7 +1,7 @@
 //! What Ctrl-C is to the programs that a test starts.
 
-/// `-INT`; `-TERM` where this process was started with Ctrl-C ignored, as a shell does beside its script: the programs that
-/// it starts then ignore it too, and shall.
+/// `-INT`; `-TERM` where this process was started with Ctrl-C ignored, as a shell does beside its script: the programs
+/// that it starts then ignore it too, and shall.
 pub(crate) fn interrupt() -> &'static str {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -92,10 +92,8 @@ pub fn plan_fleet(
 
 /// Jobs that would outlast the clock of a simulation, whatever they run on.
 fn too_long() -> FleetError {
-    FleetError::Field(QueueError::Invalid {
-        field: "job".into(),
-        value: "more work than can be simulated".into(),
-        allowed: format!("at most {} of it, one job after another", crate::queue::valid::MOST_WORK),
+    FleetError::Field(QueueError::TooLong {
+        value: "jobs of more time than can be simulated, one after another".into(),
     })
 }
 

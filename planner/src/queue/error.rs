@@ -24,6 +24,12 @@ pub enum QueueError {
         /// What is allowed.
         allowed: String,
     },
+    /// Jobs would outlast the clock of a simulation.
+    #[error("`job` is {value}, but it must be at most {} of them", crate::queue::valid::MOST_WORK)]
+    TooLong {
+        /// How long they are.
+        value: String,
+    },
     /// Two fields exclude each other.
     #[error("`{first}` and `{second}` exclude each other: {rule}")]
     Conflict {
@@ -89,6 +95,7 @@ impl QueueError {
             Self::SameName { .. } => {
                 Some("write count = N for several jobs of a kind, or call them differently".into())
             }
+            Self::TooLong { .. } => Some("lower the number of jobs, or what each of them is trained on".into()),
             Self::Missing { .. } | Self::Invalid { .. } | Self::Conflict { .. } => None,
         }
     }

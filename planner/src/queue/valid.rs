@@ -298,6 +298,7 @@ fn fits_the_clock(queue: &Queue) -> Result<(), QueueError> {
     if work + last <= MOST_WORK {
         return Ok(());
     }
-    let value = format!("jobs that would end {} after the start, one after another", work + last);
-    Err(invalid("job", value, format!("at most {MOST_WORK} of them")))
+    Err(QueueError::TooLong {
+        value: format!("jobs that would end {} after the start, one after another", work + last),
+    })
 }
