@@ -92,9 +92,7 @@ pub fn plan_fleet(
 
 /// Jobs that would outlast the clock of a simulation, whatever they run on.
 fn too_long() -> FleetError {
-    FleetError::Field(QueueError::TooLong {
-        value: "jobs of more time than can be simulated, one after another".into(),
-    })
+    FleetError::Field(QueueError::TooLong { value: "jobs that take longer than a clock can tell".into() })
 }
 
 impl PlannedFleet {

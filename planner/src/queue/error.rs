@@ -25,9 +25,9 @@ pub enum QueueError {
         allowed: String,
     },
     /// Jobs would outlast the clock of a simulation.
-    #[error("`job` is {value}, but it must be at most {} of them", crate::queue::valid::MOST_WORK)]
+    #[error("`job` asks for {value}, but at most {} can be simulated", crate::queue::valid::MOST_WORK)]
     TooLong {
-        /// How long they are.
+        /// How much they are.
         value: String,
     },
     /// Two fields exclude each other.

@@ -299,6 +299,6 @@ fn fits_the_clock(queue: &Queue) -> Result<(), QueueError> {
         return Ok(());
     }
     Err(QueueError::TooLong {
-        value: format!("jobs that would end {} after the start, one after another", work + last),
+        value: format!("jobs that would end {} after the start if they ran one after another", work + last),
     })
 }
