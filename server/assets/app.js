@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { node, table } from "./charts.js";
 import { documentOf, showHistory } from "./history.js";
 import { Scenario, describe, figures } from "./scenario.js";
-import { fromFragment, fromPlan, isShareable, toFragment, toQuestion } from "./state.js";
+import { fromFragment, fromPlan, isShareable, keptOf, toFragment, toQuestion } from "./state.js";
 import { bytes, duration, percent, usd } from "./text.js";
 
 /** A proof is asked for when nothing has changed for so long, in milliseconds. */
@@ -41,6 +41,7 @@ function answered() {
 
 /** Asks for the proved plan of each scenario, one after another, until something changes. */
 async function prove() {
+  proof?.abort();
   proof = new AbortController();
   const { signal } = proof;
   for (const scenario of scenarios) {
@@ -84,6 +85,8 @@ function toggleComparison() {
   if (scenarios.length > 1) {
     scenarios.pop().remove();
     arrange();
+    changed();
+    answered();
   } else {
     const [first] = scenarios;
     const second = add(first.state);
@@ -91,7 +94,6 @@ function toggleComparison() {
     second.showFields();
     second.set({});
   }
-  writeLink();
 }
 
 function ratio(a, b) {
@@ -142,9 +144,12 @@ async function openFile(file, scenario) {
     return;
   }
   try {
+    if (typeof content?.schema === "string") {
+      await openPlan(content, file.name, scenario);
+      return;
+    }
+    await scenario.useConfig(content, nameOf(file, content));
     notice(`Opened ${file.name}.`);
-    if (typeof content?.schema === "string") await openPlan(content, file.name, scenario);
-    else await scenario.useConfig(content, nameOf(file, content));
   } catch (refusal) {
     notice([`${file.name}: ${refusal.message}`, refusal.hint].filter(Boolean).join(". "));
   }
@@ -155,15 +160,26 @@ function nameOf(file, config) {
   return path || file.name.replace(/\.json$/i, "") || "own-model";
 }
 
+/** Shows a plan in a scenario, unless that was changed, or another plan opened in it, before the server answered. */
 async function openPlan(document, name, scenario) {
-  changed();
+  notice(`Opening ${name}.`);
+  const own = Symbol(name);
+  scenario.opening = own;
   const answer = await ask("simulate", document);
-  scenario.show(fromPlan(answer.plan));
+  if (scenario.opening !== own) return;
+  scenario.drafts.forget();
+  changed();
+  scenario.show(fromPlan(answer.plan, scenario.perSample(answer.plan)));
   scenario.opened = name;
   scenario.took({ answer });
   answered();
-  writeLink();
-  if (answer.plan.job.model.config) notice("The plan's model came from a configuration: drop it here as well to change the scenario.");
+  const kept = keptOf(scenario.state, scenario.readsTokens);
+  const config = "The plan's model came from a configuration: drop it here as well to change the scenario.";
+  notice([
+    `Opened ${name}.`,
+    ...(kept.length ? [`What is not shown here stays as the plan's job has it: ${kept.join(", ")}.`] : []),
+    ...(answer.plan.job.model.config ? [config] : []),
+  ].join(" "));
 }
 
 /** Shows what is kept, or hides it again. */
@@ -185,7 +201,6 @@ async function toggleHistory() {
 /** Opens a plan that is kept as one that was saved. */
 async function openKept(entry) {
   try {
-    notice(`Opened ${entry.id}.`);
     await openPlan(await documentOf(entry), entry.id, scenarios[0]);
   } catch (refusal) {
     notice([`${entry.id}: ${refusal.message}`, refusal.hint].filter(Boolean).join(". "));
@@ -195,7 +210,7 @@ async function openKept(entry) {
 function copyLink() {
   writeLink();
   if (!isShareable(scenarios.map((scenario) => scenario.state))) {
-    notice("The configuration is too large for a link; save the plan instead.");
+    notice("The configuration or the opened plan is too large for a link; save the plan instead.");
     return;
   }
   const done = () => notice("Copied. The link holds the scenario; it opens wherever this server is reached.");
@@ -204,6 +219,11 @@ function copyLink() {
 }
 
 function listen() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    // The part of the link behind # is the scenario, which a jump would replace.
+    event.preventDefault();
+    byId("scenarios").focus();
+  });
   byId("compare").addEventListener("click", toggleComparison);
   byId("open").addEventListener("click", () => chooseFile(scenarios[0]));
   byId("share").addEventListener("click", copyLink);

@@ -24,11 +24,17 @@ export class Drafts {
     this.timer = setTimeout(() => this.begin(), TOGETHER);
   }
 
+  /** What was wanted is answered by something else. */
+  forget() {
+    clearTimeout(this.timer);
+    this.since = undefined;
+    this.underWay?.abort();
+  }
+
   /** Nobody waits any more. */
   drop() {
-    clearTimeout(this.timer);
     this.dropped = true;
-    this.underWay?.abort();
+    this.forget();
   }
 
   async begin() {
@@ -40,7 +46,7 @@ export class Drafts {
     const question = this.question("draft");
     try {
       const answer = await ask("plan", question, own.signal);
-      this.show({ answer, since });
+      if (!own.signal.aborted) this.show({ answer, since });
     } catch (refusal) {
       // What was overtaken is answered by what overtook it.
       if (refusal.name !== "AbortError") this.show({ refusal, since });

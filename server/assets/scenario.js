@@ -67,6 +67,13 @@ export class Scenario {
     return this.model ? this.model.tokens_per_sample !== undefined : true;
   }
 
+  /** How much a sample of a plan's model has of what the page counts: tokens, or samples of models that read none. */
+  perSample({ plan: { model } }) {
+    const known = this.catalogs.models.find(({ name }) => name === model.name);
+    const reads = known ? known.tokens_per_sample !== undefined : true;
+    return reads ? model.seq_len ?? known?.tokens_per_sample ?? 1 : 1;
+  }
+
   makeFields(openFile) {
     const form = this.find("form");
     form.addEventListener("submit", (event) => event.preventDefault());
@@ -138,6 +145,7 @@ export class Scenario {
   set(change) {
     Object.assign(this.state, change);
     this.opened = undefined;
+    this.opening = undefined;
     this.element.classList.add("stale");
     this.changed(this);
     this.drafts.wanted();
@@ -270,6 +278,7 @@ export class Scenario {
   }
 
   remove() {
+    this.opening = undefined;
     this.drafts.drop();
     this.resized.disconnect();
     this.element.remove();

@@ -38,9 +38,10 @@ export function slider(root, { label, print, read, round = (value) => value, cha
   };
   rename(label);
   Object.assign(track, { min: 0, max: last, step: 1 });
+  // What the person moves is left where it was put: written back, a small step would be rounded away.
   const show = (current, skip) => {
     const text = current === null ? "none" : print(current);
-    track.value = position(current);
+    if (skip !== track) track.value = position(current);
     track.setAttribute("aria-valuetext", text);
     if (skip !== field) {
       field.value = text;

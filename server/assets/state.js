@@ -2,10 +2,11 @@
 
 import { readDuration } from "./text.js";
 
-/** What a scenario starts with. `null` is: no limit. */
+/** What a scenario starts with. `null` is: no limit; `base` is what an opened plan was made of (`fromPlan`). */
 export const START = Object.freeze({
   model: "gpt2-xl",
   config: null,
+  base: null,
   amount: 10e9,
   epochs: 1,
   batch: 512,
@@ -21,16 +22,65 @@ export const START = Object.freeze({
 
 const NUMBERS = ["amount", "epochs", "batch", "deadline", "budget", "instances"];
 const WORDS = ["model", "objective", "pricing", "region", "service"];
-/** Links longer than this are cut by some programs that pass them on. */
-const CONFIG_MAX = 6000;
+/** Links of more in files than this are cut by some programs that pass them on. */
+const FILES_MAX = 6000;
+/** Fields of a job that the page shows. */
+const SHOWN = new Set([
+  "model.name", "model.config", "data.tokens", "data.samples", "training.global_batch", "training.epochs",
+  "cluster.instances", "cluster.max_instances", "cluster.region", "cluster.pricing", "cluster.service",
+  "goal.objective", "goal.deadline", "goal.budget",
+]);
+/** How else a job may say how long it trains: whoever moves one of these fields means it instead. */
+const LENGTH = {
+  "data.tokens": ["data.samples", "training.steps", "training.target"],
+  "data.samples": ["data.tokens", "training.steps", "training.target"],
+  "training.epochs": ["training.steps", "training.target"],
+};
 
 /** The part of an instance's name that its family is. */
 export function family(instance) {
   return instance.split(".")[0];
 }
 
-/** The job of a scenario. `tokens` says whether its model reads tokens. */
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** The job of a scenario: that of the opened plan with what was changed since. `tokens`: whether its model reads tokens. */
 export function toJob(state, tokens) {
+  const job = shownJob(state, tokens);
+  return state.base ? changedJob(state.base.job, shownJob(state.base.shown, tokens), job) : job;
+}
+
+/** `job`, where `after` is not as `before`. */
+function changedJob(job, before, after) {
+  const changed = structuredClone(job);
+  const section = (name) => {
+    if (!isObject(changed[name])) changed[name] = {};
+    return changed[name];
+  };
+  for (const [name, fields] of Object.entries(after)) {
+    for (const field of new Set([...Object.keys(before[name]), ...Object.keys(fields)])) {
+      if (same(before[name][field], fields[field])) continue;
+      for (const other of LENGTH[`${name}.${field}`] ?? []) delete section(other.split(".")[0])[other.split(".")[1]];
+      section(name)[field] = fields[field];
+    }
+  }
+  if (!same(before.model, after.model)) changed.model = after.model;
+  return changed;
+}
+
+/** What an opened plan's job says and the page does not show, as `section.field`. */
+export function keptOf({ base }, tokens) {
+  if (!base) return [];
+  const shown = shownJob(base.shown, tokens);
+  return Object.entries(base.job).flatMap(([name, fields]) => Object.entries(fields ?? {})
+    .filter(([field, value]) => !SHOWN.has(`${name}.${field}`)
+      || (["instances", "global_batch"].includes(field) && !same(value, shown[name][field])))
+    .map(([field]) => `${name}.${field}`));
+}
+
+/** The job that the fields of the page say. */
+function shownJob(state, tokens) {
   const amount = Math.round(state.amount);
   const job = {
     model: state.config ? { name: state.model, config: "config.json" } : { name: state.model },
@@ -58,15 +108,23 @@ export function toQuestion(state, tokens, effort) {
   return question;
 }
 
-/** The scenario of a plan that somebody kept, as far as the page can show it. */
-export function fromPlan(plan) {
+/**
+ * The scenario of a plan that somebody kept. The page shows a part of its job, the amount of data in what its model reads,
+ * `perSample` of them a sample; the rest is kept in `base`.
+ */
+export function fromPlan(plan, perSample) {
+  const shown = shownOf(plan, perSample);
+  return { ...shown, base: { job: plan.job, shown } };
+}
+
+function shownOf(plan, perSample) {
   const { job } = plan;
   const batch = job.training.global_batch;
   const families = (job.cluster.instances ?? START.families.map((name) => `${name}.*`)).map(family);
   return {
     ...START,
     model: job.model.name ?? plan.plan.model.name,
-    amount: job.data.tokens ?? job.data.samples ?? START.amount,
+    amount: job.data.tokens ?? (job.data.samples ? job.data.samples * perSample : START.amount),
     epochs: job.training.epochs ?? 1,
     batch: typeof batch === "number" ? batch : plan.plan.batch.global,
     objective: job.goal.objective ?? "cost",
@@ -86,6 +144,10 @@ function write(params, prefix, state) {
   }
   if (state.families.join() !== START.families.join()) params.set(`${prefix}families`, state.families.join());
   if (state.config) params.set(`${prefix}config`, JSON.stringify(state.config));
+  if (state.base) {
+    params.set(`${prefix}job`, JSON.stringify(state.base.job));
+    params.set(`${prefix}shown`, toFragment([state.base.shown]));
+  }
 }
 
 /** Scenarios as the part of a link that browsers do not send. */
@@ -98,7 +160,7 @@ export function toFragment(states) {
 
 /** Whether a link of these scenarios survives being passed on. */
 export function isShareable(states) {
-  return states.every((state) => !state.config || JSON.stringify(state.config).length <= CONFIG_MAX);
+  return states.every(({ config, base }) => JSON.stringify([config, base?.job]).length <= FILES_MAX);
 }
 
 function number(text, start) {
@@ -117,13 +179,20 @@ function read(params, prefix) {
   }
   const families = params.get(`${prefix}families`);
   if (families) state.families = families.split(",").filter(Boolean);
-  try {
-    const config = JSON.parse(params.get(`${prefix}config`) ?? "null");
-    if (config && typeof config === "object" && !Array.isArray(config)) state.config = config;
-  } catch {
-    // A link that was cut short: the rest of it still holds.
-  }
+  state.config = readObject(params.get(`${prefix}config`));
+  const job = readObject(params.get(`${prefix}job`));
+  if (job) state.base = { job, shown: read(new URLSearchParams(params.get(`${prefix}shown`) ?? ""), "") };
   return state;
+}
+
+/** The object that a text holds; `null` if there is none, or a link was cut short: the rest of it still holds. */
+function readObject(text) {
+  try {
+    const value = JSON.parse(text);
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
 }
 
 /** The scenarios of a link. What it does not say is as at the start. */

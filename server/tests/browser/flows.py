@@ -135,12 +135,14 @@ def picks_a_model_and_moves_sliders(browser, url, shots):
 
 
 def is_used_with_the_keyboard_alone(browser, url, shots):
-    tab = Tab(browser, url)
+    tab = Tab(browser, url, "#model=bert-large")
     tab.settled()
     page = tab.page
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
+    expect(page.locator("#scenarios")).to_be_focused()
+    assert page.evaluate("location.hash") == "#model=bert-large", "the scenario stays"
     for _ in range(30):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.getAttribute('aria-valuetext')"):
@@ -150,6 +152,15 @@ def is_used_with_the_keyboard_alone(browser, url, shots):
     before = page.evaluate("document.activeElement.getAttribute('aria-valuetext')")
     change(tab, lambda: page.keyboard.press("ArrowRight"))
     assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')") != before
+    for slider in tab.scenario().locator("input[type=range]").all():
+        for key in ("ArrowRight", "ArrowLeft"):
+            end = slider.evaluate("(one, key) => one.value === (key === 'ArrowRight' ? one.max : one.min)", key)
+            slider.focus()
+            before = slider.get_attribute("aria-valuetext")
+            for _ in range(20):
+                page.keyboard.press(key)
+            assert end or slider.get_attribute("aria-valuetext") != before, f"{slider.get_attribute('id')} is stuck at {before}"
+    tab.settled()
     shots(tab, "keyboard")
     unnamed = page.evaluate("""() => [...document.querySelectorAll('button, input:not([hidden]), select, svg')]
         .filter((one) => one.checkVisibility() && !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
@@ -211,8 +222,11 @@ def compares_two_scenarios(browser, url, shots):
     assert wide <= 0, f"the page is {wide} pixels too wide for a phone"
     shots(other, "phone")
     other.close()
+    second.get_by_label("Terms").select_option("on-demand")
+    tab.page.wait_for_timeout(30)
     tab.page.get_by_role("button", name="Close the second").click()
     expect(tab.page.locator("section.scenario")).to_have_count(1)
+    expect(tab.scenario().locator(".results")).to_have_attribute("aria-busy", "false")
     tab.close()
 
 
@@ -238,8 +252,30 @@ def saves_and_opens_a_plan(browser, url, shots, program):
         path.write_text(path.read_text().replace('"trainyard.plan/1"', '"trainyard.plan/9"'))
         other.page.locator("#file").set_input_files(path)
         expect(other.page.locator("#notice")).to_contain_text("trainyard.plan/9")
+        expect(other.scenario().locator(".results")).to_have_attribute("aria-busy", "false")
         other.close()
     tab.close()
+
+
+def changes_an_opened_plan(browser, url, shots, program):
+    """What the page has no field for stays as it was, also in the link."""
+    job = ["--model", "gpt2", "--samples", "1e6", "--global-batch", "64", "--instances", "p3.8xlarge", "--max-instances", "2"]
+    planned = subprocess.run([program, "plan", *job, "-q", "--json"], check=True, capture_output=True, text=True)
+    tab = Tab(browser, url)
+    tab.settled()
+    drop(tab.page, "mine.json", planned.stdout)
+    expect(tab.page.locator("#notice")).to_contain_text("stays as the plan's job has it: cluster.instances")
+    assert tab.field("Data, tokens").input_value() == "1.02 B"
+    shots(tab, "kept")
+    change(tab, lambda: tab.field("Deadline").fill("90 d"))
+    assert "p3.8xlarge" in tab.plan(), tab.plan()
+    tab.page.wait_for_function("location.hash.includes('deadline')")
+    link = tab.page.evaluate("location.href")
+    tab.close()
+    other = Tab(browser, url, link.removeprefix(url))
+    other.settled()
+    assert "p3.8xlarge" in other.plan(), other.plan()
+    other.close()
 
 
 def opens_what_is_kept(browser, shots, program):
@@ -406,6 +442,7 @@ def main():
             "reads a configuration": lambda: reads_a_configuration(browser, server.url, shots),
             "compares two scenarios": lambda: compares_two_scenarios(browser, server.url, shots),
             "saves and opens a plan": lambda: saves_and_opens_a_plan(browser, server.url, shots, arguments.program),
+            "changes an opened plan": lambda: changes_an_opened_plan(browser, server.url, shots, arguments.program),
             "opens what is kept": lambda: opens_what_is_kept(browser, shots, arguments.program),
             "shares a scenario as a link": lambda: shares_a_scenario_as_a_link(browser, server.url, shots),
             "downloads launch files": lambda: downloads_launch_files(browser, server.url, shots),
