@@ -2,7 +2,9 @@
 
 use crate::arguments;
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::output::Output;
+use std::path::{Path, PathBuf};
 use trainyard_executor::process_group::{LaunchError, Launcher, Processes, World};
 
 /// Joins the processes that were started. Only the first of them says more than errors.
@@ -26,6 +28,19 @@ pub(super) fn all_ready<T>(processes: &Processes, own: Result<T, Failure>) -> Re
         Err(Failure::input("another process of the job cannot go on")
             .hint("look for the error of that process in the launcher's output"))
     }
+}
+
+/// The folder of a run, which the first process makes, by the same path in all of them.
+pub(super) fn run_folder(processes: &Processes, wanted: Option<&Path>, model: &str) -> Result<PathBuf, Failure> {
+    let made = match wanted {
+        _ if processes.is_root() => files::run_folder(wanted, model),
+        folder => Ok(folder.map(Into::into).unwrap_or_default()),
+    };
+    let folder = all_ready(processes, made)?;
+    if wanted.is_some() {
+        return Ok(folder);
+    }
+    Ok(processes.told(&folder.to_string_lossy()).into())
 }
 
 /// What a process ended with. Others may wait for one that failed: the job ends here.

@@ -36,32 +36,27 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     let Prepared { document, plan, kind, measured_on } = processes::all_ready(&processes, prepare(arguments, output))?;
     let data = DataSource { path: arguments.data.clone(), tokenizer: arguments.tokenizer.clone() };
     let simulated = predicted(&document, arguments, (kind, measured_on), output);
-    let world = processes.world(plan.mesh().ranks() as usize).map_err(|error| processes::failure(&error))?;
-    let folder = match &arguments.out {
-        // Only the first process writes.
-        folder if !world.is_root() => Ok(folder.clone().unwrap_or_default()),
-        folder => files::run_folder(folder.as_deref(), &document.plan.model.name),
+    let ranks = plan.mesh().ranks() as usize;
+    processes.ranks_each(ranks).map_err(|error| processes::failure(&error))?;
+    let folder = processes::run_folder(&processes, arguments.out.as_deref(), &document.plan.model.name)?;
+    let world = processes.world(ranks).map_err(|error| processes::failure(&error))?;
+    let execution = Execution {
+        world: &world,
+        document: &document,
+        plan_file: arguments.plan.clone(),
+        predicted: simulated.as_ref(),
+        data,
+        steps: arguments.steps.unwrap_or(document.prediction.steps),
+        seed: arguments.seed,
+        checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
+        folder,
+        resume: arguments.resume,
+        device: kind,
+        threads: arguments.threads.map(usize::from),
+        reliability: arguments.reliability,
+        weights: arguments.weights.clone(),
     };
-    let ended = folder.and_then(|folder| {
-        let execution = Execution {
-            world: &world,
-            document: &document,
-            plan_file: arguments.plan.clone(),
-            predicted: simulated.as_ref(),
-            data,
-            steps: arguments.steps.unwrap_or(document.prediction.steps),
-            seed: arguments.seed,
-            checkpoint: arguments.checkpoint.clone().unwrap_or_else(|| folder.join("checkpoint")),
-            folder,
-            resume: arguments.resume,
-            device: kind,
-            threads: arguments.threads.map(usize::from),
-            reliability: arguments.reliability,
-            weights: arguments.weights.clone(),
-        };
-        execute(&execution, &plan, history, output)
-    });
-    processes::ended(&world, ended, output)
+    processes::ended(&world, execute(&execution, &plan, history, output), output)
 }
 
 /// The plan, if it can be run here.

@@ -150,20 +150,40 @@ impl Processes {
         ready
     }
 
-    /// Deals `ranks` out: process p of P holds the ranks from p · `ranks` / P on. All processes must ask for as many.
+    /// What the first process says. All must ask.
+    pub fn told(&self, own: &str) -> String {
+        #[cfg(feature = "mpi")]
+        if let Some(session) = &self.session {
+            return session.told(own);
+        }
+        own.to_owned()
+    }
+
+    /// How many of `ranks` each process holds.
     ///
     /// # Errors
     ///
     /// When ranks do not divide evenly over processes, or a process has fewer processors than ranks.
-    pub fn world(self, ranks: usize) -> Result<World, LaunchError> {
-        let (processes, process) = (self.processes, self.process);
+    pub fn ranks_each(&self, ranks: usize) -> Result<usize, LaunchError> {
+        let processes = self.processes;
         if ranks == 0 || !ranks.is_multiple_of(processes) {
             return Err(LaunchError::Uneven { ranks, processes });
         }
-        let threads = ranks / processes;
-        if threads > self.seats.fewest {
+        let each = ranks / processes;
+        if each > self.seats.fewest {
             return Err(LaunchError::TooManyRanks { ranks, processes, processors: self.seats.fewest });
         }
+        Ok(each)
+    }
+
+    /// Deals `ranks` out: process p of P holds the ranks from p · `ranks` / P on. All processes must ask for as many.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::ranks_each`].
+    pub fn world(self, ranks: usize) -> Result<World, LaunchError> {
+        let threads = self.ranks_each(ranks)?;
+        let (processes, process) = (self.processes, self.process);
         let failure = Arc::new(Failure::default());
         let inboxes: Arc<Vec<Inbox>> = Arc::new((0..threads).map(|_| Inbox::default()).collect());
         #[cfg(feature = "mpi")]

@@ -77,6 +77,18 @@ impl Session {
         all.into_iter().all(|ready| ready)
     }
 
+    /// What the first process says. All must call it.
+    pub(super) fn told(&self, own: &str) -> String {
+        let world = self.universe.world();
+        let first = world.process_at_rank(0);
+        let mut length = own.len() as u64;
+        first.broadcast_into(&mut length);
+        let mut text = own.as_bytes().to_vec();
+        text.resize(length as usize, 0);
+        first.broadcast_into(&mut text[..]);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
     /// Asks all processes how many processors they may use. All must call it.
     pub(super) fn seats(&self) -> Seats {
         let world = self.universe.world();
