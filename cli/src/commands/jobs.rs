@@ -78,11 +78,17 @@ pub(crate) fn train(
     let mut queue = Queue { runs, folder: folder.clone(), free: devices, clock: Clock::start(), output };
     let stopped = queue.run(stop_on_interrupt())?;
     let document = document(spec, devices, queue);
-    files::write(&folder.join("jobs.json"), json(&document))?;
+    let written = files::write(&folder.join("jobs.json"), json(&document));
     let kept = history.keep(Outcome::new(Kind::Run, "jobs.json", &document, (&document).into()), output);
     output.result(&document, || reports::jobs(&document, output.width()));
     kept.tell(output);
-    verdict(&document, stopped, &folder)
+    let exit = verdict(&document, stopped, &folder);
+    match (written, &exit) {
+        (Err(failure), Ok(_)) => return Err(failure),
+        (Err(failure), Err(_)) => output.failure(&failure),
+        (Ok(()), _) => {}
+    }
+    exit
 }
 
 /// How the command ends.
