@@ -233,7 +233,7 @@ pub(crate) struct PlotArguments {
     #[arg(long, value_name = "FILE.svg|.png", value_parser = plot_file)]
     pub(crate) plot: Option<PathBuf>,
     /// Ground of the plot: that which the reader's system prefers (a PNG is light), light or dark
-    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME")]
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plot")]
     pub(crate) plot_theme: PlotTheme,
 }
 
@@ -308,7 +308,7 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_enum, default_value_t = PlotFormat::Svg, value_name = "FORMAT", requires = "plots")]
     pub(crate) plot_format: PlotFormat,
     /// Ground of these plots: that which the reader's system prefers (a PNG is light), light or dark
-    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME")]
+    #[arg(long, value_enum, default_value_t = PlotTheme::Auto, value_name = "THEME", requires = "plots")]
     pub(crate) plot_theme: PlotTheme,
     /// Possible courses of the whole training that are drawn
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

@@ -45,7 +45,8 @@ Examples:
   trainyard train examples/trials.toml
       trials of hyper-parameters side by side
 
-Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 5 stopped early; its checkpoint is complete";
+Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 4 none within the deadline: nothing ran, 5 stopped
+early; its checkpoint is complete";
 
 /// Of `trainyard plan`.
 pub(crate) const PLAN: &str = "\

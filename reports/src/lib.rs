@@ -57,7 +57,7 @@ pub use queue::queue;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{pictures, report};
-pub use shell::quoted;
+pub use shell::command;
 pub use show::{gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;
 pub use trace::{Process, rank_trace, step_trace, trace};

@@ -10,6 +10,11 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// Words as one command.
+pub fn command(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! `trainyard calibrate`: this machine measured, and its profile written; or constants refitted from measurements.
 
 use super::{device, processes};
-use crate::arguments::{self, CalibrateArguments, Launcher};
+use crate::arguments::{self, CalibrateArguments, Device, Launcher};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Written};
 use crate::job::{LOCAL, local_profile};
@@ -48,20 +48,40 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     Ok(Exit::Done)
 }
 
+/// Refuses flags that mean nothing for measurements of a kind.
+fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(), Failure> {
+    use MeasurementKind::{Collectives, NcclTests, Run, Trace};
+    let cuda = arguments.device == Device::Cuda;
+    let flags: [(_, _, &[MeasurementKind], _); 4] = [
+        ("--instance", arguments.instance.is_some(), &[Collectives, NcclTests], "collectives"),
+        ("--stack", arguments.stack.is_some(), &[Trace], "traces of a profiler"),
+        ("--profile", arguments.profile.is_some(), &[Run], "runs of this program"),
+        ("--device cuda", cuda, &[Run], "runs of this program"),
+    ];
+    match flags.into_iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&kind)) {
+        Some((flag, _, _, what)) => Err(Failure::input(format!("`{flag}` is for measurements of {what}"))
+            .hint(format!("the file holds others; leave out `{flag}`"))),
+        None => Ok(()),
+    }
+}
+
 /// Refits constants from the measurements of a file, and writes those that predict better.
 fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
     if from.is_dir() {
+        only_for(MeasurementKind::Run, arguments)?;
         return super::runs::correct(from, arguments, output);
     }
     let text = files::read_packed("measurements", from)?;
     let file = from.display().to_string();
+    let kind = MeasurementKind::of(&text);
+    kind.map_or(Ok(()), |kind| only_for(kind, arguments))?;
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
     let date = machine::today();
     let path = arguments.out.clone().unwrap_or_else(|| CONSTANTS.into());
     let failed = |message: String, hint: Option<String>| {
         Failure::input(format!("cannot calibrate from `{file}`")).because(message).maybe_hint(hint)
     };
-    let refitted = match MeasurementKind::of(&text) {
+    let refitted = match kind {
         Some(MeasurementKind::StepTimes) => {
             files::expect_room(&path, Written::File)?;
             let bar = output.bar(0, "calibrating: {msg}");

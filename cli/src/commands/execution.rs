@@ -237,7 +237,7 @@ fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
     }
     words.extend(reliability_flags(execution.reliability));
     words.extend(["--checkpoint".into(), path(resumed_from(execution, checkpoint)), "--resume".into()]);
-    words.iter().map(|word| reports::quoted(word)).collect::<Vec<_>>().join(" ")
+    reports::command(&words)
 }
 
 /// What a run that ended here goes on from: the newest in the folder of checkpoints, unless one was named that is not.

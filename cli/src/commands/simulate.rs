@@ -40,17 +40,17 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
 fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     let files = files::machine_files_of(&document, &arguments.plan, arguments.constants.as_deref())?;
-    if arguments.campaign {
-        return whole_training(arguments, &document, files, history, output);
-    }
-    let options = options(arguments);
     let refused = |error: DocumentError| {
         Failure::input(format!("cannot simulate plan `{}`", arguments.plan.display()))
             .because(error.to_string())
             .maybe_hint(error.hint())
     };
     let plan = Plan::try_from(document.plan.clone()).map_err(|error| refused(error.into()))?;
+    let options = options(arguments);
     enough_memory(&plan, options)?;
+    if arguments.campaign {
+        return whole_training(arguments, &document, files, history, output);
+    }
     let wanted = arguments.trace.is_some() || arguments.chakra.is_some();
     let trace = wanted.then(|| trace_step(&document, files.clone(), options).map_err(refused)).transpose()?;
     let traced = trace.as_ref().zip(arguments.trace.as_ref());

@@ -1,6 +1,6 @@
 //! `trainyard train`: the whole loop on this machine.
 
-use super::execution::{Execution, data_flags, execute, runnable, stop_on_interrupt};
+use super::execution::{Execution, data_flags, execute, reliability_flags, runnable, stop_on_interrupt};
 use super::{device, jobs};
 use crate::arguments::{Device, TrainArguments};
 use crate::failure::{Exit, Failure};
@@ -17,6 +17,7 @@ use trainyard_models::Model;
 use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
+use trainyard_reports as reports;
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
 
@@ -34,6 +35,10 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     }
     if let Some(device) = arguments.device {
         device::check(device.into())?;
+    }
+    if arguments.job.prices.is_some() {
+        return Err(Failure::input("`--prices` says what machines cost, but `train` rents none")
+            .hint("`trainyard plan` and `what-if` take it"));
     }
     let mut job = job::read(&arguments.job)?;
     place(&mut job, arguments.on.as_deref())?;
@@ -62,8 +67,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     output.note(planned(&document, &plan_file));
     history.keep(super::plan::outcome(&document, &folder), output).tell(output);
     if let Some(why) = missed_goal(&document) {
-        let hint =
-            format!("`trainyard run {} {}` runs it all the same", plan_file.display(), data_flags(&data).join(" "));
+        let hint = format!("`{}` runs it all the same", all_the_same(&plan_file, &data, arguments));
         return Err(Failure::new(Exit::MissedGoal, why).hint(hint));
     }
     let files = MachineFiles { machine: Some(MachineFile::Profile(Box::new(profile))), constants, prices: None };
@@ -86,6 +90,17 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
         weights: arguments.weights.clone(),
     };
     execute(&execution, &plan, history, output)
+}
+
+/// The command that runs a plan as this one would have.
+fn all_the_same(plan_file: &Path, data: &DataSource, arguments: &TrainArguments) -> String {
+    let path = |path: &Path| path.display().to_string();
+    let mut words = vec!["trainyard".into(), "run".into(), path(plan_file)];
+    words.extend(data_flags(data));
+    words.extend(["--seed".into(), arguments.seed.to_string()]);
+    words.extend(arguments.weights.iter().flat_map(|weights| ["--weights".into(), path(weights)]));
+    words.extend(reliability_flags(arguments.reliability));
+    reports::command(&words)
 }
 
 /// Puts the job onto this machine: what `--on` says, or the profile of the job, or `local`.

@@ -1,5 +1,6 @@
 //! `trainyard what-if`: a job or a plan with something varied.
 
+use super::simulate::enough_memory;
 use crate::arguments::{GoalArguments, JobArguments, SearchArguments, WhatIfArguments};
 use crate::failure::{Exit, Failure};
 use crate::history::{History, Outcome};
@@ -8,10 +9,11 @@ use crate::output::{Output, json};
 use crate::{files, job, plot};
 use std::path::Path;
 use trainyard_history::Kind;
-use trainyard_plan::WhatIfDocument;
+use trainyard_plan::{Plan, WhatIfDocument};
 use trainyard_planner::what_if::{Axis, HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if as vary};
 use trainyard_planner::{Limits, MachineFiles};
 use trainyard_reports::{self as reports, Breadth};
+use trainyard_sim::Options;
 
 /// What is varied, with the job file for messages.
 struct Asked {
@@ -64,6 +66,10 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
         only_for_jobs(arguments)?;
         job::limits(&arguments.search, 1)?;
         let document = files::read_plan(path)?;
+        // What is not a plan is told, with its field, when it is varied.
+        if let Ok(plan) = Plan::try_from(document.plan.clone()) {
+            enough_memory(&plan, Options::default())?;
+        }
         let prices = arguments.job.prices.as_deref().map(files::read_prices).transpose()?;
         let files = files::machine_files_of(&document, path, arguments.job.constants.as_deref())?;
         let files = MachineFiles { prices, ..files };

@@ -1,11 +1,11 @@
 //! Shell scripts.
 
 use super::draft::Head;
-use crate::shell::quoted;
+use crate::shell::{self, quoted};
 
 /// A command of several lines: the first as it is written for a shell, then words that are quoted, a line for each group.
 pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {
-    let line = |words: &Vec<String>| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let line = |words: &Vec<String>| shell::command(words);
     let lines: Vec<String> = std::iter::once(start.to_owned()).chain(groups.iter().map(line)).collect();
     format!("{}\n", lines.join(" \\\n  "))
 }
