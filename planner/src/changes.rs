@@ -346,7 +346,7 @@ fn gigabits(bytes_per_second: f64) -> String {
 mod tests {
     use super::*;
     use crate::job::{Resources, problem};
-    use crate::search::{Aim, search};
+    use crate::search::{Aim, Within, search};
     use trainyard_plan::{GlobalBatch, JobSpec};
 
     /// Data parallelism of which some machines have a better network than others.
@@ -360,7 +360,7 @@ mod tests {
         job.goal.objective = Some(Objective::Time);
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let objective = problem.objective;
-        let aim = Aim { objective, top: 5, max_simulations: None, within_goal: true, without_gpu: None };
+        let aim = Aim { objective, top: 5, max_simulations: None, within: Within::Goal, without_gpu: None };
         let found = search(&problem, &Fixed::default(), aim);
         (problem, found)
     }

@@ -7,7 +7,7 @@ use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem, Rental};
 use crate::reasons::relative;
-use crate::search::{Aim, Evaluated, Found, search};
+use crate::search::{Aim, Evaluated, Found, Within, search};
 use trainyard_hardware_profiles::{Instance, Price};
 use trainyard_plan::Objective;
 use trainyard_units::{Seconds, human_duration};
@@ -61,7 +61,7 @@ impl Guidance<'_> {
             objective: self.problem.objective,
             top: 1,
             max_simulations: None,
-            within_goal: false,
+            within: Within::Anything,
             without_gpu: None,
         };
         let plans = guided.iter().filter_map(|instance| {

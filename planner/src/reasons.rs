@@ -1,9 +1,10 @@
 //! Why the recommended plan: each reason is an answer to "why not …", found by searching for the best plan of that
 //! other kind and comparing.
 
+use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
-use crate::search::{Aim, Evaluated, Found, Prepared, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, Within, search};
 use crate::totals::{Ranking, Totals};
 use crate::tuning::Tried;
 use trainyard_hardware_profiles::catalog;
@@ -42,11 +43,12 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     }
     let objective = problem.objective;
     let max_simulations = Some(COMPARED);
-    let aim = |within_goal| Aim { objective, top: 1, max_simulations, within_goal, without_gpu: Some(&own.gpu) };
-    let best = |within_goal| prepared.search(aim(within_goal)).best.into_iter().next();
-    let meets_goal = Ranking::of(problem, &found.best[0]).meets_goal(Totals::found(&found.best[0]));
+    let aim = |within| Aim { objective, top: 1, max_simulations, within, without_gpu: Some(&own.gpu) };
+    let best = |within| prepared.search(aim(within)).best.into_iter().next();
+    let within = |totals| Ranking::goal(problem).meets_goal(totals);
     let limited = problem.deadline.is_some() || problem.budget.is_some();
-    if limited && meets_goal { best(true).or_else(|| best(false)) } else { best(false) }
+    let searched = (limited && within(Totals::found(&found.best[0]))).then(|| best(Within::Goal)).flatten();
+    searched.or_else(|| best(Within::Anything))
 }
 
 impl Reasons<'_> {
@@ -79,7 +81,13 @@ impl Reasons<'_> {
 
     /// One plan, whatever deadline and budget say.
     fn aim(&self) -> Aim {
-        Aim { objective: self.problem.objective, top: 1, max_simulations: None, within_goal: false, without_gpu: None }
+        Aim {
+            objective: self.problem.objective,
+            top: 1,
+            max_simulations: None,
+            within: Within::Anything,
+            without_gpu: None,
+        }
     }
 
     /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
@@ -92,8 +100,15 @@ impl Reasons<'_> {
     fn objective(&self) -> String {
         let late = self.problem.deadline.is_some_and(|deadline| self.chosen.elapsed_s > deadline.0);
         let dear = self.problem.budget.zip(self.chosen.cost_usd).is_some_and(|(budget, cost)| cost > budget);
-        let goal = match (self.problem.objective, self.problem.deadline, self.chosen.cost_usd) {
-            _ if late => "nearest to the deadline, the fastest plan".into(),
+        let Problem { objective, deadline, budget, .. } = *self.problem;
+        let goal = match (objective, deadline, self.chosen.cost_usd) {
+            _ if late => match budget.filter(|_| !dear) {
+                Some(budget) => format!("nearest to the deadline, the fastest plan that costs at most {}", usd(budget)),
+                None => "nearest to the deadline, the fastest plan".into(),
+            },
+            (_, Some(deadline), _) if dear => {
+                format!("nearest to the budget, the cheapest plan that ends within {}", human_duration(deadline))
+            }
             _ if dear => "nearest to the budget, the cheapest plan".into(),
             (Objective::Cost, Some(deadline), Some(_)) => {
                 format!("cheapest plan that ends within {}", human_duration(deadline))

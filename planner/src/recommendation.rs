@@ -13,9 +13,9 @@ use crate::problem::{Place, Problem, price_used};
 use crate::reasons::{Reasons, other_gpu};
 use crate::rejected::Rejections;
 use crate::remedies::{Remedies, remedy_reason};
-use crate::search::{Aim, Evaluated, Found, Prepared, search};
+use crate::search::{Aim, Evaluated, Found, Prepared, Within, search};
 use crate::space::Space;
-use crate::totals::nearest_objective;
+use crate::totals::nearest;
 use crate::tuning::{Tuning, batch_reason};
 use crate::warnings::Warnings;
 use rayon::prelude::*;
@@ -182,7 +182,7 @@ fn aim(problem: &Problem, limits: &Limits) -> Aim {
         objective: problem.objective,
         top: limits.top.max(1),
         max_simulations: limits.max_simulations,
-        within_goal: true,
+        within: Within::Goal,
         without_gpu: None,
     }
 }
@@ -215,7 +215,7 @@ pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPl
     if !plain.best.is_empty() {
         return Ok(plain);
     }
-    let aim = Aim { within_goal: false, ..aim(problem, limits) };
+    let aim = Aim { within: Within::Anything, ..aim(problem, limits) };
     let Solved { found, limits: held, .. } = solve_with_offload_for(problem, limits, aim);
     let with_offload = on_each_within(problem, held.as_ref());
     if with_offload.best.is_empty() {
@@ -278,11 +278,17 @@ pub(crate) struct Solved<'a, 'b> {
     pub(crate) limits: Cow<'b, Limits>,
 }
 
-/// What a search finds, or, if nothing meets deadline and budget, one for the nearest.
+/// What a search finds, or, if nothing meets deadline and budget, the first for the nearest that finds something.
 fn solve(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> Found {
-    let found = prepared.search(aim);
-    if found.best.is_empty() && (problem.deadline.is_some() || problem.budget.is_some()) {
-        return prepared.search(nearest(problem, aim));
+    let mut found = prepared.search(aim);
+    if problem.deadline.is_none() && problem.budget.is_none() {
+        return found;
+    }
+    let mut nearest = nearest(problem.deadline, problem.budget).iter();
+    while found.best.is_empty()
+        && let Some(&(objective, within)) = nearest.next()
+    {
+        found = prepared.search(Aim { objective, within, ..aim });
     }
     found
 }
@@ -318,38 +324,51 @@ fn solve_with_offload_for<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim:
     Solved { prepared, found, other, limits: Cow::Borrowed(limits) }
 }
 
-fn nearest(problem: &Problem, aim: Aim) -> Aim {
-    Aim { objective: nearest_objective(problem.deadline), within_goal: false, ..aim }
-}
-
-/// By how much a plan misses deadline or budget.
+/// By how much a plan misses deadline or budget, and what is set for the other: for a deadline that is missed a budget
+/// with what the plan costs, for a budget a deadline that is kept.
 enum Missed {
-    Deadline { deadline: Seconds, time: Seconds, surrounded: bool },
-    Budget { budget: f64, cost: f64 },
+    Deadline { deadline: Seconds, time: Seconds, surrounded: bool, other: Option<(f64, f64)> },
+    Budget { budget: f64, cost: f64, kept: Option<Seconds> },
 }
 
 fn missed(document: &PlanDocument) -> Option<Missed> {
     let deadline = document.job.goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     let time = Seconds(document.prediction.elapsed_s());
+    let money = document.job.goal.budget.zip(document.prediction.cost_usd);
     if let Some(deadline) = deadline.filter(|deadline| time > *deadline) {
-        return Some(Missed::Deadline { deadline, time, surrounded: time.0 > document.prediction.time_s });
+        let surrounded = time.0 > document.prediction.time_s;
+        return Some(Missed::Deadline { deadline, time, surrounded, other: money });
     }
-    let (budget, cost) = (document.job.goal.budget?, document.prediction.cost_usd?);
-    (cost > budget).then_some(Missed::Budget { budget, cost })
+    let (budget, cost) = money?;
+    (cost > budget).then_some(Missed::Budget { budget, cost, kept: deadline })
 }
 
 /// Why the recommended plan is not within deadline or budget; nothing if it is.
 pub fn missed_goal(document: &PlanDocument) -> Option<String> {
     Some(match missed(document)? {
-        Missed::Deadline { deadline, time, surrounded } => format!(
-            "no plan ends within {}: the nearest takes {}{}, {:.2} times as long",
-            human_duration(deadline),
-            human_duration(time),
-            if surrounded { " with start-up and checkpoints" } else { "" },
-            time.0 / deadline.0
-        ),
-        Missed::Budget { budget, cost } => format!(
-            "no plan costs at most {}: the nearest costs {}, {:.2} times as much",
+        Missed::Deadline { deadline, time, surrounded, other } => {
+            let (nothing, nearest, costs) = match other {
+                None => (String::new(), String::new(), String::new()),
+                Some((budget, cost)) if cost <= budget => {
+                    (String::new(), format!(" that costs at most {}", usd(budget)), String::new())
+                }
+                Some((budget, cost)) => (
+                    format!(", and none costs at most {}", usd(budget)),
+                    String::new(),
+                    format!(", and costs {}", usd(cost)),
+                ),
+            };
+            format!(
+                "no plan ends within {}{nothing}: the nearest{nearest} takes {}{}, {:.2} times as long{costs}",
+                human_duration(deadline),
+                human_duration(time),
+                if surrounded { " with start-up and checkpoints" } else { "" },
+                time.0 / deadline.0
+            )
+        }
+        Missed::Budget { budget, cost, kept } => format!(
+            "no plan {}costs at most {}: the nearest costs {}, {:.2} times as much",
+            kept.map_or_else(String::new, |deadline| format!("that ends within {} ", human_duration(deadline))),
             usd(budget),
             usd(cost),
             cost / budget
@@ -366,7 +385,7 @@ pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
             time.0 / deadline.0,
             human_duration(deadline)
         ),
-        Missed::Budget { budget, cost } => {
+        Missed::Budget { budget, cost, .. } => {
             format!("the chosen plan costs {}, {:.2} times the budget of {}", usd(cost), cost / budget, usd(budget))
         }
     })
@@ -395,7 +414,7 @@ fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits)
         Objective::Time => Objective::Cost,
     };
     let max_simulations = limits.max_simulations;
-    Some(prepared.search(Aim { objective, top: 1, max_simulations, within_goal: false, without_gpu: None }))
+    Some(prepared.search(Aim { objective, top: 1, max_simulations, within: Within::Anything, without_gpu: None }))
 }
 
 /// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,

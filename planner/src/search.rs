@@ -78,6 +78,15 @@ pub(crate) struct Found {
     pub(crate) least: BTreeMap<usize, Totals>,
 }
 
+/// Which limits of the job count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    Goal,
+    Deadline,
+    Budget,
+    Anything,
+}
+
 /// What to look for.
 #[derive(Clone, Copy)]
 pub(crate) struct Aim {
@@ -85,10 +94,17 @@ pub(crate) struct Aim {
     /// How many different clusters to rank.
     pub(crate) top: usize,
     pub(crate) max_simulations: Option<u64>,
-    /// Whether deadline and budget count.
-    pub(crate) within_goal: bool,
+    pub(crate) within: Within,
     /// A GPU that is left out.
     pub(crate) without_gpu: Option<&'static str>,
+}
+
+impl Within {
+    /// Deadline and budget, those that count.
+    pub(crate) fn of(self, deadline: Option<Seconds>, budget: Option<f64>) -> (Option<Seconds>, Option<f64>) {
+        let in_time = matches!(self, Self::Goal | Self::Deadline);
+        (deadline.filter(|_| in_time), budget.filter(|_| matches!(self, Self::Goal | Self::Budget)))
+    }
 }
 
 /// Everything that searches of one space share.
@@ -423,9 +439,9 @@ impl<'a> Searcher<'a> {
     }
 
     fn within_goal(&self, totals: Totals) -> bool {
-        !self.aim.within_goal
-            || (self.problem().deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
-                && self.problem().budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget)))
+        let (deadline, budget) = self.aim.within.of(self.problem().deadline, self.problem().budget);
+        deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
+            && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
     }
 
     /// What a candidate must beat to matter, the best on its own machines included.
@@ -579,7 +595,7 @@ mod tests {
             let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
             for objective in [Objective::Cost, Objective::Time] {
                 let problem = small(objective, bytes);
-                let aim = Aim { objective, top: 3, max_simulations: None, within_goal: true, without_gpu: None };
+                let aim = Aim { objective, top: 3, max_simulations: None, within: Within::Goal, without_gpu: None };
                 let found = search(&problem, &fixed, aim);
                 let best = match objective {
                     Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
@@ -597,8 +613,13 @@ mod tests {
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
         let problem = small(Objective::Cost, None);
-        let aim =
-            Aim { objective: Objective::Cost, top: 5, max_simulations: Some(1), within_goal: true, without_gpu: None };
+        let aim = Aim {
+            objective: Objective::Cost,
+            top: 5,
+            max_simulations: Some(1),
+            within: Within::Goal,
+            without_gpu: None,
+        };
         let cut = search(&problem, &Fixed::default(), aim);
         assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
     }

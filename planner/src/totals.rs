@@ -2,7 +2,7 @@
 
 use crate::overheads::Overheads;
 use crate::problem::Problem;
-use crate::search::Evaluated;
+use crate::search::{Evaluated, Within};
 use trainyard_plan::{Objective, Plan};
 use trainyard_sim::{Intake, Machine, Supply, step_time};
 use trainyard_units::Seconds;
@@ -63,10 +63,18 @@ impl Totals {
     }
 }
 
-/// The aim of a search for the plan that misses the goal by least: the fastest if there is a deadline, else the
-/// cheapest.
-pub(crate) fn nearest_objective(deadline: Option<Seconds>) -> Objective {
-    if deadline.is_some() { Objective::Time } else { Objective::Cost }
+/// What comes nearest to a goal that nothing meets, the nearest first: of what keeps the deadline the cheapest, of what
+/// keeps the budget the fastest, else the fastest if there is a deadline, and the cheapest if there is none.
+pub(crate) fn nearest(deadline: Option<Seconds>, budget: Option<f64>) -> &'static [(Objective, Within)] {
+    match (deadline, budget) {
+        (Some(_), Some(_)) => &[
+            (Objective::Cost, Within::Deadline),
+            (Objective::Time, Within::Budget),
+            (Objective::Time, Within::Anything),
+        ],
+        (Some(_), None) => &[(Objective::Time, Within::Anything)],
+        (None, _) => &[(Objective::Cost, Within::Anything)],
+    }
 }
 
 /// What a user would rather have: a plan that meets the goal before one that does not, then less of what is sought.
@@ -78,14 +86,27 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
+    /// What the job seeks.
+    pub(crate) fn goal(problem: &Problem) -> Self {
+        let Problem { objective, deadline, budget, .. } = *problem;
+        Self { objective, deadline, budget }
+    }
+
     /// By which `chosen` was recommended: where it misses the goal, it is the one that comes nearest.
     pub(crate) fn of(problem: &Problem, chosen: &Evaluated) -> Self {
-        let Problem { objective, deadline, budget, .. } = *problem;
-        let ranking = Self { objective, deadline, budget };
-        if ranking.meets_goal(Totals::found(chosen)) {
-            return ranking;
-        }
-        Self { objective: nearest_objective(deadline), deadline: None, budget: None }
+        let goal = Self::goal(problem);
+        let totals = Totals::found(chosen);
+        if goal.meets_goal(totals) { goal } else { goal.nearest_kept(totals).1 }
+    }
+
+    /// The first of what comes nearest to the goal that a plan keeps, with its place among them.
+    fn nearest_kept(&self, totals: Totals) -> (usize, Self) {
+        let rankings = nearest(self.deadline, self.budget).iter().map(|&(objective, within)| {
+            let (deadline, budget) = within.of(self.deadline, self.budget);
+            Self { objective, deadline, budget }
+        });
+        let mut kept = rankings.enumerate().filter(|(_, ranking)| ranking.meets_goal(totals));
+        kept.next().expect("the last of them holds a plan to nothing")
     }
 
     pub(crate) fn meets_goal(&self, totals: Totals) -> bool {
@@ -106,8 +127,11 @@ impl Ranking {
             (false, true) => false,
             (true, true) => self.worth(first) < self.worth(second),
             (false, false) => {
-                let nearest = nearest_objective(self.deadline);
-                amount(nearest, first) < amount(nearest, second)
+                let missed = |totals| {
+                    let (place, ranking) = self.nearest_kept(totals);
+                    (place, ranking.worth(totals))
+                };
+                missed(first) < missed(second)
             }
         }
     }
@@ -132,8 +156,14 @@ mod tests {
         assert!(ranking.prefers(totals(90.0, 40.0), totals(10.0, 60.0)));
         assert!(ranking.prefers(totals(99.0, 30.0), totals(10.0, 40.0)));
         assert!(!ranking.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
-        // Both late: the faster one, whatever it costs.
-        assert!(ranking.prefers(totals(110.0, 60.0), totals(120.0, 10.0)));
+        // In time, but too dear: the cheaper one.
+        assert!(ranking.prefers(totals(99.0, 60.0), totals(10.0, 70.0)));
+        // One in time and too dear, one late and cheap.
+        assert!(ranking.prefers(totals(99.0, 60.0), totals(110.0, 10.0)));
+        // Both late: one that costs no more than may be, and of two of these the faster one.
+        assert!(ranking.prefers(totals(120.0, 40.0), totals(110.0, 60.0)));
+        assert!(ranking.prefers(totals(110.0, 40.0), totals(120.0, 10.0)));
+        assert!(ranking.prefers(totals(110.0, 70.0), totals(120.0, 60.0)));
         let by_time = Ranking { objective: Objective::Time, deadline: None, budget: None };
         assert!(by_time.prefers(totals(10.0, 40.0), totals(99.0, 30.0)));
     }

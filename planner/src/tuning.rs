@@ -3,7 +3,7 @@
 use crate::changes::is_quick;
 use crate::fix::Fixed;
 use crate::problem::{Problem, Training};
-use crate::search::{Aim, Evaluated, search};
+use crate::search::{Aim, Evaluated, Within, search};
 use crate::totals::Totals;
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
 use trainyard_plan::{BatchSpec, Plan, PlanSpec, Precision};
@@ -178,7 +178,7 @@ impl Tuning<'_> {
 
     fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
         let objective = self.problem.objective;
-        let aim = Aim { objective, top: 1, max_simulations: None, within_goal: false, without_gpu: None };
+        let aim = Aim { objective, top: 1, max_simulations: None, within: Within::Anything, without_gpu: None };
         let found = search(self.problem, fixed, aim);
         let too_large = found.too_large.into_values().next();
         (found.best.into_iter().next(), too_large)

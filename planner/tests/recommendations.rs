@@ -165,6 +165,29 @@ fn a_goal_that_cannot_be_met_gets_the_nearest_plan_and_by_how_much() {
 }
 
 #[test]
+fn of_two_limits_that_no_plan_meets_together_the_one_that_can_be_met_is() {
+    let mut job = job("gpt2-xl", 10e9, 512);
+    let cheapest = plan(&job, &[]).expect("a plan").prediction;
+    let (cost, time) = (cheapest.cost_usd.expect("a price"), cheapest.elapsed_s());
+    let mut nearest = |deadline_s: f64, budget: f64| {
+        job.goal.deadline = Some(format!("{deadline_s} s"));
+        job.goal.budget = Some(budget);
+        let document = plan(&job, &[]).expect("the nearest plan");
+        let prediction = &document.prediction;
+        (prediction.elapsed_s(), prediction.cost_usd.expect("a price"), missed_goal(&document).expect("a reason"))
+    };
+    // Any time will do: the cheapest plan is nearest to a budget below its price, not the fastest.
+    let (_, dear, why) = nearest(100.0 * time, 0.9 * cost);
+    assert!((dear - cost).abs() < 1e-9 * cost && why.contains("no plan that ends within"), "{dear} USD: {why}");
+    // No plan is so fast, and some cost no more than twice the least.
+    let (late, cost_of_late, why) = nearest(60.0, 2.0 * cost);
+    assert!(late < time && cost_of_late <= 2.0 * cost && why.contains("the nearest that costs at most"), "{why}");
+    // Neither can be met: the fastest.
+    let (fastest, _, why) = nearest(60.0, 0.5 * cost);
+    assert!(fastest <= late && why.contains("and none costs at most"), "{why}");
+}
+
+#[test]
 fn what_cannot_fit_says_what_is_missing() {
     let mut job = job("gpt3-175b", 1e9, 512);
     job.cluster.instances = Some(vec!["g4dn.xlarge".into()]);
