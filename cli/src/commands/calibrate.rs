@@ -53,13 +53,13 @@ fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(),
     use MeasurementKind::{Collectives, NcclTests, Run, Trace};
     let cuda = arguments.device == Device::Cuda;
     let flags: [(_, _, &[MeasurementKind], _); 4] = [
-        ("--instance", arguments.instance.is_some(), &[Collectives, NcclTests], "collectives"),
+        ("--instance", arguments.instance.is_some(), &[Collectives, NcclTests], "measurements of collectives"),
         ("--stack", arguments.stack.is_some(), &[Trace], "traces of a profiler"),
         ("--profile", arguments.profile.is_some(), &[Run], "runs of this program"),
         ("--device cuda", cuda, &[Run], "runs of this program"),
     ];
     match flags.into_iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&kind)) {
-        Some((flag, _, _, what)) => Err(Failure::input(format!("`{flag}` is for measurements of {what}"))
+        Some((flag, _, _, what)) => Err(Failure::input(format!("`{flag}` is for {what}"))
             .hint(format!("the file holds others; leave out `{flag}`"))),
         None => Ok(()),
     }

@@ -52,7 +52,7 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
         ("--chakra", arguments.chakra.is_some(), "the step of a plan is written so: name the plan of a job"),
         ("--on", arguments.on.is_some(), "jobs of a queue say where they run"),
         ("--unfold", arguments.unfold, "jobs of a queue are simulated one by one anyway"),
-        ("--campaign", arguments.campaign, "a queue draws start-up and interruptions of its jobs anyway"),
+        ("--campaign", arguments.campaign, "the whole training of a plan is drawn so: name the plan of a job"),
         ("--spread", arguments.spread > 0.0, "in a queue each [[job]] has its own `spread`"),
     ];
     match flags.into_iter().find(|(_, given, _)| *given) {
