@@ -72,7 +72,9 @@ pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoi
 pub use launch::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
 pub use learning_rate::LearningRate;
 pub use lower::{Lowering, lower};
-pub use memory::{Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with};
+pub use memory::{
+    GradientStore, Resident, checkpoint_bytes, checkpoint_bytes_of, kept_elsewhere, resident, resident_with,
+};
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use offload::{Offload, Store};
 pub use parameters::{Chain, Held};

@@ -40,28 +40,36 @@ impl Resident {
     }
 }
 
+/// How the software that will run a plan keeps gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GradientStore {
+    /// Bytes of a value, as it is summed up.
+    pub element: u64,
+    /// Whether gradients are reduced in buckets beside backward, and not in one piece after it.
+    pub bucketed: bool,
+}
+
 /// What each rank of `stage` holds on its device at the peak of a step.
 ///
 /// # Source
 ///
-/// State: Rajbhandari et al., arXiv:1910.02054, section 3.1, with gradients of `gradient_element` bytes (in mixed
-/// precision 16 bytes a parameter where they are kept as computed, 18 in single precision), and section 5 where it is
-/// shared out. Two versions of
-/// the weights in 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
-pub fn resident(plan: &Plan, stage: StageId, gradient_element: u64) -> Resident {
-    resident_with(plan, stage, &runs_of(plan, stage), gradient_element)
+/// State: Rajbhandari et al., arXiv:1910.02054, section 3.1 (in mixed precision 16 bytes a parameter where gradients
+/// are kept as computed, 18 in single precision), and section 5 where it is shared out. Two versions of the weights in
+/// 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
+pub fn resident(plan: &Plan, stage: StageId, store: GradientStore) -> Resident {
+    resident_with(plan, stage, &runs_of(plan, stage), store)
 }
 
 /// The same if `stage` had these `runs` of layers instead of its own: what a cut into stages within memory asks.
-pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>], gradient_element: u64) -> Resident {
+pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>], store: GradientStore) -> Resident {
     let held = runs.iter().map(|layers| plan.held(layers)).fold(Held::default(), std::ops::Add::add);
     let offload = plan.offload();
     Resident {
         parameters: parameters(plan, held),
-        gradients: gradients(plan, held, gradient_element),
+        gradients: gradients(plan, held, store),
         optimizer_state: if offload.optimizer.is_some() { Bytes(0) } else { optimizer_state(plan, held) },
         activations: activations(plan, stage, runs),
-        buffers: buffers(plan, runs, held, gradient_element),
+        buffers: buffers(plan, runs, held, store),
         workspace: workspace(plan, runs),
     }
 }
@@ -113,13 +121,22 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
     Bytes(own.weight_bytes(plan.precision().element_bytes()).0 * versions)
 }
 
-/// Gradients are whole until they are reduced: those that are reduced after each micro-batch need only their shard.
-fn gradients(plan: &Plan, held: Held, element: u64) -> Bytes {
-    let at_once = plan.gradient_reduction() == GradientReduction::MicroBatch || plan.batch().accumulation == 1;
-    let sharded = plan.shards(StateSharding::Gradients) && at_once;
-    let own = if sharded { plan.shard_of(held) } else { held };
+/// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.
+fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
+    let reduction = plan.gradient_reduction();
+    let by_layer = match reduction {
+        GradientReduction::Step => plan.gathers_weights(),
+        GradientReduction::MicroBatch => plan.goes_by_layer(),
+    };
+    let at_once = reduction.is_at_once(plan.batch().accumulation, store.bucketed || by_layer);
+    plan.shards(StateSharding::Gradients) && at_once
+}
+
+/// Gradients are whole until they are reduced.
+fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
+    let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
     // Of tables there are the rows of a whole step.
-    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes_in(element);
+    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes_in(store.element);
     match plan.gradient_compression() {
         // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => Bytes(3 * kept.0),
@@ -132,8 +149,9 @@ fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
     Bytes(own.parameters * plan.optimizer().state_bytes() + own.updated() * plan.precision().master_bytes())
 }
 
-/// Gathered weights (tables are not) of the layers that compute now and next, and, where gradients are reduced layer by layer, theirs.
-fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, gradient_element: u64) -> Bytes {
+/// Gathered weights (tables are not) of the layers that compute now and next, and, where only a part of gradients is
+/// kept, theirs before they are reduced.
+fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore) -> Bytes {
     let largest = || {
         let layers = runs.iter().cloned().flatten();
         layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
@@ -143,8 +161,8 @@ fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, gradient_element: u64
     if plan.gathers_weights() {
         bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * element;
     }
-    if plan.shards(StateSharding::Gradients) && plan.gradient_reduction() == GradientReduction::MicroBatch {
-        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * gradient_element;
+    if keeps_part_of_gradients(plan, store) {
+        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * store.element;
     }
     Bytes(bytes)
 }
@@ -229,4 +247,59 @@ impl Plan {
 fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     let largest = plan.kinds_in(runs).into_iter().map(|(_, memory, _)| memory.workspace).max();
     Bytes(largest.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+
+    /// Weights and biases of a block of width 1024: attention 4 h² + 4 h, the feed-forward network 8 h² + 5 h, two
+    /// normalisations 4 h.
+    const BLOCK: u64 = 12 * 1024 * 1024 + 13 * 1024;
+
+    /// GPT-2 medium with a small table, so that its blocks are its largest layers, on four replicas.
+    fn spec(accumulation: u64) -> PlanSpec {
+        let mut model = trainyard_models::find("gpt2-medium").expect("in the catalog").model.spec();
+        model.vocab = Some(1000);
+        PlanSpec {
+            parallel: ParallelSpec { data: 4, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 4 * accumulation, micro: 1, accumulation },
+            state_sharding: StateSharding::Gradients,
+            ..PlanSpec::plain(model, ClusterSpec::of("p3.16xlarge", 1), 26)
+        }
+    }
+
+    fn held(spec: PlanSpec, bucketed: bool) -> Resident {
+        let plan = Plan::try_from(spec).expect("a valid plan");
+        resident(&plan, StageId(0), GradientStore { element: 4, bucketed })
+    }
+
+    #[test]
+    fn gradients_of_the_only_micro_batch_are_kept_as_those_of_every_one() {
+        let of = |accumulation, gradient_reduction| held(PlanSpec { gradient_reduction, ..spec(accumulation) }, true);
+        let whole = of(2, GradientReduction::Step);
+        for (accumulation, reduction) in [(1, GradientReduction::Step), (1, GradientReduction::MicroBatch)] {
+            let once = of(accumulation, reduction);
+            assert_eq!(once, of(2, GradientReduction::MicroBatch));
+            assert_eq!(once.gradients.0, whole.gradients.0.div_ceil(4));
+            assert_eq!(once.buffers, Bytes(2 * BLOCK * 4));
+        }
+        assert_eq!(whole.buffers, Bytes(0));
+    }
+
+    #[test]
+    fn gradients_that_are_reduced_in_one_piece_are_whole_until_then() {
+        for reduction in [GradientReduction::Step, GradientReduction::MicroBatch] {
+            let of =
+                |state_sharding| held(PlanSpec { state_sharding, gradient_reduction: reduction, ..spec(1) }, false);
+            let [optimizer, gradients] = [StateSharding::Optimizer, StateSharding::Gradients].map(of);
+            assert_eq!(gradients, optimizer);
+            assert_eq!((gradients.gradients, gradients.buffers), (gradients.parameters, Bytes(0)));
+            // Where weights are gathered, gradients are reduced layer by layer whatever the buckets.
+            let weights = of(StateSharding::Parameters);
+            assert_eq!(weights.gradients.0, gradients.gradients.0.div_ceil(4));
+            assert_eq!(weights.buffers, Bytes(2 * BLOCK * (4 + 4)));
+        }
+    }
 }

@@ -388,6 +388,14 @@ impl ScheduleName {
     }
 }
 
+impl GradientReduction {
+    /// Whether replicas that share gradients out never hold them whole: those of every micro-batch are reduced, or of the
+    /// only one, and that `beside` the backward pass that computes them, in buckets or layer by layer.
+    pub fn is_at_once(self, accumulation: u64, beside: bool) -> bool {
+        beside && (self == Self::MicroBatch || accumulation == 1)
+    }
+}
+
 impl PlanSpec {
     /// The plainest plan for a model on some machines: one rank, one sample, single precision, one stage of `layers`.
     pub fn plain(model: ModelSpec, cluster: ClusterSpec, layers: usize) -> Self {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{
-    BatchSpec, GradientReduction, ParallelSpec, Pipeline, Precision, Recompute, Resident, ScheduleName, StageId,
-    StageSpec, StateSharding,
+    BatchSpec, GradientReduction, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, ScheduleName,
+    StageId, StageSpec, StateSharding,
 };
 use trainyard_sim::held_by_layers;
 use trainyard_units::Bytes;
@@ -27,6 +27,8 @@ struct DeviceRoom {
     software: Bytes,
     /// What its allocator keeps without use of each byte that is held.
     unused: f64,
+    /// Whether gradients are reduced in buckets beside backward.
+    bucketed: bool,
     /// The most that a device has.
     available: Bytes,
 }
@@ -79,8 +81,7 @@ pub(crate) struct Room {
     /// Per type of machine; nothing where ranks share the memory of a measured machine.
     devices: Vec<Option<DeviceRoom>>,
     held: BTreeMap<Key, Option<Vec<Held>>>,
-    /// Whether activations leave the devices, so that few are there at once.
-    offloads: bool,
+    offload: Offload,
 }
 
 impl Room {
@@ -91,7 +92,7 @@ impl Room {
         first.par_sort_by_key(|(key, _)| *key);
         first.dedup_by_key(|(key, _)| *key);
         let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, candidate))).collect();
-        Self { devices, held, offloads: space.offload().activations.is_some() }
+        Self { devices, held, offload: space.offload() }
     }
 
     /// What a candidate lacks for sure: the least that some stage of every variant needs, and what there is. Each stage
@@ -115,12 +116,15 @@ impl Room {
         variant: &Variant,
         runs: &[Range<usize>],
     ) -> Option<(Bytes, Bytes)> {
-        let device = self.devices[candidate.choice].filter(|_| !self.offloads)?;
+        // Of activations that leave the devices few are there at once.
+        let device = self.devices[candidate.choice].filter(|_| self.offload.activations.is_none())?;
         let before = self.held[&key(candidate)].as_ref()?;
         let of_runs: Vec<Held> = runs.iter().map(|run| before[run.end].less(before[run.start])).collect();
         let parallel = candidate.parallel;
         let copies = f64::from(parallel.data * parallel.context);
-        let at_once = variant.gradient_reduction == GradientReduction::MicroBatch || candidate.batch.accumulation == 1;
+        let by_layer = variant.state_sharding == StateSharding::Parameters || self.offload.parameters.is_some();
+        let beside = device.bucketed || by_layer;
+        let at_once = variant.gradient_reduction.is_at_once(candidate.batch.accumulation, beside);
         let part = |state, whole_until_then: bool| {
             if variant.state_sharding >= state && !whole_until_then { 1.0 / copies } else { 1.0 }
         };
@@ -157,7 +161,8 @@ fn device(place: &Place, choice: usize) -> Option<DeviceRoom> {
     });
     let available = memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
     let stack = &machine.stack;
-    Some(DeviceRoom { software: stack.resident.value, unused: stack.fragmentation.value, available })
+    let (software, unused) = (stack.resident.value, stack.fragmentation.value);
+    Some(DeviceRoom { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
 }
 
 fn key(candidate: &Candidate) -> Key {

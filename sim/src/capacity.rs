@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::operators::AttentionKernel;
-use trainyard_plan::{Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with};
+use trainyard_plan::{
+    GradientStore, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
+};
 use trainyard_units::{Bytes, human_bytes};
 
 /// What one rank of each stage needs, and what there is.
@@ -112,10 +114,10 @@ impl Footprint {
 /// What one rank of each stage of `plan` needs on `machine`, and what the ranks of one machine keep in its main memory
 /// and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
-    let element = gradient_element(plan, machine);
+    let store = gradient_store(plan, machine);
     let counted = as_computed(plan, machine);
     let resident: Vec<Resident> =
-        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(&counted, stage, element))).collect();
+        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(&counted, stage, store))).collect();
     let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
@@ -150,23 +152,23 @@ fn on_device(plan: &Plan, machine: &Machine, stage: StageId, held: Resident) -> 
 /// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if
 /// `plan` shares out nothing. Layers that are alike are counted once.
 pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
-    let element = gradient_element(plan, machine);
+    let store = gradient_store(plan, machine);
     let order = plan.graph().order();
     let mut kinds: Vec<Option<Resident>> = vec![None; plan.graph().distinct().len()];
     let held = |(layer, kind): (usize, &usize)| {
         *kinds[*kind].get_or_insert_with(|| {
             let alone = layer..layer + 1;
             let activations = plan.kept_activations(&alone);
-            Resident { activations, ..resident_with(plan, StageId(0), &[alone], element) }
+            Resident { activations, ..resident_with(plan, StageId(0), &[alone], store) }
         })
     };
     order.iter().enumerate().map(held).collect()
 }
 
-/// Bytes of a gradient as the framework sums it up: in the precision of compute, or in single precision.
-fn gradient_element(plan: &Plan, machine: &Machine) -> u64 {
+/// Gradients as the framework keeps them: in the precision of compute, or in single precision.
+fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
     let kept = if machine.stack.compute_precision_gradients.value { plan.precision() } else { Precision::Fp32 };
-    kept.element_bytes()
+    GradientStore { element: kept.element_bytes(), bucketed: machine.lowering().bucket.is_some() }
 }
 
 /// What the software takes beside `held`: its own libraries, what its separate kernels keep besides the counts where
@@ -199,9 +201,9 @@ fn limits(plan: &Plan, machine: &Machine) -> Vec<Bytes> {
 /// Per stage, and by the layer behind a run's last: the first layer with which such a run still fits on the stage's
 /// devices, if it is the stage's only one; the same layer where none fits. It cuts a model within memory.
 pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
-    let (layers, element) = (plan.graph().len(), gradient_element(plan, machine));
+    let (layers, store) = (plan.graph().len(), gradient_store(plan, machine));
     let fits = |stage: StageId, limit: Bytes, run: std::ops::Range<usize>| {
-        let held = resident_with(plan, stage, std::slice::from_ref(&run), element);
+        let held = resident_with(plan, stage, std::slice::from_ref(&run), store);
         held.total() + software(plan, machine, &held) <= limit
     };
     let of_stage = |stage: StageId, limit: Bytes| -> Vec<usize> {

@@ -4,11 +4,11 @@ use crate::device::free_memory;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trainyard_plan::{Plan, Rank, StageId, Store, kept_elsewhere, resident};
+use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
-/// Gradients are summed up in single precision, whatever computes.
-const GRADIENT_BYTES: u64 = size_of::<f32>() as u64;
+/// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
+const GRADIENTS: GradientStore = GradientStore { element: size_of::<f32>() as u64, bucketed: true };
 
 /// A plan that needs more memory than there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,12 +92,12 @@ fn fits(
 /// What a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on its GPU, from
 /// which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
-    resident(plan, stage, GRADIENT_BYTES).total() + kept_elsewhere(plan, stage, Store::Host)
+    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host)
 }
 
 /// What makes most of the largest rank, and what makes less of it.
 fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
-    let held = resident(plan, stage, GRADIENT_BYTES);
+    let held = resident(plan, stage, GRADIENTS);
     let passing = held.activations + held.buffers + held.workspace;
     let lasting = Bytes(bytes.0.saturating_sub(passing.0));
     let help = if passing > lasting {
