@@ -158,13 +158,19 @@ impl Plan {
         if self.mesh().shard() == 1 || self.state_sharding() == StateSharding::None {
             return held;
         }
-        let experts = self.mesh().group_size(Group::ExpertGradient);
+        let experts = self.mesh().group_size(self.sharers_of_experts());
         held.divided(u64::from(self.mesh().shard()), u64::from(experts))
     }
 
-    /// Among which ranks weights that are shared out are gathered: those of experts have fewer holders.
+    /// Among which ranks the state of experts is shared out: all that hold the same ones, or, where all replicas hold all
+    /// experts, those that share out everything else.
+    fn sharers_of_experts(&self) -> Group {
+        if self.mesh().parallel().expert == 1 { Group::Shard } else { Group::ExpertGradient }
+    }
+
+    /// Among which ranks weights that are shared out are gathered: those of experts may have fewer holders.
     pub fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
-        [(Group::Shard, held.dense()), (Group::ExpertGradient, held.of_experts())]
+        [(Group::Shard, held.dense()), (self.sharers_of_experts(), held.of_experts())]
             .into_iter()
             .filter(|(group, held)| held.parameters > 0 && self.mesh().group_size(*group) > 1)
             .collect()
@@ -195,15 +201,14 @@ impl Plan {
         let (dense, experts) = (held.dense(), held.of_experts());
         let rows = vec![(Collective::AllGather, Group::ExpertGradient, self.gathered_rows(held))];
         let chains = if self.shards(StateSharding::Optimizer) {
-            let part = Held { parameters: dense.parameters.div_ceil(u64::from(self.mesh().shard())), ..dense };
-            [
+            let in_parts = |sharers, held: Held| {
+                let parameters = held.parameters.div_ceil(u64::from(self.mesh().group_size(sharers)));
                 vec![
-                    (Collective::ReduceScatter, Group::Shard, dense),
-                    (Collective::AllReduce, Group::ShardReplicas, part),
-                ],
-                vec![(Collective::ReduceScatter, Group::ExpertGradient, experts)],
-                rows,
-            ]
+                    (Collective::ReduceScatter, sharers, held),
+                    (Collective::AllReduce, Group::ShardReplicas, Held { parameters, ..held }),
+                ]
+            };
+            [in_parts(Group::Shard, dense), in_parts(self.sharers_of_experts(), experts), rows]
         } else {
             [
                 vec![(Collective::AllReduce, Group::Gradient, dense)],
@@ -222,5 +227,55 @@ impl Plan {
         let parts = context * if sequence { tensor } else { 1 };
         let elements = self.graph().layer(layer).output_elements.div_ceil(parts) * self.batch().micro;
         Bytes(elements * self.precision().element_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+
+    /// Mixtral of one block of two experts on eight replicas.
+    fn experts(expert: u32, sharding_ranks: Option<u32>) -> Plan {
+        let mut model = trainyard_models::find("mixtral-8x7b").expect("in the catalog").model.spec();
+        (model.layers, model.experts) = (Some(1), Some(2));
+        Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: 8, expert, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 8, micro: 1, accumulation: 1 },
+            state_sharding: StateSharding::Parameters,
+            sharding_ranks,
+            ..PlanSpec::plain(model, ClusterSpec::of("p4d.24xlarge", 1), 3)
+        })
+        .expect("a valid plan")
+    }
+
+    #[test]
+    fn experts_that_all_replicas_hold_are_shared_out_as_everything_else() {
+        let plan = experts(1, Some(4));
+        let held = plan.held(&(0..3));
+        // Two experts of three products of 4096 by 14336.
+        let values = 2 * 3 * 4096 * 14336;
+        assert_eq!(held.of_experts().parameters, values);
+        assert_eq!(plan.shard_of(held).experts, values / 4);
+        let gathered = plan.gather_groups(held);
+        assert_eq!(gathered[1], (Group::Shard, held.of_experts()));
+        let reduced: Vec<_> =
+            plan.reductions(held)[1].iter().map(|(kind, group, held)| (*kind, *group, held.parameters)).collect();
+        let expected = [
+            (Collective::ReduceScatter, Group::Shard, values),
+            (Collective::AllReduce, Group::ShardReplicas, values / 4),
+        ];
+        assert_eq!(reduced, expected);
+    }
+
+    #[test]
+    fn experts_that_are_spread_are_shared_out_among_their_holders() {
+        let plan = experts(2, None);
+        let held = plan.held(&(0..3));
+        let values = 3 * 4096 * 14336;
+        assert_eq!(plan.shard_of(held).experts, values / 4);
+        assert_eq!(plan.gather_groups(held)[1], (Group::ExpertGradient, held.of_experts()));
+        let expected = (Collective::ReduceScatter, Group::ExpertGradient, held.of_experts());
+        assert_eq!(plan.reductions(held)[1], [expected]);
     }
 }

@@ -47,15 +47,26 @@ impl Author<'_> {
         after[0]
     }
 
-    /// Everybody gets the weights that others have a part of: those of experts from fewer.
+    /// Among whom experts are shared out: their holders, or, where all hold all of them, those that share out the rest.
+    fn sharers_of_experts(&self, own: &Own) -> (Group, Vec<usize>) {
+        let holders = self.ranks.holders_of_experts(own.rank);
+        if holders.len() == self.ranks.holders(own.rank).len() {
+            (Group::Shard, self.ranks.sharers(own.rank))
+        } else {
+            (Group::ExpertGradient, holders)
+        }
+    }
+
+    /// Everybody gets the weights that others have a part of: those of experts from fewer, where they are spread.
     fn gather(&mut self, own: &Own, stream: Stream, held: Held, label: Activity, after: &[usize]) -> usize {
         let (dense, experts) = apart(held);
         let gathered = (Collective::AllGather, Group::Shard, Content::Weights, dense);
         let last = self.together(own, stream, gathered, label, after);
-        if experts.parameters == 0 || self.ranks.holders_of_experts(own.rank).len() == 1 {
+        let (group, sharers) = self.sharers_of_experts(own);
+        if experts.parameters == 0 || sharers.len() == 1 {
             return last;
         }
-        let gathered = (Collective::AllGather, Group::ExpertGradient, Content::Weights, experts);
+        let gathered = (Collective::AllGather, group, Content::Weights, experts);
         self.together(own, stream, gathered, label, &[last])
     }
 
@@ -77,8 +88,15 @@ impl Author<'_> {
         }
         own.reductions.push(reduced);
         if experts.parameters > 0 && self.ranks.holders_of_experts(own.rank).len() > 1 {
-            let what = (over_holders, Group::ExpertGradient, Content::Gradients, experts);
-            let reduced = self.together(own, Stream::Reduce, what, label, &[after]);
+            let (group, sharers) = self.sharers_of_experts(own);
+            let group = if shares { group } else { Group::ExpertGradient };
+            let what = (over_holders, group, Content::Gradients, experts);
+            let mut reduced = self.together(own, Stream::Reduce, what, label, &[after]);
+            if shares && group == Group::Shard && copies > shard {
+                let part = Held { parameters: experts.parameters.div_ceil(sharers.len() as u64), ..experts };
+                let what = (Collective::AllReduce, Group::ShardReplicas, Content::Gradients, part);
+                reduced = self.together(own, Stream::Reduce, what, label, &[reduced]);
+            }
             own.reductions.push(reduced);
         }
     }
@@ -144,8 +162,8 @@ impl Author<'_> {
     /// What one of those that share out a state has of it.
     fn part(&self, own: &Own, held: Held) -> Held {
         let (dense, experts) = apart(held);
-        let holders = self.ranks.holders_of_experts(own.rank).len() as u64;
-        let experts = experts.parameters.div_ceil(holders);
+        let (_, sharers) = self.sharers_of_experts(own);
+        let experts = experts.parameters.div_ceil(sharers.len() as u64);
         Held { parameters: dense.parameters.div_ceil(u64::from(self.ranks.shard())) + experts, experts, ..held }
     }
 
