@@ -91,7 +91,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     }
     if offload.optimizer.is_some() && store == Store::Host {
         // The gradients that the processor reads.
-        bytes += plan.shard_of(held).parameters * plan.precision().element_bytes();
+        bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes()).0;
     }
     if offload.activations == Some(store) {
         bytes += peak_activations(plan, stage, &runs_of(plan, stage)).0;
@@ -136,7 +136,7 @@ fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
 fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
     let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
     // Of tables there are the rows of a whole step.
-    let kept = Held { looked_up: plan.touched(own), ..own }.gradient_bytes_in(store.element);
+    let kept = plan.changed_bytes(own, store.element);
     match plan.gradient_compression() {
         // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => Bytes(3 * kept.0),

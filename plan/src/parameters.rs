@@ -182,6 +182,12 @@ impl Plan {
         held.looked_up * self.batch().accumulation * u64::from(self.mesh().group_size(Group::ExpertGradient))
     }
 
+    /// What a step changes of weights, as gradients or as weights of so many bytes an element: of tables the rows that
+    /// were looked up, in single precision.
+    pub fn changed_bytes(&self, held: Held, element: u64) -> Bytes {
+        Held { looked_up: self.touched(held), ..held }.gradient_bytes_in(element)
+    }
+
     /// The rows of tables that one reduction brings together, from all holders of a copy. They cannot be summed on the
     /// way, because each holder has others.
     fn gathered_rows(&self, held: Held) -> Held {

@@ -13,7 +13,7 @@ use trainyard_plan::{
     Collective, Content, Exchange, GradientReduction, Held, Plan, Recompute, ScheduleName, Segment, StageId, StagePass,
     StateSharding, Store, Way, Work,
 };
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::Seconds;
 
 /// Layers whose weights may be gathered before the stage computes at all: the first and the one that is fetched ahead.
 const GATHERED_AHEAD: f64 = 2.0;
@@ -443,7 +443,7 @@ impl Least<'_> {
         let Some(store) = plan.offload().optimizer else {
             return Ok(self.fastest_kind(|pool| self.prices.update(held, pool))?.into());
         };
-        let bytes = Bytes(held.parameters * plan.precision().element_bytes());
+        let bytes = plan.changed_bytes(held, plan.precision().element_bytes());
         let out = self.communication(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
         Ok(out.then(self.communication(Work::HostUpdate { stage, store, held })?))
     }

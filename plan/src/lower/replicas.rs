@@ -5,6 +5,7 @@ use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
+use crate::schedule::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
 use crate::task::{Activity, Collective, Content, Exchange, StreamKind, TaskId, Way, Work};
 use std::ops::Range;
@@ -13,7 +14,7 @@ use trainyard_units::Bytes;
 impl Builder<'_> {
     /// Weights brought together for the layers that compute next. It waits until the layers before the ones that
     /// compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
-    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>) -> TaskId {
+    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>, pass: StagePass) -> TaskId {
         let known = &self.stages[stage.0 as usize];
         let overlaps = self.lowering.sharded_overlap;
         let ahead = || Some(known.gathered_for[known.gathered_for.len().checked_sub(PREFETCH + 1)?]);
@@ -26,7 +27,10 @@ impl Builder<'_> {
         let mut last = None;
         if let Some(store) = self.plan.offload().parameters {
             let kept = if self.plan.shards(StateSharding::Parameters) { self.plan.shard_of(held) } else { held };
-            let fetched = self.fetch(stage, store, kept, &waits);
+            // Tables stay where they are; of them come the rows that forward looks up, as many as get gradients.
+            let looked_up = if pass == StagePass::Forward { kept.looked_up } else { 0 };
+            let bytes = Held { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
+            let fetched = self.copy(stage, (Way::In, store), bytes, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
         if self.plan.shards(StateSharding::Parameters) {
@@ -40,11 +44,10 @@ impl Builder<'_> {
         last.expect("weights are gathered only where they are shared out or kept elsewhere")
     }
 
-    fn fetch(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
-        let bytes = Bytes(held.parameters * self.plan.precision().element_bytes());
-        let stream = self.graph.stream(StreamKind::CopyIn(stage));
-        let activity = Activity::Copy { stage, way: Way::In };
-        self.graph.add(activity, Work::Copy { stage, way: Way::In, store, bytes }, stream, waits)
+    fn copy(&mut self, stage: StageId, (way, store): (Way, Store), bytes: Bytes, waits: &[TaskId]) -> TaskId {
+        let kind = if way == Way::In { StreamKind::CopyIn(stage) } else { StreamKind::CopyOut(stage) };
+        let stream = self.graph.stream(kind);
+        self.graph.add(Activity::Copy { stage, way }, Work::Copy { stage, way, store, bytes }, stream, waits)
     }
 
     /// Sums the gradients of some layers over the ranks that hold copies of them.
@@ -147,17 +150,15 @@ impl Builder<'_> {
     /// Gradients to the machine, the processor's update, weights back (Ren et al., arXiv:2101.06840, figure 3).
     fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
-        let out = self.graph.stream(StreamKind::CopyOut(stage));
-        let bytes = Bytes(held.parameters * self.plan.precision().element_bytes());
-        let work = Work::Copy { stage, way: Way::Out, store: Store::Host, bytes };
-        let sent = self.graph.add(Activity::Copy { stage, way: Way::Out }, work, out, waits);
+        let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
+        let sent = self.copy(stage, (Way::Out, Store::Host), bytes, waits);
         let compute = self.stages[stage.0 as usize].compute;
         let work = Work::HostUpdate { stage, store, held };
         let updated = self.graph.add(Activity::Update { stage }, work, compute, &[sent]);
         if self.plan.offload().parameters.is_some() {
             return updated;
         }
-        self.fetch(stage, Store::Host, held, &[updated])
+        self.copy(stage, (Way::In, Store::Host), bytes, &[updated])
     }
 
     /// Where only state and gradients are shared out, every rank gets the weights that the others updated.
@@ -178,4 +179,53 @@ impl Builder<'_> {
 
 fn exchange(collective: Collective, stage: StageId, group: Group, content: Content, held: Held) -> Work {
     Work::Exchange(Exchange { collective, stage, group, content, held })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lower::{Lowering, lower};
+    use crate::offload::Store;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision};
+    use crate::task::{Way, Work};
+    use crate::valid::Plan;
+
+    /// Two replicas in half precision, two micro-batches of four samples each.
+    fn plan(model: &str, offload: &str) -> Plan {
+        let model = &trainyard_models::find(model).expect("in the catalog").model;
+        Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: 2, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 16, micro: 4, accumulation: 2 },
+            precision: Precision::Fp16Mixed,
+            offload: offload.parse().expect("a valid offload"),
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
+        })
+        .expect("a valid plan")
+    }
+
+    /// Bytes that go this way in a step.
+    fn copied(plan: &Plan, wanted: (Way, Store)) -> u64 {
+        let graph = lower(plan, Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true });
+        let bytes = |work| match work {
+            Work::Copy { way, store, bytes, .. } if (way, store) == wanted => bytes.0,
+            _ => 0,
+        };
+        graph.tasks().iter().map(|task| bytes(task.work)).sum()
+    }
+
+    #[test]
+    fn of_tables_only_rows_that_were_looked_up_are_copied() {
+        let dense = plan("dlrm-small", "none").graph().updated_parameters();
+        // One row of 128 values of each of 26 tables for each sample.
+        let row = 26 * 128 * 4;
+        for (offload, out, back) in [
+            // Gradients, and weights, of the samples of both replicas.
+            ("optimizer", 2 * dense + 16 * row, 2 * dense + 16 * row),
+            // Weights for each pass, and rows for each forward pass of the own samples.
+            ("parameters+optimizer", 2 * dense + 16 * row, 4 * 2 * dense + 8 * row),
+        ] {
+            let plan = plan("dlrm-small", offload);
+            assert_eq!(copied(&plan, (Way::Out, Store::Host)), out, "{offload}");
+            assert_eq!(copied(&plan, (Way::In, Store::Host)), back, "{offload}");
+        }
+    }
 }
