@@ -83,8 +83,7 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     let (held, offload) = (plan.held_by(stage), plan.offload());
     let mut bytes = 0;
     if offload.parameters == Some(store) {
-        let own = if plan.shards(StateSharding::Parameters) { plan.shard_of(held) } else { held };
-        bytes += own.weight_bytes(plan.precision().element_bytes()).0;
+        bytes += plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()).0;
     }
     if offload.optimizer == Some(store) {
         bytes += optimizer_state(plan, held).0;
@@ -116,9 +115,8 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
     if plan.offload().parameters.is_some() {
         return Bytes(0);
     }
-    let own = if plan.shards(StateSharding::Parameters) { plan.shard_of(held) } else { held };
     let versions = if plan.schedule() == ScheduleName::TwoBufferedWeights { 2 } else { 1 };
-    Bytes(own.weight_bytes(plan.precision().element_bytes()).0 * versions)
+    Bytes(plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()).0 * versions)
 }
 
 /// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.

@@ -1,6 +1,7 @@
 //! Parameters that a rank holds, and how the holders of copies share them out.
 
 use crate::mesh::Group;
+use crate::offload::Store;
 use crate::partition::StageId;
 use crate::spec::{GradientReduction, Precision, StateSharding};
 use crate::task::Collective;
@@ -160,6 +161,23 @@ impl Plan {
         }
         let experts = self.mesh().group_size(self.sharers_of_experts());
         held.divided(u64::from(self.mesh().shard()), u64::from(experts))
+    }
+
+    /// The weights that a rank keeps between passes: its part, where weights are shared out.
+    pub fn kept_weights(&self, held: Held) -> Held {
+        if self.shards(StateSharding::Parameters) { self.shard_of(held) } else { held }
+    }
+
+    /// Whether every rank gets the weights that others updated: only state and gradients are shared out.
+    pub fn gathers_updated(&self) -> bool {
+        self.shards(StateSharding::Optimizer) && !self.shards(StateSharding::Parameters)
+    }
+
+    /// Where weights go after their update: to where they are kept, unless the machine's processor has just left them
+    /// there.
+    pub fn updated_to(&self) -> Option<Store> {
+        let left_there = self.offload().optimizer.is_some() && !self.gathers_updated();
+        self.offload().parameters.filter(|store| !left_there || *store != Store::Host)
     }
 
     /// Among which ranks the state of experts is shared out: all that hold the same ones, or, where all replicas hold all

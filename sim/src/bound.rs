@@ -174,7 +174,7 @@ struct StageLeast {
     weights_reduced: Seconds,
     /// The sum over the two holders of a shared table.
     shared: Seconds,
-    /// From the reduction to the end of the step: that sum, the update, weights gathered anew.
+    /// From the reduction to the end of the step: that sum, the update, weights gathered and kept anew.
     ended: Seconds,
 }
 
@@ -229,7 +229,8 @@ impl Least<'_> {
         let each = plan.gradient_reduction() == GradientReduction::MicroBatch;
         let reduced = self.reduction(stage, held)?;
         let shared = self.shared(stage)?;
-        let ended = shared.then(self.update(stage, held)?).then(self.gathered_anew(stage, held)?);
+        let updated = shared.then(self.update(stage, held)?).then(self.gathered_anew(stage, held)?);
+        let ended = updated.then(self.kept_anew(stage, held)?);
         // One follows the other.
         let (reduction, ended) =
             if reduced.more() > ended.more() { (reduced.all, ended.any) } else { (reduced.any, ended.all) };
@@ -450,9 +451,17 @@ impl Least<'_> {
 
     /// Updated weights, brought together again where only state and gradients are shared out.
     fn gathered_anew(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
-        if !self.plan.shards(StateSharding::Optimizer) || self.plan.shards(StateSharding::Parameters) {
+        if !self.plan.gathers_updated() {
             return Ok(Passing::default());
         }
         self.gather(stage, held)
+    }
+
+    /// Updated weights, where they are kept elsewhere.
+    fn kept_anew(&mut self, stage: StageId, held: Held) -> Result<Passing, MachineError> {
+        let plan = self.plan;
+        let Some(store) = plan.updated_to() else { return Ok(Passing::default()) };
+        let bytes = plan.changed_bytes(plan.kept_weights(held), plan.precision().element_bytes());
+        self.communication(Work::Copy { stage, way: Way::Out, store, bytes })
     }
 }

@@ -26,7 +26,7 @@ impl Builder<'_> {
         let activity = Activity::GatherWeights { stage, layer: layers.start as u32 };
         let mut last = None;
         if let Some(store) = self.plan.offload().parameters {
-            let kept = if self.plan.shards(StateSharding::Parameters) { self.plan.shard_of(held) } else { held };
+            let kept = self.plan.kept_weights(held);
             // Tables stay where they are; of them come the rows that forward looks up, as many as get gradients.
             let looked_up = if pass == StagePass::Forward { kept.looked_up } else { 0 };
             let bytes = Held { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
@@ -96,7 +96,8 @@ impl Builder<'_> {
             None => self.update(stage, held, &waits),
             Some(store) => self.update_on_host(stage, store, held, &waits),
         };
-        let renewed = self.gather_updated(stage, held, updated).unwrap_or(updated);
+        let gathered = self.gather_updated(stage, held, updated).unwrap_or(updated);
+        let renewed = self.keep_updated(stage, held, gathered).unwrap_or(gathered);
         self.stage(stage).renewed = Some(renewed);
         if stage == StageId(0) {
             self.graph.end_step(renewed);
@@ -147,7 +148,8 @@ impl Builder<'_> {
         self.graph.add(Activity::Update { stage }, Work::Update { stage, held }, stream, waits)
     }
 
-    /// Gradients to the machine, the processor's update, weights back (Ren et al., arXiv:2101.06840, figure 3).
+    /// Gradients to the machine, the processor's update, weights back if the device keeps them or other ranks need them
+    /// (Ren et al., arXiv:2101.06840, figure 3).
     fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
@@ -155,7 +157,7 @@ impl Builder<'_> {
         let compute = self.stages[stage.0 as usize].compute;
         let work = Work::HostUpdate { stage, store, held };
         let updated = self.graph.add(Activity::Update { stage }, work, compute, &[sent]);
-        if self.plan.offload().parameters.is_some() {
+        if self.plan.offload().parameters.is_some() && !self.plan.gathers_updated() {
             return updated;
         }
         self.copy(stage, (Way::In, Store::Host), bytes, &[updated])
@@ -163,7 +165,7 @@ impl Builder<'_> {
 
     /// Where only state and gradients are shared out, every rank gets the weights that the others updated.
     fn gather_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
-        if !self.plan.shards(StateSharding::Optimizer) || self.plan.shards(StateSharding::Parameters) {
+        if !self.plan.gathers_updated() {
             return None;
         }
         let stream = self.graph.stream(StreamKind::Reduce(stage));
@@ -175,6 +177,14 @@ impl Builder<'_> {
         }
         (last != after).then_some(last)
     }
+
+    /// Weights that are kept elsewhere get there before the next step begins. To a disk they take the way of a copy from
+    /// the device even where the processor updated them: the disk is its narrowest part.
+    fn keep_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
+        let store = self.plan.updated_to()?;
+        let bytes = self.plan.changed_bytes(self.plan.kept_weights(held), self.plan.precision().element_bytes());
+        Some(self.copy(stage, (Way::Out, store), bytes, &[after]))
+    }
 }
 
 fn exchange(collective: Collective, stage: StageId, group: Group, content: Content, held: Held) -> Work {
@@ -185,7 +195,7 @@ fn exchange(collective: Collective, stage: StageId, group: Group, content: Conte
 mod tests {
     use crate::lower::{Lowering, lower};
     use crate::offload::Store;
-    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision};
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision, StateSharding};
     use crate::task::{Way, Work};
     use crate::valid::Plan;
 
@@ -210,6 +220,31 @@ mod tests {
             _ => 0,
         };
         graph.tasks().iter().map(|task| bytes(task.work)).sum()
+    }
+
+    #[test]
+    fn updated_weights_go_where_they_are_kept() {
+        let values = plan("gpt2-medium", "none").graph().parameters();
+        let of = |offload, sharding| {
+            let plan = plan("gpt2-medium", offload);
+            let plan = Plan::try_from(PlanSpec { state_sharding: sharding, ..plan.spec() }).expect("a valid plan");
+            Store::ALL.map(|store| copied(&plan, (Way::Out, store)))
+        };
+        let [half, whole] = [values, 2 * values];
+        for (offload, sharding, out) in [
+            ("parameters", StateSharding::None, [whole, 0]),
+            ("parameters", StateSharding::Gradients, [whole, 0]),
+            ("parameters", StateSharding::Parameters, [half, 0]),
+            // Gradients go to the processor, which leaves weights in main memory, unless others wait for its part.
+            ("parameters+optimizer", StateSharding::None, [whole, 0]),
+            ("parameters+optimizer", StateSharding::Parameters, [half, 0]),
+            ("parameters+optimizer", StateSharding::Gradients, [half + whole, 0]),
+            ("parameters@nvme+optimizer", StateSharding::None, [whole, whole]),
+            ("parameters@nvme+optimizer@nvme", StateSharding::Parameters, [half, half]),
+            ("optimizer", StateSharding::None, [whole, 0]),
+        ] {
+            assert_eq!(of(offload, sharding), out, "{offload} with {sharding}");
+        }
     }
 
     #[test]

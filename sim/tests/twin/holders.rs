@@ -116,33 +116,38 @@ impl Author<'_> {
         let shares = self.shares_out(StateSharding::Optimizer);
         let part = if shares { self.part(own, held) } else { held };
         let after: Vec<usize> = own.reductions.drain(..).chain([last]).collect();
-        let updated = if let Some(store) = self.plan.offload().optimizer {
-            self.update_on_machine(own, store, part, &after)
+        // Each of the sharers has updated its part of weights that all of them hold.
+        let all_hold = shares && !self.shares_out(StateSharding::Parameters);
+        let offload = self.plan.offload();
+        let mut end = if let Some(store) = offload.optimizer {
+            self.update_on_machine(own, store, part, offload.parameters.is_none() || all_hold, &after)
         } else {
             let seconds = self.slowest(own.rank, |kind| self.update_seconds(part, kind));
             self.kernels(own, Activity::Update { stage: StageId(own.stage) }, &after, seconds)
         };
-        // Each of the sharers has updated its part of weights that all of them hold.
-        own.ends.push(if shares && !self.shares_out(StateSharding::Parameters) {
+        if all_hold {
             let label = Activity::GatherWeights { stage: StageId(own.stage), layer: runs[0].start as u32 };
-            self.gather(own, Stream::Reduce, held, label, &[updated])
-        } else {
-            updated
-        });
+            end = self.gather(own, Stream::Reduce, held, label, &[end]);
+        }
+        // What the processor has in main memory is where it belongs, unless that is the disk.
+        let from_device = offload.optimizer.is_none() || all_hold;
+        if let Some(store) = offload.parameters.filter(|store| from_device || *store == Store::Nvme) {
+            let kept = if all_hold { held } else { part };
+            let bytes = Bytes(kept.parameters * self.plan.precision().element_bytes());
+            end = self.copy(own, (Way::Out, store), bytes, &[end]);
+        }
+        own.ends.push(end);
     }
 
-    /// Gradients go to the machine, its processor updates, and weights come back if the device keeps them (Ren et al.,
+    /// Gradients go to the machine, its processor updates, and weights come back if the device needs them (Ren et al.,
     /// arXiv:2101.06840, figure 3).
-    fn update_on_machine(&mut self, own: &Own, store: Store, part: Held, after: &[usize]) -> usize {
+    fn update_on_machine(&mut self, own: &Own, store: Store, part: Held, returns: bool, after: &[usize]) -> usize {
         let stage = StageId(own.stage);
         let bytes = Bytes(part.parameters * self.plan.precision().element_bytes());
         let sent = self.copy(own, (Way::Out, Store::Host), bytes, after);
         let work = Work::HostUpdate { stage, store, held: part };
         let updated = self.communicate(own, Stream::Compute, work, &[own.rank], Activity::Update { stage }, &[sent]);
-        if self.plan.offload().parameters.is_some() {
-            return updated;
-        }
-        self.copy(own, (Way::In, Store::Host), bytes, &[updated])
+        if returns { self.copy(own, (Way::In, Store::Host), bytes, &[updated]) } else { updated }
     }
 
     /// A table that the first and the last stage both hold has gradients on both: they are summed when both have all.

@@ -164,8 +164,16 @@ pub(crate) fn any_plan() -> impl Strategy<Value = (PlanSpec, Place)> {
         prop::sample::select(Placement::all().collect::<Vec<_>>()),
         prop::sample::select(vec![Precision::Fp32, Precision::Fp16Mixed]),
     );
-    let offloads =
-        vec!["none", "none", "optimizer", "activations", "activations@nvme+optimizer@nvme", "parameters+optimizer"];
+    let offloads = vec![
+        "none",
+        "none",
+        "optimizer",
+        "activations",
+        "activations@nvme+optimizer@nvme",
+        "parameters",
+        "parameters+optimizer",
+        "parameters@nvme+optimizer",
+    ];
     let offload = prop::sample::select(offloads);
     let sizes = (1u64..4, 1u32..7, 2u32..4, prop::collection::vec(any::<prop::sample::Index>(), 3), 1u32..5, offload);
     (place(), model(), degrees(), knobs, sizes).prop_map(|(place, model, degrees, knobs, sizes)| {
