@@ -193,7 +193,7 @@ fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
 }
 
 /// What one micro-batch of a plan needs in a layer, in bytes on one rank.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct LayerMemory {
     /// Everything that backward wants.
     stored: u64,
@@ -205,7 +205,11 @@ pub(crate) struct LayerMemory {
 }
 
 impl LayerMemory {
+    /// Frozen layers have no backward pass, which all of it is for.
     fn of(plan: &Plan, layer: &Layer) -> Self {
+        if layer.frozen {
+            return Self::default();
+        }
         let (micro, sharing) = (plan.batch().micro, plan.sharing());
         let element = plan.precision().element_bytes();
         let stream = layer.stream_on_rank(micro, sharing) * element;
@@ -284,6 +288,25 @@ mod tests {
             assert_eq!(once.buffers, Bytes(2 * BLOCK * 4));
         }
         assert_eq!(whole.buffers, Bytes(0));
+    }
+
+    #[test]
+    fn frozen_layers_keep_nothing() {
+        let model = &trainyard_models::find("mask-rcnn-r50-fpn").expect("in the catalog").model;
+        let layers = model.graph().len();
+        for recompute in Recompute::ALL {
+            let spec =
+                PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
+            let plan = Plan::try_from(spec).expect("a valid plan");
+            let alone = |layer| {
+                resident_with(&plan, StageId(0), &[layer..layer + 1], GradientStore { element: 4, bucketed: true })
+            };
+            let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;
+            assert!((1..layers).any(|layer| frozen(&layer)), "there are frozen blocks");
+            for held in (0..layers).filter(frozen).map(alone) {
+                assert_eq!((held.activations, held.workspace), (Bytes(0), Bytes(0)), "{recompute}");
+            }
+        }
     }
 
     #[test]

@@ -232,7 +232,8 @@ impl<'a> Inside<'a> {
     }
 
     fn add_to(&self, kernels: LayerPrice, layer: &Layer) -> Result<LayerPrice, MachineError> {
-        let recomputed = layer.role == LayerRole::Block;
+        // What is frozen has no backward pass that would want it again.
+        let recomputed = layer.role == LayerRole::Block && !layer.frozen;
         let Some(wiring) = &self.wiring else { return Ok(LayerPrice { recomputed, ..kernels }) };
         let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
         let experts = self.exchanges(wiring, layer)?;
@@ -356,6 +357,29 @@ impl<'a> Inside<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_hardware_profiles::catalog;
+    use trainyard_plan::ParallelSpec;
+
+    #[test]
+    fn layers_without_a_backward_pass_are_not_computed_again() {
+        let graph = trainyard_models::find("mask-rcnn-r50-fpn").expect("in the catalog").model.graph();
+        let machine = Machine {
+            cluster: catalog().cluster("p3.16xlarge", 1).expect("in the catalog"),
+            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+        };
+        let mesh = Mesh::from(ParallelSpec::default());
+        let prices = layer_prices(&graph, 2, mesh, Precision::Fp32, &machine).expect("a GPU prices everything");
+        let blocks = graph.layers().enumerate().filter(|(_, layer)| layer.role == LayerRole::Block);
+        let mut frozen = 0;
+        for (index, layer) in blocks {
+            let price = prices.layer(index);
+            let [kept, again] = [Recompute::None, Recompute::Full].map(|kind| price.pass(StagePass::Backward, kind));
+            let forward = if layer.frozen { Seconds::ZERO } else { price.forward };
+            assert!((again.0 - kept.0 - forward.0).abs() < 1e-12, "{}", layer.name);
+            frozen += u32::from(layer.frozen && kept == Seconds::ZERO);
+        }
+        assert!(frozen > 0, "the model has frozen blocks");
+    }
 
     #[test]
     fn a_collective_beside_a_kernel_slows_it_or_is_waited_for() {
