@@ -143,7 +143,7 @@ impl<'a> Prices<'a> {
             }
             Content::Weights => (of_plan(exchange.collective), Bytes(values * element), element),
             Content::Gradients => {
-                let compression = self.compression(members);
+                let compression = self.compression(exchange.collective, members);
                 let sent = compression.sent(values);
                 (compression.collective(of_plan(exchange.collective)), sent, (sent.0 / values.max(1)).max(1))
             }
@@ -151,7 +151,9 @@ impl<'a> Prices<'a> {
         Message { kind: kind.into(), between, bytes: Some(bytes), element }
     }
 
-    fn compression(&self, members: u64) -> Compression {
+    /// What a plan gathers of gradients, rows of tables, is those of all members already.
+    fn compression(&self, collective: trainyard_plan::Collective, members: u64) -> Compression {
+        let members = if collective == trainyard_plan::Collective::AllGather { 1 } else { members };
         let in_precision = self.machine.stack.compute_precision_gradients.value;
         let plain = if in_precision { self.plan.precision().element_bytes() } else { 4 };
         Compression::new(self.plan.gradient_compression(), plain, members)
@@ -337,7 +339,7 @@ impl<'a> Prices<'a> {
     /// Gradients among some ranks, compressed if the plan says so.
     fn gradients(&self, exchange: Exchange, members: &[DevicePosition]) -> Operation {
         let values = exchange.held.parameters;
-        let compression = self.compression(members.len() as u64);
+        let compression = self.compression(exchange.collective, members.len() as u64);
         let collective = compression.collective(of_plan(exchange.collective));
         let mut operation = self.collective(collective, members, compression.sent(values));
         if let Device::Gpu(gpu) = self.device(self.machine.cluster.pool_index(members[0].instance)) {
@@ -500,5 +502,37 @@ fn of_plan(collective: trainyard_plan::Collective) -> Collective {
         trainyard_plan::Collective::AllReduce => Collective::AllReduce,
         trainyard_plan::Collective::ReduceScatter => Collective::ReduceScatter,
         trainyard_plan::Collective::AllGather => Collective::AllGather,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_hardware_profiles::catalog;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+
+    #[test]
+    fn sparse_rows_of_tables_are_those_of_each_rank_once() {
+        let model = &trainyard_models::find("dlrm-small").expect("in the catalog").model;
+        let plan = Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 8000, micro: 1000, accumulation: 1 },
+            gradient_compression: GradientCompression::Dgc,
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
+        })
+        .expect("a valid plan");
+        let machine = Machine {
+            cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"),
+            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+        };
+        let prices = Prices::new(&plan, &machine).expect("a GPU prices everything");
+        let sent = |(collective, group, held)| {
+            let exchange = Exchange { collective, stage: StageId(0), group, content: Content::Gradients, held };
+            prices.message(Work::Exchange(exchange)).and_then(|message| message.bytes).expect("it is sent").0
+        };
+        let sum: u64 = plan.reductions(plan.held_by(StageId(0))).into_iter().flatten().map(sent).sum();
+        // Of eight ranks each the thousandth of a row of 128 values in 26 tables for each of 1000 samples, and of all else.
+        let others = plan.graph().updated_parameters().div_ceil(1000);
+        assert_eq!(sum, 8 * 8 * (26 * 128 + others));
     }
 }
