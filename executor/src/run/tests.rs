@@ -416,6 +416,22 @@ fn the_report_accounts_for_the_whole_step() {
     assert_eq!(serde_json::from_str::<RunReport>(&text).expect("a report"), report);
 }
 
+/// The last stage is done with backward first. With a head of its own it exchanges nothing with the others before the
+/// norm of all gradients.
+#[test]
+fn waiting_for_other_stages_is_no_part_of_the_update() {
+    let mut pipeline = spec(1, 2, 2, ScheduleName::GPipe);
+    (pipeline.model.family, pipeline.model.tied_head) = (Family::Llama, Some(false));
+    let (report, _) = train_plan(pipeline, 4);
+    for rank in 0..2 {
+        let own: Vec<&Span> = report.timeline.iter().filter(|span| span.rank == rank).collect();
+        let update = own.iter().find(|span| span.phase == Phase::Optimizer).expect("every rank updates its layers");
+        let is_exchange = |span: &Span| matches!(span.phase, Phase::Wait | Phase::Communication);
+        let within = |span: &Span| span.start_s >= update.start_s && span.end_s <= update.end_s;
+        assert!(own.iter().any(|span| is_exchange(span) && within(span)), "rank {rank}: {own:?}");
+    }
+}
+
 #[test]
 fn models_of_every_kind_of_sample_train_alike_on_one_and_two_ranks() {
     let mlp = ModelSpec { inputs: Some(6), outputs: Some(4), ..ModelSpec::new("mlp", Family::Mlp) };

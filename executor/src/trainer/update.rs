@@ -146,7 +146,7 @@ impl Trainer {
     }
 
     /// The norm of the gradient of all parameters, each counted once; not finite where any gradient is not.
-    fn gradient_norm(&self) -> Result<f64, GroupError> {
+    fn gradient_norm(&mut self) -> Result<f64, GroupError> {
         let tied = self.network.tie().map(|(copy, _)| copy);
         let first_of_tensor = self.groups.tensor.rank() == 0;
         let counted = self
@@ -157,7 +157,10 @@ impl Trainer {
         let counted: Vec<&Tensor<1>> = counted.filter_map(|slot| slot.reduced.as_ref()).collect();
         let squares: f32 = square_sums(&counted).into_iter().sum();
         let mut sum = vec![squares];
+        // Where nothing was exchanged since backward, stages that are done early wait here for the others.
+        let started = self.now_and_waited();
         self.groups.world.all_reduce(&mut sum, Reduction::Sum)?;
+        self.record_exchange(Phase::Communication, None, started);
         // Replicas that hold the same pieces count them as often.
         Ok(f64::from(sum[0] / self.groups.copies_of_pieces()).sqrt())
     }
