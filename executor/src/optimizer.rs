@@ -172,17 +172,24 @@ impl RankOptimizer {
                 let (value, state) = rule.step(learning_rate, value, gradient, state);
                 (value, state.map(|state| remembered(state.momentum)))
             }
-            Method::Sgd => (value - gradient * learning_rate, None),
+            Method::Sgd => {
+                let change = self.decayed(gradient, &value) * learning_rate;
+                (value - change, None)
+            }
             Method::Momentum(rule) => {
-                // Decay is part of the gradient (Goyal et al., arXiv:1706.02677, section 3).
-                let gradient = gradient + value.clone() * self.hyper_parameters.weight_decay;
-                let (velocity, memory) = accelerate(rule, gradient, memory);
+                let (velocity, memory) = accelerate(rule, self.decayed(gradient, &value), memory);
                 (value - velocity * learning_rate, Some(memory))
             }
             Method::Lamb(_) | Method::Lars(_) => unreachable!("rules with norms see all pieces at once"),
         };
         self.memory.extend(memory.map(|memory| (key, memory)));
         value
+    }
+
+    /// The gradient with the decay of weights as part of it (Goyal et al., arXiv:1706.02677, section 3).
+    fn decayed(&self, gradient: Tensor<1>, value: &Tensor<1>) -> Tensor<1> {
+        let decay = self.hyper_parameters.weight_decay;
+        if decay > 0.0 { gradient + value.clone() * decay } else { gradient }
     }
 
     /// What Burn's rule computes, in one pass over memory.
@@ -384,6 +391,24 @@ mod tests {
             (0..3).for_each(|i| weight[i] -= rate * change[i]);
         }
         weight
+    }
+
+    #[test]
+    fn descent_decays_weights_with_and_without_velocity() {
+        for kind in [Kind::Sgd, Kind::Momentum] {
+            let numbers = HyperParameters { weight_decay: 0.25, ..HyperParameters::of(kind) };
+            let update = Update {
+                key: ParameterKey::new(0, 0),
+                is_matrix: true,
+                value: tensor(&[0.5, -1.5, 2.0]),
+                gradient: tensor(&[1.0, 0.0, -2.0]),
+            };
+            let stepped =
+                RankOptimizer::new(kind, numbers).step(vec![update], 0.5, &Ok).expect("nobody else").remove(0);
+            let found = stepped.into_data().try_into_vec::<f32>().expect("single precision");
+            // value - 0.5 · (gradient + 0.25 · value): a velocity begins as the first gradient.
+            assert_eq!(found, [-0.0625, -1.3125, 2.75], "{kind}");
+        }
     }
 
     #[test]
