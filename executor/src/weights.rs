@@ -2,6 +2,7 @@
 
 use crate::network::{Network, Parameter, ParameterKey};
 use safetensors::Dtype;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -283,7 +284,7 @@ fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
 }
 
 /// Fields of a configuration that change what a model computes and that no shape shows.
-const COMPUTATION: [&str; 13] = [
+const COMPUTATION: [&str; 12] = [
     "activation_function",
     "hidden_act",
     "layer_norm_epsilon",
@@ -292,12 +293,15 @@ const COMPUTATION: [&str; 13] = [
     "n_head",
     "num_attention_heads",
     "num_key_value_heads",
-    "sliding_window",
     "layer_type",
     "downsample_in_first_stage",
     "downsample_in_bottleneck",
     "rope_theta",
 ];
+
+/// Fields that mean something where they are left out.
+const WINDOW: &str = "sliding_window";
+const TIE: &str = "tie_word_embeddings";
 
 /// Compares a `config.json` with how the model computes, where there is one and transformers has such a model.
 fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
@@ -307,12 +311,12 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
         Err(source) => return Err(WeightError::Unreadable { path: path.to_owned(), source }),
         Ok(text) => text,
     };
-    let theirs: serde_json::Value = serde_json::from_slice(&text).map_err(|error| WeightError::Malformed {
+    let theirs: Value = serde_json::from_slice(&text).map_err(|error| WeightError::Malformed {
         path: path.to_owned(),
         expected: "JSON",
         problem: error.to_string(),
     })?;
-    let differs = |field, found: &serde_json::Value, expected: &serde_json::Value| {
+    let differs = |field, found: &Value, expected: &Value| {
         let (found, expected) = (found.to_string(), expected.to_string());
         Err(WeightError::OtherComputation { path: path.to_owned(), field, found, expected })
     };
@@ -327,6 +331,18 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
             _ => {}
         }
     }
+    let (found, expected) = (window(&theirs), window(&own));
+    // A window that holds a whole sample is none.
+    let is_wide = |window: &Value| window.as_u64().is_some_and(|width| model.tokens_per_sample() <= Some(width));
+    if [found, expected].iter().any(|window| !window.is_null() && !is_wide(window)) && !same(found, expected) {
+        return differs(WINDOW, found, expected);
+    }
+    // Left out, it is what the class has: a head of its own in Llama and Mistral.
+    let usual = Value::from(!matches!(own["model_type"].as_str(), Some("llama" | "mistral")));
+    let (found, expected) = (theirs.get(TIE).filter(|tie| !tie.is_null()).unwrap_or(&usual), &own[TIE]);
+    if !expected.is_null() && found != expected {
+        return differs(TIE, found, expected);
+    }
     let kind = rotation.and_then(|rotation| rotation.get("rope_type").or_else(|| rotation.get("type")));
     match kind {
         Some(kind) if kind != "default" => differs("rope_type", kind, &"default".into()),
@@ -334,9 +350,14 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     }
 }
 
+/// The window of attention that transformers reads from a configuration, or null; Llama itself has none.
+fn window(configuration: &Value) -> &Value {
+    if configuration["model_type"] == "llama" { &Value::Null } else { &configuration[WINDOW] }
+}
+
 /// Whether two values are equal, numbers by value; both names of GPT-2's activation are the same function.
-fn same(found: &serde_json::Value, expected: &serde_json::Value) -> bool {
-    let is_tanh = |value: &serde_json::Value| value == "gelu_new" || value == "gelu_pytorch_tanh";
+fn same(found: &Value, expected: &Value) -> bool {
+    let is_tanh = |value: &Value| value == "gelu_new" || value == "gelu_pytorch_tanh";
     match (found.as_f64(), expected.as_f64()) {
         (Some(found), Some(expected)) => (found - expected).abs() <= 1e-9 * expected.abs(),
         _ => found == expected || (is_tanh(found) && is_tanh(expected)),

@@ -3,8 +3,8 @@ use half::{bf16, f16};
 use safetensors::tensor::TensorView;
 use trainyard_models::{Family, ModelSpec};
 
-fn model() -> Model {
-    let spec = ModelSpec {
+fn spec() -> ModelSpec {
+    ModelSpec {
         layers: Some(1),
         hidden: Some(8),
         heads: Some(2),
@@ -12,8 +12,7 @@ fn model() -> Model {
         seq_len: Some(4),
         rotary_base: Some(2000.0),
         ..ModelSpec::new("tiny", Family::Llama)
-    };
-    Model::try_from(spec).expect("valid")
+    }
 }
 
 /// Every tensor of the model in files, each with its number of bytes in `format`.
@@ -46,7 +45,11 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let model = model();
+        Self::of(spec())
+    }
+
+    fn of(spec: ModelSpec) -> Self {
+        let model = Model::try_from(spec).expect("valid");
         let network = Network::new(&model).expect("it is built");
         Self { folder: tempfile::tempdir().expect("a temporary folder"), model, network }
     }
@@ -172,5 +175,56 @@ fn a_configuration_that_computes_otherwise_is_refused() {
     ] {
         let message = check(configuration).expect("it is refused");
         assert!(message.contains(part), "{message}");
+    }
+}
+
+/// The field in which a configuration computes otherwise than the model.
+fn other_field(fixture: &Fixture, configuration: &Value) -> Option<&'static str> {
+    let path = fixture.folder.path().join(CONFIGURATION);
+    std::fs::write(path, configuration.to_string()).expect("writable");
+    match fixture.find() {
+        Ok(_) => None,
+        Err(WeightError::OtherComputation { field, .. }) => Some(field),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_window_narrower_than_a_sample_is_no_other_and_not_none() {
+    let mistral = |window: Value| serde_json::json!({ "model_type": "mistral", "sliding_window": window });
+    let absent = serde_json::json!({ "model_type": "mistral" });
+    for (own, found, is_same) in [
+        (None, mistral(3.into()), false),
+        (None, mistral(4.into()), true),
+        (None, mistral(Value::Null), true),
+        // Llama itself looks at no such field.
+        (None, serde_json::json!({ "model_type": "llama", "sliding_window": 3 }), true),
+        (Some(3), mistral(3.into()), true),
+        (Some(3), mistral(2.into()), false),
+        (Some(3), mistral(Value::Null), false),
+        (Some(3), absent.clone(), false),
+        (Some(5), absent, true),
+    ] {
+        // Samples have four tokens.
+        let fixture = Fixture::of(ModelSpec { window: own, ..spec() });
+        fixture.write(SINGLE, &tensors(&fixture.network, Dtype::F32), Dtype::F32);
+        let expected = if is_same { None } else { Some(WINDOW) };
+        assert_eq!(other_field(&fixture, &found), expected, "{own:?} and {found}");
+    }
+}
+
+#[test]
+fn a_head_of_its_own_is_not_left_out_for_the_token_table() {
+    for tied in [true, false] {
+        let fixture = Fixture::of(ModelSpec { tied_head: Some(tied), ..spec() });
+        let mut all = tensors(&fixture.network, Dtype::F32);
+        all.insert("lm_head.weight".into(), (vec![16, 8], vec![0; 4 * 16 * 8]));
+        fixture.write(SINGLE, &all, Dtype::F32);
+        let other = |is_other: bool| is_other.then_some(TIE);
+        assert_eq!(other_field(&fixture, &serde_json::json!({ "tie_word_embeddings": true })), other(!tied));
+        assert_eq!(other_field(&fixture, &serde_json::json!({ "tie_word_embeddings": false })), other(tied));
+        // Llama's class has a head of its own.
+        assert_eq!(other_field(&fixture, &serde_json::json!({ "tie_word_embeddings": null })), other(tied));
+        assert_eq!(other_field(&fixture, &serde_json::json!({})), other(tied));
     }
 }
