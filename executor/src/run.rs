@@ -195,7 +195,7 @@ impl RunError {
     }
 }
 
-/// Why a rank stopped early.
+/// Why a rank stopped early. Others hear its message alone, which therefore tells causes too.
 #[derive(Debug, thiserror::Error)]
 enum WorkerError {
     #[error(transparent)]
@@ -204,14 +204,20 @@ enum WorkerError {
     Threads(#[from] rayon::ThreadPoolBuildError),
     #[error("gradients are no numbers in step {step}")]
     Diverged { step: u64, skipped: u32, loss: f32 },
-    #[error(transparent)]
+    #[error("{}", with_causes(.0))]
     Samples(#[from] LoaderError),
-    #[error(transparent)]
+    #[error("{}", with_causes(.0))]
     Checkpoint(#[from] CheckpointError),
-    #[error(transparent)]
+    #[error("{}", with_causes(.0))]
     Weights(#[from] WeightError),
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// An error's message and those of its causes.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Finds out what is wrong with weights that a training of `model` is to start from. Reads none of their values.

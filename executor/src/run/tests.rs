@@ -501,6 +501,15 @@ fn the_kernel_of_attention_is_the_same_whatever_the_model_names() {
 }
 
 #[test]
+fn a_rank_that_cannot_read_says_why() {
+    let source = std::io::Error::other("the disk is gone");
+    let unreadable = LoaderError::Data(DataError::Unreadable { path: "class/4.png".into(), source });
+    let results = vec![Err(RankError::Failed(WorkerError::Samples(unreadable)))];
+    let error = collect(results, 3).err().expect("a rank failed");
+    assert_eq!(error.to_string(), "rank 3 failed: cannot read `class/4.png`: the disk is gone");
+}
+
+#[test]
 fn an_observer_that_panics_fails_the_run_instead_of_hanging_it() {
     let folder = text();
     let observer = |_: StepReport| panic!("no room to draw");
