@@ -1,14 +1,14 @@
 //! The numbers of learning, checked before anything is planned.
 
 use crate::job::{JobError, invalid};
-use trainyard_plan::{Decay, TrainingSpec};
+use trainyard_plan::{Decay, Optimizer, TrainingSpec};
 
-/// Refuses what no training can be run with.
+/// Refuses what no training with this optimizer can be run with.
 ///
 /// # Errors
 ///
 /// [`JobError`] with the field, its value and what is allowed.
-pub fn check_hyper_parameters(spec: &TrainingSpec) -> Result<(), JobError> {
+pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobError> {
     let rates = [
         ("training.learning_rate", spec.learning_rate, 10.0),
         ("training.clip_norm", spec.clip_norm, 1e9),
@@ -37,12 +37,12 @@ pub fn check_hyper_parameters(spec: &TrainingSpec) -> Result<(), JobError> {
         Some(last) if !(last >= 0.0 && peak.is_none_or(|peak| last <= peak)) => {
             Err(invalid("training.final_learning_rate", last, "from 0 to training.learning_rate"))
         }
-        _ => contradiction(spec),
+        _ => contradiction(spec, optimizer),
     }
 }
 
 /// What is written and would change nothing.
-fn contradiction(spec: &TrainingSpec) -> Result<(), JobError> {
+fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobError> {
     let decay = spec.decay.unwrap_or(Decay::Constant);
     if spec.decay_power.is_some() && decay != Decay::Polynomial {
         let rule = "only a polynomial has a power";
@@ -52,6 +52,25 @@ fn contradiction(spec: &TrainingSpec) -> Result<(), JobError> {
         let rule = "a rate that stays has no other value at the end; write decay = \"cosine\", linear or polynomial";
         return Err(JobError::Conflict { first: "training.final_learning_rate", second: "training.decay", rule });
     }
+    let has_velocity = matches!(optimizer, Optimizer::Momentum | Optimizer::Lars);
+    let has_means = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
+    let means = "adamw, adam and lamb";
+    let numbers = [
+        (
+            "training.momentum",
+            spec.momentum.map(|momentum| momentum.to_string()),
+            has_velocity,
+            "sgd-momentum and lars",
+        ),
+        ("training.betas", spec.betas.map(|[first, second]| format!("[{first}, {second}]")), has_means, means),
+        ("training.epsilon", spec.epsilon.map(|epsilon| epsilon.to_string()), has_means, means),
+    ];
+    for (field, value, is_used, users) in numbers {
+        if let Some(value) = value.filter(|_| !is_used) {
+            let allowed = format!("left out with the optimizer {optimizer}: it is for {users}");
+            return Err(invalid(field, value, allowed));
+        }
+    }
     Ok(())
 }
 
@@ -60,13 +79,13 @@ mod tests {
     use super::*;
 
     fn error(spec: &TrainingSpec) -> String {
-        check_hyper_parameters(spec).expect_err("refused").to_string()
+        check_hyper_parameters(spec, Optimizer::AdamW).expect_err("refused").to_string()
     }
 
     #[test]
     fn numbers_out_of_range_are_named() {
         let empty = TrainingSpec::default;
-        assert!(check_hyper_parameters(&empty()).is_ok());
+        assert!(check_hyper_parameters(&empty(), Optimizer::AdamW).is_ok());
         let cases = [
             (TrainingSpec { learning_rate: Some(0.0), ..empty() }, "training.learning_rate"),
             (TrainingSpec { clip_norm: Some(-1.0), ..empty() }, "training.clip_norm"),
@@ -79,6 +98,27 @@ mod tests {
             assert!(error(&spec).contains(field), "{field}");
         }
         let good = TrainingSpec { decay: Some(Decay::Cosine), final_learning_rate: Some(1e-5), ..empty() };
-        assert!(check_hyper_parameters(&good).is_ok());
+        assert!(check_hyper_parameters(&good, Optimizer::AdamW).is_ok());
+    }
+
+    #[test]
+    fn numbers_that_the_optimizer_does_not_have_are_refused() {
+        let velocity = TrainingSpec { momentum: Some(0.8), ..TrainingSpec::default() };
+        let betas = TrainingSpec { betas: Some([0.9, 0.95]), ..TrainingSpec::default() };
+        let epsilon = TrainingSpec { epsilon: Some(1e-6), ..TrainingSpec::default() };
+        let decay = TrainingSpec { weight_decay: Some(0.1), ..TrainingSpec::default() };
+        let accepted = |spec: &TrainingSpec| {
+            let all = Optimizer::ALL.iter().copied();
+            all.filter(|kind| check_hyper_parameters(spec, *kind).is_ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(accepted(&velocity), [Optimizer::Momentum, Optimizer::Lars]);
+        for spec in [betas, epsilon] {
+            assert_eq!(accepted(&spec), [Optimizer::AdamW, Optimizer::Adam, Optimizer::Lamb]);
+        }
+        assert_eq!(accepted(&decay), Optimizer::ALL);
+        let error = check_hyper_parameters(&velocity, Optimizer::Sgd).expect_err("it has no velocity");
+        let message = error.to_string();
+        assert!(message.contains("`training.momentum` is 0.8") && message.contains("sgd-momentum"), "{message}");
+        assert!(error.hint().is_some());
     }
 }

@@ -186,7 +186,8 @@ pub(crate) fn problem_on(
     let place = other(place(&job.cluster, resources)?);
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
-    let training = training(&job.training, &job.data, &model)?;
+    let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
+    let training = training(&job.training, optimizer, &job.data, &model)?;
     let data = data_on(job, &model, &place)?;
     region(&job.data, &place)?;
     let settings = settings(job, &model, place.pricing(), place.price(0).map(|price| price.service))?;
@@ -199,7 +200,7 @@ pub(crate) fn problem_on(
         global_batches: global_batches(job.training.global_batch)?,
         precisions,
         unusable_precisions,
-        optimizer: job.training.optimizer.unwrap_or(Optimizer::AdamW),
+        optimizer,
         objective: job.goal.objective.unwrap_or_default(),
         model,
         place,
@@ -363,7 +364,12 @@ fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
 }
 
 /// How much is to be trained.
-pub(crate) fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> Result<Training, JobError> {
+pub(crate) fn training(
+    spec: &TrainingSpec,
+    optimizer: Optimizer,
+    data: &DataSpec,
+    model: &Model,
+) -> Result<Training, JobError> {
     let amounts = [
         ("training.epochs", spec.epochs.is_some()),
         ("training.steps", spec.steps.is_some()),
@@ -373,7 +379,7 @@ pub(crate) fn training(spec: &TrainingSpec, data: &DataSpec, model: &Model) -> R
     if let (Some(first), Some(second)) = (written.next(), written.next()) {
         return Err(JobError::Conflict { first, second, rule: "write one of them" });
     }
-    check_hyper_parameters(spec)?;
+    check_hyper_parameters(spec, optimizer)?;
     let samples = samples(data, model)?;
     if let Some(target) = &spec.target {
         return Ok(Training::Target(convergence_curve(target, model)?));

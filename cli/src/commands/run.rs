@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
 /// The plan, if it can be run here.
 fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failure> {
     let document = files::read_plan(&arguments.plan)?;
-    check_hyper_parameters(&document.job.training).map_err(|error| {
+    check_hyper_parameters(&document.job.training, document.plan.optimizer).map_err(|error| {
         Failure::input(format!("plan `{}` cannot be run", arguments.plan.display())).because(error.to_string())
     })?;
     // What is warned of one host says nothing of many.

@@ -158,7 +158,7 @@ impl Changed {
         let steps = if same_batch && !self.training {
             old.prediction.steps
         } else {
-            let amount = training(&job.training, &job.data, plan.model());
+            let amount = training(&job.training, plan.optimizer(), &job.data, plan.model());
             amount.map_err(|error| with_hint(&error, error.hint()))?.steps(plan.batch().global)
         };
         let price = self.price(old, before.files.prices.as_ref())?;
