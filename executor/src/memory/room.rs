@@ -3,8 +3,10 @@
 use crate::device::free_memory;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trainyard_plan::{GradientStore, Plan, Rank, StageId, Store, kept_elsewhere, resident};
+use trainyard_models::LayerRole;
+use trainyard_plan::{GradientStore, Plan, Rank, Recompute, StageId, StateSharding, Store, kept_elsewhere, resident};
 use trainyard_units::{Bytes, human_bytes};
 
 /// Gradients are summed up in single precision, whatever computes, and layer by layer beside backward.
@@ -23,7 +25,8 @@ pub struct MemoryShortage {
     pub place: String,
     /// Ranks of this machine that share it.
     pub ranks: usize,
-    /// What they hold together at the peak of a step, as the plan counts it; what the software takes comes on top.
+    /// What they hold together at the peak of a step, as the plan counts it, with the gathered weights that stay until
+    /// backward; what the software takes comes on top.
     pub needed: Bytes,
     /// What is free.
     pub available: Bytes,
@@ -92,15 +95,33 @@ fn fits(
 /// What a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on its GPU, from
 /// which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
-    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host)
+    resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host) + recorded_weights(plan, stage)
+}
+
+/// Gathered weights that recorded layers keep from forward to backward, of every micro-batch under way. Plans count
+/// those of two layers: frameworks let go of the others and gather them again.
+fn recorded_weights(plan: &Plan, stage: StageId) -> Bytes {
+    if !plan.shards(StateSharding::Parameters) {
+        return Bytes(0);
+    }
+    let is_recorded =
+        |layer: usize| plan.recompute() != Recompute::Full || plan.graph().layer(layer).role != LayerRole::Block;
+    let of_layer = |layer: usize| plan.held(&(layer..layer + 1)).updated() * plan.precision().element_bytes();
+    let of_run = |layers: Range<usize>| layers.filter(|layer| is_recorded(*layer)).map(of_layer).sum::<u64>();
+    let of_runs: Vec<u64> = plan.stages().runs_of(stage).map(of_run).collect();
+    Bytes(plan.pipeline().peak(stage, &of_runs))
 }
 
 /// What makes most of the largest rank, and what makes less of it.
 fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
     let held = resident(plan, stage, GRADIENTS);
-    let passing = held.activations + held.buffers + held.workspace;
+    let recorded = recorded_weights(plan, stage);
+    let passing = held.activations + held.buffers + held.workspace + recorded;
     let lasting = Bytes(bytes.0.saturating_sub(passing.0));
-    let help = if passing > lasting {
+    let gathered = if recorded.0 > 0 { " and gathered weights" } else { "" };
+    let help = if recorded.0 > 0 && plan.recompute() != Recompute::Full {
+        "recompute = \"full\" needs less: blocks then gather their weights again for backward and keep none"
+    } else if passing > lasting {
         "a smaller batch.micro or recompute = \"full\" needs less"
     } else if plan.mesh().ranks() > 1 {
         "state_sharding, more machines or a smaller model needs less of each"
@@ -108,7 +129,7 @@ fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
         "a smaller model, or a plan over several machines, needs less of each"
     };
     format!(
-        "a rank of stage {} takes {} for weights and optimizer state and {} for activations; {help}",
+        "a rank of stage {} takes {} for weights and optimizer state and {} for activations{gathered}; {help}",
         stage.0,
         human_bytes(lasting),
         human_bytes(passing)
@@ -206,9 +227,13 @@ fn left(files: &GroupFiles, limit: &str, usage: &str, statistics: &str) -> Optio
 mod tests {
     use super::*;
     use trainyard_models::{Family, ModelSpec};
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StageSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, StageSpec};
 
     fn plan(data: u32, hidden: u64) -> Plan {
+        Plan::try_from(spec(data, hidden)).expect("a valid plan")
+    }
+
+    fn spec(data: u32, hidden: u64) -> PlanSpec {
         let model = ModelSpec {
             layers: Some(4),
             hidden: Some(hidden),
@@ -217,13 +242,12 @@ mod tests {
             seq_len: Some(64),
             ..ModelSpec::new("test", Family::Gpt)
         };
-        let spec = PlanSpec {
+        PlanSpec {
             parallel: ParallelSpec { data, ..ParallelSpec::default() },
             batch: BatchSpec { global: 4, micro: 4 / u64::from(data), accumulation: 1 },
             stages: vec![StageSpec { first: 0, layers: 6 }],
             ..PlanSpec::plain(model, ClusterSpec::of("local", 1), 6)
-        };
-        Plan::try_from(spec).expect("a valid plan")
+        }
     }
 
     fn ranks(plan: &Plan) -> impl Iterator<Item = Rank> + use<> {
@@ -256,6 +280,38 @@ mod tests {
         assert!(hint(plan(1, 512)).contains("smaller model"));
         assert!(hint(plan(2, 512)).contains("state_sharding"));
         assert!(hint(plan(1, 16)).contains("batch.micro"));
+    }
+
+    #[test]
+    fn gathered_weights_stay_until_backward_unless_blocks_are_computed_again() {
+        // Single precision: 256 entries and 64 positions of width 64, blocks of 12 h² + 13 h, the last norm.
+        let (tables, block, norm) = (4 * (256 + 64) * 64, 4 * (12 * 64 * 64 + 13 * 64), 4 * 2 * 64);
+        let recorded = |spec: PlanSpec| {
+            let plan = Plan::try_from(spec).expect("a valid plan");
+            let without = resident(&plan, StageId(0), GRADIENT_BYTES).total();
+            assert_eq!(rank_bytes(&plan, StageId(0)), without + recorded_weights(&plan, StageId(0)));
+            recorded_weights(&plan, StageId(0)).0
+        };
+        assert_eq!(recorded(spec(2, 64)), 0);
+        let sharded = PlanSpec { state_sharding: StateSharding::Parameters, ..spec(2, 64) };
+        assert_eq!(recorded(sharded.clone()), tables + 4 * block + norm);
+        let again = PlanSpec { recompute: Recompute::Full, ..sharded.clone() };
+        assert_eq!(recorded(again.clone()), tables + norm);
+        // Two micro-batches are under way in the first of two stages, which holds the tables and two blocks.
+        let pipeline = PlanSpec {
+            parallel: ParallelSpec { data: 2, pipeline: 2, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 4, micro: 1, accumulation: 2 },
+            schedule: ScheduleName::GPipe,
+            stages: vec![StageSpec { first: 0, layers: 3 }, StageSpec { first: 3, layers: 3 }],
+            ..sharded.clone()
+        };
+        assert_eq!(recorded(pipeline), 2 * (tables + 2 * block));
+        let hint = |spec: PlanSpec| {
+            let plan = Plan::try_from(spec).expect("a valid plan");
+            fits(&plan, ranks(&plan), "main memory", Bytes(0)).expect_err("nothing is free").hint
+        };
+        assert!(hint(sharded).contains("gathered weights; recompute = \"full\""));
+        assert!(!hint(again).contains("recompute = \"full\" needs less: blocks"));
     }
 
     #[test]
