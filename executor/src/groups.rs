@@ -51,6 +51,8 @@ impl Groups {
         let (shard_ranks, replicas) = (along(&shard)?, along(&replicas)?);
         // NCCL has sums through Burn, but no shares of them.
         let joined = if shares { None } else { JoinedGpus::of(&replicas, kind) };
+        // The reducer's thread waits while the rank's own exchanges other things.
+        let (shard_ranks, replicas) = (shard_ranks.counted_apart(), replicas.counted_apart());
         let gradients = GradientGroups { shard: shard_ranks, replicas, joined, wire: wire(plan) };
         let stages = plan.stages();
         Ok(Self {

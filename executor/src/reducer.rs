@@ -30,6 +30,11 @@ impl GradientGroups {
         self.shard.size() * self.replicas.size() > 1
     }
 
+    /// Seconds that were waited for others in summing gradients so far.
+    pub(crate) fn waited_s(&self) -> f64 {
+        self.shard.waited_s() + self.replicas.waited_s()
+    }
+
     /// The mean over all copies: this rank's share of each buffer, or all of it.
     fn reduce(&self, mut buffers: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, GroupError> {
         if self.shard.size() > 1 {

@@ -213,9 +213,14 @@ impl Trainer {
 
     /// Notes that an exchange lasted from `started` until now: waiting for others, and moving.
     pub(crate) fn record_exchange(&mut self, phase: Phase, micro_batch: Option<u32>, (start, waited): (f64, f64)) {
+        self.record_apart(phase, micro_batch, start, self.groups.world.waited_s() - waited);
+    }
+
+    /// Notes that an exchange lasted from `start` until now, and how much of that was waiting.
+    fn record_apart(&mut self, phase: Phase, micro_batch: Option<u32>, start: f64, waited_s: f64) {
         self.record(phase, micro_batch, start);
         let span = self.spans.pop().expect("it was just recorded");
-        self.spans.extend(span.apart(self.groups.world.waited_s() - waited));
+        self.spans.extend(span.apart(waited_s));
     }
 
     /// Notes that the rank waited for data before the step, from `start` to `end`.
@@ -381,10 +386,10 @@ impl Trainer {
 
     /// Waits until all gradients are summed over replicas.
     fn collect_reductions(&mut self) -> Result<(), GroupError> {
-        let started = self.now_and_waited();
+        let (start, waited) = (self.now(), self.groups.gradients.waited_s());
         let Some(reducer) = &mut self.reducer else { return Ok(()) };
         reducer.collect(&mut self.units)?;
-        self.record_exchange(Phase::Reduce, None, started);
+        self.record_apart(Phase::Reduce, None, start, self.groups.gradients.waited_s() - waited);
         Ok(())
     }
 

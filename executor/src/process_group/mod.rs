@@ -239,9 +239,15 @@ impl ProcessGroup {
         before_on_host..before_on_host + threads
     }
 
-    /// Seconds that this rank has waited for others, in this group and in all that come from the same world: at
-    /// barriers, in collectives before anything moved, and for messages that had not arrived. Where several threads of
-    /// a rank wait at once, each counts.
+    /// The same end of the group, whose waiting counts for itself and no longer for the world that it comes from: for a
+    /// thread that waits beside the rank's own.
+    pub(crate) fn counted_apart(self) -> Self {
+        Self { waited: Arc::default(), ..self }
+    }
+
+    /// Seconds that this rank has waited for others, in this group and in all that come from the same world and are not
+    /// counted apart: at barriers, in collectives before anything moved, and for messages that had not arrived. Where
+    /// several threads of a rank wait at once, each counts.
     pub fn waited_s(&self) -> f64 {
         self.waited.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9
     }

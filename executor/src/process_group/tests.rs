@@ -186,6 +186,22 @@ fn a_rank_that_came_late_makes_the_others_wait() {
 }
 
 #[test]
+fn waiting_that_is_counted_apart_is_not_the_worlds() {
+    let waited = values(2, |world| {
+        let apart = world.split(0)?.counted_apart();
+        let before = world.waited_s();
+        if apart.rank() == 1 {
+            while apart.shared.barrier.waiting() == 0 {
+                std::thread::yield_now();
+            }
+        }
+        apart.barrier()?;
+        Ok::<_, GroupError>((apart.waited_s(), world.waited_s() - before))
+    });
+    assert!(waited[0].0 > 0.0 && waited.iter().all(|(_, of_world)| *of_world <= 0.0), "{waited:?}");
+}
+
+#[test]
 fn the_ranks_of_a_world_are_told_where_they_live() {
     let world = World::threads(3);
     assert_eq!((world.ranks(), world.local(), world.is_root(), world.processes()), (3, 0..3, true, 1));
