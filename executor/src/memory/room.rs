@@ -288,7 +288,7 @@ mod tests {
         let (tables, block, norm) = (4 * (256 + 64) * 64, 4 * (12 * 64 * 64 + 13 * 64), 4 * 2 * 64);
         let recorded = |spec: PlanSpec| {
             let plan = Plan::try_from(spec).expect("a valid plan");
-            let without = resident(&plan, StageId(0), GRADIENT_BYTES).total();
+            let without = resident(&plan, StageId(0), GRADIENTS).total();
             assert_eq!(rank_bytes(&plan, StageId(0)), without + recorded_weights(&plan, StageId(0)));
             recorded_weights(&plan, StageId(0)).0
         };
