@@ -97,6 +97,19 @@ impl<'a> Fields<'a> {
         self.needed("seq_len", self.spec.seq_len, SEQUENCE_MAX)
     }
 
+    /// Entries of a table of learned positions: one for each token of the longest of some sequences unless stated, and
+    /// no fewer.
+    pub(crate) fn positions(&self, sequences: &[(&'static str, u64)]) -> Result<u64, ModelError> {
+        let longest = sequences.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1);
+        let positions = self.or("positions", self.spec.positions, longest, SEQUENCE_MAX)?;
+        match sequences.iter().find(|(_, tokens)| *tokens > positions) {
+            None => Ok(positions),
+            Some(&(field, tokens)) => {
+                Err(ModelError::TooFewPositions { model: self.spec.name.clone(), field, tokens, positions })
+            }
+        }
+    }
+
     /// Rows of embedding tables.
     pub(crate) fn tables(&self) -> Result<Vec<u64>, ModelError> {
         let tables = self.list("tables", self.spec.tables.as_ref(), ROWS_MAX)?;

@@ -281,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn no_token_is_without_its_position() {
+        for name in ["bert-base", "electra-base", "bart-large"] {
+            let own = crate::find(name).expect("in the catalog").model.spec();
+            let positions = own.positions.expect("it has a table of them");
+            let with = |tokens| Model::try_from(ModelSpec { seq_len: Some(tokens), ..own.clone() });
+            assert!(with(positions).is_ok(), "{name}");
+            let error = with(positions + 1).expect_err("one too many");
+            assert!(matches!(error, ModelError::TooFewPositions { field: "seq_len", .. }), "{name}: {error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains(&(positions + 1).to_string())), "{name}");
+        }
+        let own = crate::find("bart-large").expect("in the catalog").model.spec();
+        let longer = ModelSpec { decoder_seq_len: Some(1027), ..own };
+        let error = Model::try_from(longer).expect_err("one too many");
+        assert!(matches!(error, ModelError::TooFewPositions { field: "decoder_seq_len", positions: 1026, .. }));
+    }
+
+    #[test]
     fn fields_of_other_families_and_absurd_values_are_refused() {
         let valid = crate::find("llama-2-7b").expect("in the catalog").model.spec();
         let wrong = |change: &dyn Fn(&mut ModelSpec)| {

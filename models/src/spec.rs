@@ -395,6 +395,18 @@ pub enum ModelError {
         /// The largest value accepted.
         maximum: u64,
     },
+    /// A sequence has tokens for which the table of positions has no entry.
+    #[error("model `{model}`: `{field}` is {tokens}, but it must be at most the {positions} of `positions`")]
+    TooFewPositions {
+        /// The model's name.
+        model: String,
+        /// The field of the sequence.
+        field: &'static str,
+        /// Its tokens.
+        tokens: u64,
+        /// Entries of the table.
+        positions: u64,
+    },
     /// The heads do not share the hidden width evenly.
     #[error("model `{model}`: `hidden` {hidden} is not divisible by `heads` {heads}")]
     IndivisibleHeads {
@@ -539,6 +551,9 @@ impl ModelError {
         match self {
             Self::Unknown { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
             Self::Unknown { similar: None, .. } => Some("`trainyard show models` lists the catalog".into()),
+            Self::TooFewPositions { field, tokens, .. } => {
+                Some(format!("a model that is trained anew may have `positions` = {tokens}; else lower `{field}`"))
+            }
             Self::IndivisibleHeads { hidden, heads, .. } => {
                 let below = (1..=*heads).rev().find(|h| hidden % h == 0).unwrap_or(1);
                 Some(format!("{below} heads divide it"))

@@ -1,7 +1,7 @@
 //! Encoders as BERT and RoBERTa.
 
 use super::transformer::{Heads, Stream, classifier, operator, pooler};
-use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX};
+use crate::fields::{Fields, VOCABULARY_MAX};
 use crate::graph::{Layer, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use crate::spec::{Family, HeadKind, ModelError, ModelSpec};
@@ -68,7 +68,7 @@ impl Bert {
             ffn: fields.ffn(hidden)?,
             vocab: fields.vocab()?,
             type_vocab: fields.or("type_vocab", spec.type_vocab, 2, VOCABULARY_MAX)?,
-            positions: fields.or("positions", spec.positions, seq_len, SEQUENCE_MAX)?,
+            positions: fields.positions(&[("seq_len", seq_len)])?,
             seq_len,
             attention: fields.attention(),
             head,

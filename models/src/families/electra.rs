@@ -1,7 +1,7 @@
 //! A generator that replaces masked tokens, and a discriminator that finds them, as ELECTRA.
 
 use super::transformer::{Heads, Stream, operator};
-use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX};
+use crate::fields::{Fields, VOCABULARY_MAX};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use crate::spec::{Family, ModelError, ModelSpec};
@@ -75,7 +75,7 @@ impl Electra {
             ffn: fields.ffn(hidden)?,
             vocab: fields.vocab()?,
             type_vocab: fields.or("type_vocab", spec.type_vocab, 2, VOCABULARY_MAX)?,
-            positions: fields.or("positions", spec.positions, seq_len, SEQUENCE_MAX)?,
+            positions: fields.positions(&[("seq_len", seq_len)])?,
             seq_len,
             attention: fields.attention(),
             generator_hidden,

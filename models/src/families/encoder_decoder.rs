@@ -177,8 +177,8 @@ impl Bart {
     pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
         let fields = Fields::new(spec, &[&FIELDS, &["positions"]])?;
         let stacks = EncoderDecoder::read(&fields)?;
-        let longest = stacks.seq_len.max(stacks.decoder_seq_len);
-        let positions = fields.or("positions", spec.positions, longest, SEQUENCE_MAX)?;
+        let sequences = [("seq_len", stacks.seq_len), ("decoder_seq_len", stacks.decoder_seq_len)];
+        let positions = fields.positions(&sequences)?;
         Ok(Self { name: spec.name.clone(), stacks, positions })
     }
 
