@@ -16,7 +16,7 @@ use crate::text::{BYTE_VOCABULARY, Stream, Text};
 use crate::tokenizer::Tokenizer;
 use rand::RngExt;
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// What is named instead of a path for samples that are made up from the seed.
 pub const SYNTHETIC: &str = "synthetic";
@@ -151,7 +151,8 @@ impl Dataset {
         self.held_out.len().min(HELD_OUT_MAX)
     }
 
-    /// XXH3 of the data, 64 bits, hexadecimal; of a folder of images, of their paths and sizes.
+    /// XXH3 of the data and of the tokenizer behind it, 64 bits, hexadecimal; of a folder of images, of their paths and
+    /// sizes.
     pub fn checksum(&self) -> &str {
         &self.about.checksum
     }
@@ -371,7 +372,13 @@ fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> R
         Some(arrays) => {
             let limit = if tokenizer.is_some() || !masked { vocabulary } else { vocabulary - 1 };
             let (ids, file) = arrays.tokens(limit)?;
-            let (bytes, checksum) = (file.len() as u64, format!("{:016x}", xxh3_64(&file)));
+            let mut checksum = Xxh3::new();
+            checksum.update(&file);
+            if let Some(tokenizer) = &tokenizer {
+                // What hides and frames the ids.
+                checksum.update(&tokenizer.content);
+            }
+            let (bytes, checksum) = (file.len() as u64, format!("{:016x}", checksum.digest()));
             (Stream::Ids(ids), About { kind, files: 1, skipped: 0, bytes, checksum })
         }
         None => {

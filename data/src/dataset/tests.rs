@@ -133,9 +133,15 @@ fn an_array_of_tokens_is_a_text_with_its_mask_last_or_where_a_tokenizer_has_it()
         ids_of(&batch).to_vec()
     };
     assert!(read(&source, 10).contains(&9));
+    let checksum = |source: &DataSource| Dataset::open(source, &wanted(10), 2, 0).expect("ids").checksum().to_owned();
+    let of = |bytes: &[u8]| format!("{:016x}", xxh3_64(bytes));
+    let file = fs::read(&path).expect("just written");
+    assert_eq!(checksum(&source), of(&file));
     let tokenizer = folder.path().join("tokenizer.json");
-    fs::write(&tokenizer, of_words(&["<unk>", "a", "b", "[MASK]"])).expect("a file");
+    let words = of_words(&["<unk>", "a", "b", "[MASK]"]);
+    fs::write(&tokenizer, &words).expect("a file");
     let source = DataSource { tokenizer: Some(tokenizer), ..source };
+    assert_eq!(checksum(&source), of(&[file.as_slice(), words.as_bytes()].concat()));
     assert!(read(&source, 10).contains(&3) && !read(&source, 10).contains(&9));
     let next = Dataset::open(&source, &SampleKind::NextToken { sequence: 8, vocabulary: 4 }, 2, 0);
     assert!(matches!(next, Err(DataError::TokenizerUnused { .. })));
