@@ -15,6 +15,7 @@ use crate::sample_kind::SampleKind;
 use crate::text::{BYTE_VOCABULARY, Stream, Text};
 use crate::tokenizer::Tokenizer;
 use rand::RngExt;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -162,16 +163,20 @@ impl Dataset {
         self.about.bytes
     }
 
+    /// The numbers of the samples met until now that cannot be decoded.
+    pub fn corrupt_samples(&self) -> BTreeSet<usize> {
+        if let Content::Images(images) = &self.content { images.corrupt() } else { BTreeSet::new() }
+    }
+
     /// What was read, with what was skipped until now. Whoever measures it says how long it was waited for.
     pub fn report(&self) -> DataReport {
-        let corrupt_samples = if let Content::Images(images) = &self.content { images.corrupt() } else { 0 };
         DataReport {
             path: self.source.path.display().to_string(),
             tokenizer: self.source.tokenizer.as_ref().map(|path| path.display().to_string()),
             kind: self.about.kind.into(),
             files: self.about.files,
             skipped_files: self.about.skipped,
-            corrupt_samples,
+            corrupt_samples: self.corrupt_samples().len(),
             waited_s: 0.0,
             bytes: self.about.bytes,
             training_samples: self.training_samples(),

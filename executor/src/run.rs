@@ -20,7 +20,7 @@ use crate::statistics::{median, quantile};
 use crate::trainer::{StepResult, Trainer, TrainerOptions};
 use crate::weights::{FirstWeights, WeightError};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -254,6 +254,7 @@ struct Job<'a> {
 }
 
 /// What one rank has at the end.
+#[derive(Default)]
 struct WorkerOutcome {
     steps: Vec<StepReport>,
     phases: Vec<StepPhases>,
@@ -264,6 +265,8 @@ struct WorkerOutcome {
     /// Seconds that it waited for samples.
     waited_s: f64,
     memory: Option<u64>,
+    /// Samples that its process met and could not decode, by number.
+    corrupt: BTreeSet<usize>,
     /// Steps of the whole training that were skipped.
     skipped: u64,
     /// What the first rank wrote.
@@ -554,17 +557,7 @@ fn train(
     mut loader: Option<&mut Loader>,
 ) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let rank = trainer.world().rank();
-    let mut outcome = WorkerOutcome {
-        steps: Vec::new(),
-        phases: Vec::new(),
-        spans: VecDeque::new(),
-        held_out: None,
-        interrupted: false,
-        waited_s: 0.0,
-        memory: None,
-        skipped: 0,
-        checkpoints: Vec::new(),
-    };
+    let mut outcome = WorkerOutcome::default();
     let mut progress = job.start();
     let mut guard = Guard::new(job.options.skips_max, &progress);
     trainer.world().barrier()?;
@@ -608,6 +601,7 @@ fn train(
     };
     outcome.skipped = progress.skipped_steps;
     outcome.held_out = held_out(job, &mut trainer)?;
+    outcome.corrupt = job.data.corrupt_samples();
     Ok(gathering::gathered(trainer.world(), job.clock, outcome)?)
 }
 
@@ -714,7 +708,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         schema: MEASUREMENT_SCHEMA.into(),
         plan: job.options.plan_document.clone(),
         device: device_report(job),
-        data: DataReport { waited_s, ..job.data.report() },
+        data: DataReport { waited_s, corrupt_samples: corrupt_samples(outcomes), ..job.data.report() },
         seed: job.options.seed,
         end: if outcomes[0].interrupted { RunEnd::Interrupted } else { RunEnd::Finished },
         resumed_from: job.start().step,
@@ -733,6 +727,11 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
         timeline: timeline(outcomes, step_time_s),
         steps,
     }
+}
+
+/// How many samples could not be decoded, each counted once however many ranks met it.
+fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
+    outcomes.iter().flat_map(|outcome| &outcome.corrupt).collect::<BTreeSet<_>>().len()
 }
 
 fn device_report(job: &Job<'_>) -> DeviceReport {

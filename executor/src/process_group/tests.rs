@@ -4,7 +4,7 @@ mod loopback;
 mod twin;
 
 use super::*;
-use loopback::run_processes;
+pub(crate) use loopback::run_processes;
 use proptest::prelude::*;
 use twin::{Case, collectives, expected, messages};
 

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::process_group::{GroupError, ProcessGroup};
 use crate::report::{Span, StepPhases};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What the report says of each rank. What all ranks know alike, rank 0 knows itself.
 #[derive(Serialize, Deserialize)]
@@ -16,6 +16,8 @@ struct Told {
     met_s: f64,
     /// Seconds that it waited for samples.
     waited_s: f64,
+    /// Samples that its process met and could not decode.
+    corrupt: BTreeSet<usize>,
     /// Peak memory of its process, told by the first rank of each.
     memory: Option<u64>,
 }
@@ -38,6 +40,7 @@ pub(super) fn gathered(
         spans: own.spans.clone(),
         met_s,
         waited_s: own.waited_s,
+        corrupt: own.corrupt.clone(),
         memory: own.memory.filter(|_| world.is_first_of_process()),
     };
     let bytes = serde_json::to_vec(&told).expect("times are numbers");
@@ -54,6 +57,7 @@ pub(super) fn gathered(
             phases: told.phases,
             spans: told.spans.into_iter().map(|spans| later(spans, met_s - told.met_s)).collect(),
             waited_s: told.waited_s,
+            corrupt: told.corrupt,
             held_out: first.held_out,
             interrupted: first.interrupted,
             memory: None,
@@ -69,4 +73,22 @@ pub(super) fn gathered(
 fn later((step, start, spans): (u64, f64, Vec<Span>), seconds: f64) -> (u64, f64, Vec<Span>) {
     let shifted = |span: Span| Span { start_s: span.start_s + seconds, end_s: span.end_s + seconds, ..span };
     (step, start + seconds, spans.into_iter().map(shifted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_group::tests::run_processes;
+    use crate::run::corrupt_samples;
+
+    #[test]
+    fn samples_that_several_processes_could_not_decode_count_once() {
+        let results = run_processes(2, 2, 1 << 20, |world| {
+            let corrupt = BTreeSet::from([3, 5 + world.rank() / 2]);
+            gathered(&world, Clock::start(), WorkerOutcome { corrupt, ..WorkerOutcome::default() })
+        });
+        let outcomes: Vec<_> = results.into_iter().flat_map(|known| known.expect("no rank fails")).collect();
+        // Rank 0 knows of all four: samples 3 and 5 of its own process, 3 and 6 of the other.
+        assert_eq!((outcomes.len(), corrupt_samples(&outcomes)), (4, 3));
+    }
 }

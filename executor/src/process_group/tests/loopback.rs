@@ -140,7 +140,7 @@ impl Link for Connection {
 
 /// Runs `work` on every rank of `processes` × `threads`, where one operation between processes moves at most `limit`
 /// elements; results in the order of ranks.
-pub(super) fn run_processes<T: Send, E: Send + std::fmt::Display>(
+pub(crate) fn run_processes<T: Send, E: Send + std::fmt::Display>(
     processes: usize,
     threads: usize,
     limit: usize,
