@@ -294,7 +294,7 @@ mod tests {
     fn frozen_layers_keep_nothing() {
         let model = &trainyard_models::find("mask-rcnn-r50-fpn").expect("in the catalog").model;
         let layers = model.graph().len();
-        for recompute in Recompute::ALL {
+        for recompute in Recompute::ALL.iter().copied() {
             let spec =
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
