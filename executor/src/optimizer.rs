@@ -18,7 +18,7 @@ use burn::tensor::Tensor;
 use std::collections::BTreeMap;
 use trainyard_plan::{Optimizer as Kind, TrainingSpec};
 
-/// The numbers of an optimizer's rule besides the learning rate.
+/// [`trainyard_plan::HyperParameters`] in the number formats of Burn's rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HyperParameters {
     /// Decay rates of the running means of the gradient and of its square.
@@ -35,33 +35,19 @@ pub struct HyperParameters {
 
 impl HyperParameters {
     /// What `kind` is usually run with.
-    ///
-    /// # Source
-    ///
-    /// AdamW: as in GPT-3, Brown et al., arXiv:2005.14165, appendix B. Adam: algorithm 1 of Kingma and Ba,
-    /// arXiv:1412.6980. LAMB: You et al., arXiv:1904.00962, section 4. LARS: You et al., arXiv:1708.03888, sections 3 and 5. Momentum:
-    /// Goyal et al., arXiv:1706.02677, section 5.1.
     pub fn of(kind: Kind) -> Self {
-        let plain = Self { betas: (0.9, 0.999), epsilon: 1e-8, weight_decay: 0.0, momentum: 0.9, trust: 1e-3 };
-        match kind {
-            Kind::AdamW => Self { betas: (0.9, 0.95), weight_decay: 0.1, ..plain },
-            Kind::Lamb => Self { epsilon: 1e-6, weight_decay: 0.01, ..plain },
-            Kind::Lars => Self { weight_decay: 5e-4, ..plain },
-            Kind::Momentum => Self { weight_decay: 1e-4, ..plain },
-            Kind::Adam | Kind::Sgd | Kind::RmsProp => plain,
-        }
+        Self::with(kind, &TrainingSpec::default())
     }
 
     /// The same with what a job says.
     pub fn with(kind: Kind, training: &TrainingSpec) -> Self {
-        let usual = Self::of(kind);
-        let single = |own: Option<f64>, usual: f32| own.map_or(usual, |own| own as f32);
+        let whole = trainyard_plan::HyperParameters::with(kind, training);
         Self {
-            betas: training.betas.map_or(usual.betas, |[first, second]| (first as f32, second as f32)),
-            epsilon: single(training.epsilon, usual.epsilon),
-            weight_decay: single(training.weight_decay, usual.weight_decay),
-            momentum: training.momentum.unwrap_or(usual.momentum),
-            ..usual
+            betas: (whole.betas[0] as f32, whole.betas[1] as f32),
+            epsilon: whole.epsilon as f32,
+            weight_decay: whole.weight_decay as f32,
+            momentum: whole.momentum,
+            trust: whole.trust as f32,
         }
     }
 }

@@ -33,6 +33,7 @@ pub mod document;
 mod executable;
 mod explanation;
 pub mod fleet;
+mod hyper_parameters;
 mod input;
 mod job;
 mod launch;
@@ -67,6 +68,7 @@ pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
+pub use hyper_parameters::HyperParameters;
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};
 pub use launch::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};

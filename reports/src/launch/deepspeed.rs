@@ -78,7 +78,7 @@ fn config(draft: &mut Draft<'_>, reader: Reader) -> Result<Value, LaunchError> {
     zero(draft, &mut config)?;
     activations(draft, &mut config, reader)?;
     optimizer(draft, &mut config, reader);
-    scheduler(draft, &mut config);
+    scheduler(draft, &mut config, reader);
     if let Some(norm) = draft.told(Field::ClipNorm) {
         config.insert("gradient_clipping".into(), number(&norm));
     }
@@ -199,7 +199,7 @@ fn activations(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: R
 }
 
 fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
-    let (kind, training) = (draft.job.plan().optimizer(), draft.job.training());
+    let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     let mut parameters = Map::new();
     let name = match kind {
         Optimizer::AdamW => "AdamW",
@@ -210,7 +210,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
         Optimizer::Lamb => "Lamb",
         Optimizer::Sgd => "SGD",
         Optimizer::Momentum => {
-            parameters.insert("momentum".into(), json!(training.momentum.unwrap_or(0.9)));
+            parameters.insert("momentum".into(), json!(rule.momentum));
             draft.tells(&[Field::Momentum]);
             "SGD"
         }
@@ -221,17 +221,13 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
         }
     };
     draft.tells(&[Field::Optimizer]);
-    let rate = draft.learning_rate().map(|rate| number(&rate));
-    if let Some(rate) = rate.or((reader == Reader::Trainer).then(|| json!("auto"))) {
-        parameters.insert("lr".into(), rate);
-    }
-    if let Some(decay) = training.weight_decay {
-        parameters.insert("weight_decay".into(), json!(decay));
-    }
+    let rate = learning_rate(draft, reader).unwrap_or_else(|| json!("auto"));
+    parameters.insert("lr".into(), rate);
+    parameters.insert("weight_decay".into(), json!(rule.weight_decay));
     draft.tells(&[Field::WeightDecay]);
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
-        parameters.extend(training.betas.map(|betas| ("betas".to_owned(), json!(betas))));
-        parameters.extend(training.epsilon.map(|epsilon| ("eps".to_owned(), json!(epsilon))));
+        parameters.insert("betas".into(), json!(rule.betas));
+        parameters.insert("eps".into(), json!(rule.epsilon));
         draft.tells(&[Field::Betas, Field::Epsilon]);
     }
     config.insert("optimizer".into(), json!({ "type": name, "params": parameters }));
@@ -241,29 +237,43 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     }
 }
 
-fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
-    let job = draft.job;
-    let (rate, warm_up, steps) = (draft.learning_rate(), job.warm_up(), job.steps());
-    let Some(rate) = rate.map(|rate| number(&rate)) else {
-        draft.note(Field::WarmUp, "DeepSpeed's scheduler wants a learning rate; `--learning-rate` says it");
-        draft.note(Field::Decay, "likewise");
-        return;
+/// The peak learning rate; nothing where the Trainer fills it in from its own arguments.
+fn learning_rate(draft: &mut Draft<'_>, reader: Reader) -> Option<Value> {
+    let rate = match reader {
+        Reader::Script => Some(draft.learning_rate_or_blank("peak learning rate, a number without quotes")),
+        Reader::Trainer => draft.learning_rate(),
     };
+    rate.map(|rate| number(&rate))
+}
+
+fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
+    let job = draft.job;
+    let (warm_up, steps, last) = (job.warm_up(), job.steps(), job.final_learning_rate());
+    // Where there is no scheduler here, the Trainer makes the one that its arguments name.
+    let Some(rate) = learning_rate(draft, reader) else { return };
     // What the schedules share.
     let warm = json!({
         "warmup_min_lr": 0, "warmup_max_lr": rate, "warmup_num_steps": warm_up, "warmup_type": "linear",
     });
     let (name, parameters) = match job.decay() {
         Decay::Constant => ("WarmupLR", warm),
-        Decay::Linear if job.final_learning_rate() <= 0.0 => ("WarmupDecayLR", with_total(warm, steps)),
-        Decay::Cosine if rate.as_f64().is_some_and(|rate| rate > 0.0) => {
-            let least = job.final_learning_rate() / rate.as_f64().unwrap_or(1.0);
+        Decay::Linear if last <= 0.0 => ("WarmupDecayLR", with_total(warm, steps)),
+        Decay::Cosine if last <= 0.0 || rate.as_f64().is_some_and(|rate| rate > 0.0) => {
+            let least = rate.as_f64().map_or(0.0, |rate| last / rate);
             let parameters = json!({
                 "total_num_steps": steps, "warmup_num_steps": warm_up, "warmup_type": "linear", "cos_min_ratio": least,
             });
             ("WarmupCosineLR", parameters)
         }
-        Decay::Linear | Decay::Cosine | Decay::Polynomial => {
+        Decay::Cosine => {
+            draft.note(
+                Field::Decay,
+                "DeepSpeed's scheduler wants shares of the peak; `--learning-rate` says what that is",
+            );
+            draft.note(Field::WarmUp, "likewise");
+            return;
+        }
+        Decay::Linear | Decay::Polynomial => {
             draft.note(Field::Decay, "DeepSpeed has no scheduler for it; hand deepspeed.initialize one of your own");
             draft.note(Field::WarmUp, "likewise");
             return;

@@ -148,6 +148,12 @@ impl<'a> Draft<'a> {
         Flag::LearningRate.given(self.options).map(ToOwned::to_owned).or(of_job)
     }
 
+    /// The same, or a word that stands for it.
+    pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
+        let rate = self.learning_rate();
+        rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", what))
+    }
+
     /// The file of the plan document.
     pub(super) fn plan_file(&self) -> String {
         self.options.plan.clone().unwrap_or_else(|| "plan.json".into())

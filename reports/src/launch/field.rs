@@ -4,8 +4,8 @@ use super::draft::Draft;
 use super::job::Job;
 use trainyard_models::AttentionKernel;
 use trainyard_plan::{
-    Cache, CheckpointStorage, Collectives, DecodePlace, GradientCompression, GradientReduction, Offload, Placement,
-    Pricing, Recompute, ScheduleName, StartKind, StateSharding, StorageMode,
+    Cache, CheckpointStorage, Collectives, DecodePlace, GradientCompression, GradientReduction, Offload, Optimizer,
+    Placement, Pricing, Recompute, ScheduleName, StartKind, StateSharding, StorageMode,
 };
 
 /// A field of a plan document that launch files should tell.
@@ -233,11 +233,23 @@ impl Field {
             Self::WarmUp => Some(job.warm_up().to_string()),
             Self::Decay => Some(job.decay_in_words()),
             Self::ClipNorm => training.clip_norm.map(|norm| norm.to_string()),
-            Self::WeightDecay => training.weight_decay.map(|decay| decay.to_string()),
-            Self::Momentum => training.momentum.map(|momentum| momentum.to_string()),
-            Self::Betas => training.betas.map(|[first, second]| format!("[{first}, {second}]")),
-            Self::Epsilon => training.epsilon.map(|epsilon| epsilon.to_string()),
+            Self::WeightDecay | Self::Momentum | Self::Betas | Self::Epsilon => self.value_of_the_rule(job),
             _ => self.value_of_the_campaign(job),
+        }
+    }
+
+    /// The numbers of the optimizer's rule, of those that the rule has or the job says: engines have usual values of
+    /// their own.
+    fn value_of_the_rule(self, job: &Job<'_>) -> Option<String> {
+        let (kind, said, rule) = (job.plan().optimizer(), job.training(), job.hyper_parameters());
+        let has_velocity = matches!(kind, Optimizer::Momentum | Optimizer::Lars);
+        let has_means = matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
+        match self {
+            Self::WeightDecay => Some(rule.weight_decay.to_string()),
+            Self::Momentum => (has_velocity || said.momentum.is_some()).then(|| rule.momentum.to_string()),
+            Self::Betas => (has_means || said.betas.is_some()).then(|| format!("{:?}", rule.betas)),
+            Self::Epsilon => (has_means || said.epsilon.is_some()).then(|| rule.epsilon.to_string()),
+            _ => None,
         }
     }
 

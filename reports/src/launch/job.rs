@@ -3,7 +3,7 @@
 use super::error::LaunchError;
 use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Transport, catalog};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{CampaignSpec, Decay, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
+use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
 use trainyard_units::{Bytes, Seconds};
 
 /// The Region where neither a price nor the job names one.
@@ -129,6 +129,11 @@ impl<'a> Job<'a> {
     /// Optimizer steps of the whole training.
     pub(super) fn steps(&self) -> u64 {
         self.document.prediction.steps
+    }
+
+    /// The numbers of the optimizer's rule: what the job says, else what the optimizer is usually run with.
+    pub(super) fn hyper_parameters(&self) -> HyperParameters {
+        HyperParameters::with(self.plan.optimizer(), self.training())
     }
 
     /// How the learning rate changes over the training. Its peak is only known where the job says so.

@@ -239,22 +239,21 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
 }
 
 fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
-    let (kind, training) = (draft.job.plan().optimizer(), draft.job.training());
-    let decays = training.weight_decay.is_some_and(|decay| decay != 0.0);
+    let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     words.line();
     match kind {
         Optimizer::AdamW => {
             words.set("optimizer", "adam");
         }
         // Without weight decay the two are one.
-        Optimizer::Adam if !decays => {
-            words.set("optimizer", "adam").set("weight-decay", 0.0);
+        Optimizer::Adam if rule.weight_decay == 0.0 => {
+            words.set("optimizer", "adam");
         }
         Optimizer::Sgd => {
             words.set("optimizer", "sgd").set("sgd-momentum", 0.0);
         }
         Optimizer::Momentum => {
-            words.set("optimizer", "sgd").set("sgd-momentum", training.momentum.unwrap_or(0.9));
+            words.set("optimizer", "sgd").set("sgd-momentum", rule.momentum);
             draft.tells(&[Field::Momentum]);
         }
         Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
@@ -262,16 +261,10 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
         }
     }
     draft.tells(&[Field::Optimizer]);
-    if let Some(decay) = training.weight_decay.filter(|_| decays || kind != Optimizer::Adam) {
-        words.set("weight-decay", decay);
-    }
+    words.set("weight-decay", rule.weight_decay);
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
-        if let Some([first, second]) = training.betas {
-            words.set("adam-beta1", first).set("adam-beta2", second);
-        }
-        if let Some(epsilon) = training.epsilon {
-            words.set("adam-eps", epsilon);
-        }
+        let [first, second] = rule.betas;
+        words.set("adam-beta1", first).set("adam-beta2", second).set("adam-eps", rule.epsilon);
         draft.tells(&[Field::Betas, Field::Epsilon]);
     }
     // Megatron-LM clips unless it is told not to.
@@ -281,8 +274,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
 
 fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
     let job = draft.job;
-    let rate = draft.learning_rate();
-    let rate = rate.unwrap_or_else(|| draft.asks(Flag::LearningRate, "LEARNING_RATE", "peak learning rate"));
+    let rate = draft.learning_rate_or_blank("peak learning rate");
     words.line().set("train-iters", job.steps()).set("lr", rate).set("lr-warmup-iters", job.warm_up());
     draft.tells(&[Field::Steps, Field::WarmUp]);
     let style = match job.decay() {

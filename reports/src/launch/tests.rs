@@ -163,8 +163,8 @@ fn variations_of_the_rest() -> Vec<Variation> {
         one("job.training.decay", json!("polynomial")),
         (vec![("job.training.decay", json!("linear"))], ("job.training.final_learning_rate", json!(1e-5))),
         one("job.training.clip_norm", json!(1.0)),
-        one("job.training.weight_decay", json!(0.1)),
-        one("job.training.betas", json!([0.9, 0.95])),
+        one("job.training.weight_decay", json!(0.2)),
+        one("job.training.betas", json!([0.9, 0.98])),
         one("job.training.epsilon", json!(1e-6)),
         (vec![("plan.optimizer", json!("sgd-momentum"))], ("job.training.momentum", json!(0.8))),
         (around(), ("job.campaign.start", json!("warm-pool"))),
@@ -218,6 +218,70 @@ fn plain_and_fully_sharded_plans_export_everywhere() {
             let files = plain(&document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name())).files;
             assert!(!files.is_empty() && files.iter().all(|file| file.text.ends_with('\n')), "{}", target.name());
         }
+    }
+}
+
+/// The text of the file of this name.
+fn file(document: &Value, target: Target, name: &str) -> String {
+    let launch = plain(document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+    let found = launch.files.into_iter().find(|file| file.name == name);
+    found.unwrap_or_else(|| panic!("{} has no {name}", target.name())).text
+}
+
+/// The parameters of the optimizer in DeepSpeed's configuration.
+fn rule_of_deepspeed(document: &Value) -> Value {
+    let config: Value = serde_json::from_str(&file(document, Target::Deepspeed, "deepspeed.json")).expect("JSON");
+    config["optimizer"]["params"].clone()
+}
+
+/// AdamW as in Brown et al., arXiv:2005.14165, appendix B, and momentum as in Goyal et al., arXiv:1706.02677, section
+/// 5.1, which engines know nothing of.
+#[test]
+fn what_a_job_leaves_open_of_the_optimizer_is_what_trainyard_runs_with() {
+    let open = ("job.training", json!({ "global_batch": 128 }));
+    let adamw = with(std::slice::from_ref(&open));
+    let megatron = file(&adamw, Target::Megatron, "megatron.sh");
+    let rule = "--optimizer adam --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 0.00000001 ";
+    assert!(megatron.contains(rule) && megatron.contains("--lr LEARNING_RATE "), "{megatron}");
+    let torchrun = file(&adamw, Target::Torchrun, "torchrun.sh");
+    for words in [
+        "--learning_rate LEARNING_RATE ",
+        "--weight_decay 0.1 ",
+        "--adam_beta1 0.9 ",
+        "--adam_beta2 0.95 ",
+        "--adam_epsilon 0.00000001 ",
+    ] {
+        assert!(torchrun.contains(words), "{words}: {torchrun}");
+    }
+    let rule = json!({ "lr": "LEARNING_RATE", "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8 });
+    assert_eq!(rule_of_deepspeed(&adamw), rule);
+
+    let momentum = with(&[open.clone(), ("plan.optimizer", json!("sgd-momentum"))]);
+    let megatron = file(&momentum, Target::Megatron, "megatron.sh");
+    assert!(megatron.contains("--optimizer sgd --sgd-momentum 0.9 --weight-decay 0.0001 "), "{megatron}");
+    let rule = json!({ "lr": "LEARNING_RATE", "weight_decay": 1e-4, "momentum": 0.9 });
+    assert_eq!(rule_of_deepspeed(&momentum), rule);
+    // The Trainer has no name for it, and its user must know the numbers.
+    let torchrun = file(&momentum, Target::Torchrun, "torchrun.sh");
+    assert!(torchrun.contains("# - job.training.momentum is 0.9: "), "{torchrun}");
+
+    let sgd = with(&[open, ("plan.optimizer", json!("sgd"))]);
+    assert!(file(&sgd, Target::Megatron, "megatron.sh").contains("--sgd-momentum 0 --weight-decay 0 "));
+}
+
+/// transformers refuses a configuration of DeepSpeed that says something else than its own arguments.
+#[test]
+fn the_trainer_hears_the_same_as_deepspeed() {
+    let shared = ("plan.state_sharding", json!("optimizer"));
+    for (optimizer, beta, epsilon) in [("adamw", 0.95, 1e-8), ("lamb", 0.999, 1e-6)] {
+        let document = with(&[shared.clone(), ("plan.optimizer", json!(optimizer))]);
+        let script = file(&document, Target::Torchrun, "torchrun.sh");
+        let config: Value =
+            serde_json::from_str(&file(&document, Target::Torchrun, "deepspeed.json")).expect("a configuration");
+        assert_eq!(config["optimizer"]["params"]["betas"], json!([0.9, beta]));
+        assert_eq!(config["optimizer"]["params"]["eps"], json!(epsilon));
+        assert!(script.contains(&format!("--adam_beta2 {beta} ")), "{script}");
+        assert!(script.contains(&format!("--adam_epsilon {epsilon} ")), "{script}");
     }
 }
 

@@ -129,12 +129,11 @@ fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError>
 }
 
 fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
-    let (kind, training) = (draft.job.plan().optimizer(), draft.job.training());
-    let decays = training.weight_decay.is_some_and(|decay| decay != 0.0);
+    let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
     match kind {
         Optimizer::AdamW => list.add("optim", "adamw_torch"),
         // Without weight decay the two are one.
-        Optimizer::Adam if !decays => list.add("optim", "adamw_torch"),
+        Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", "adamw_torch"),
         Optimizer::Sgd => list.add("optim", "sgd"),
         Optimizer::RmsProp => list.add("optim", "rmsprop"),
         Optimizer::Adam | Optimizer::Momentum | Optimizer::Lars | Optimizer::Lamb => {
@@ -142,20 +141,15 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
         }
     }
     draft.tells(&[Field::Optimizer]);
-    if let Some(rate) = draft.learning_rate() {
-        list.add("learning_rate", rate);
-    }
-    if let Some(decay) = draft.told(Field::WeightDecay) {
-        list.add("weight_decay", decay);
-    }
-    if matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
-        if let Some([first, second]) = training.betas {
-            list.add("adam_beta1", first);
-            list.add("adam_beta2", second);
-        }
-        if let Some(epsilon) = training.epsilon {
-            list.add("adam_epsilon", epsilon);
-        }
+    list.add("learning_rate", draft.learning_rate_or_blank("peak learning rate"));
+    list.add("weight_decay", rule.weight_decay);
+    draft.tells(&[Field::WeightDecay]);
+    // The Trainer has no LAMB, but DeepSpeed does, whose configuration must say the same as these arguments.
+    if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
+        let [first, second] = rule.betas;
+        list.add("adam_beta1", first);
+        list.add("adam_beta2", second);
+        list.add("adam_epsilon", rule.epsilon);
         draft.tells(&[Field::Betas, Field::Epsilon]);
     }
     // The Trainer clips unless it is told not to.
