@@ -192,11 +192,11 @@ impl<'a> Fields<'a> {
     pub(crate) fn experts(&self, hidden: u64, ffn: u64, interval: u64) -> Result<Experts, ModelError> {
         let spec = self.spec;
         let count = self.needed("experts", spec.experts, (EXPERT_WEIGHTS_MAX / (hidden * ffn)).max(1))?;
-        let capacity_factor = spec.capacity_factor.unwrap_or(1.0);
-        if !(capacity_factor > 0.0 && capacity_factor <= CAPACITY_FACTOR_MAX as f64) {
+        let allowed = |factor: &f64| *factor > 0.0 && *factor <= CAPACITY_FACTOR_MAX as f64;
+        if let Some(factor) = spec.capacity_factor.filter(|factor| !allowed(factor)) {
             return Err(ModelError::CapacityFactor {
                 model: spec.name.clone(),
-                value: capacity_factor.to_string(),
+                value: factor.to_string(),
                 maximum: CAPACITY_FACTOR_MAX,
             });
         }
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
             count,
             per_token: self.or("experts_per_token", spec.experts_per_token, count.min(2), count)?,
             interval: self.or("expert_interval", spec.expert_interval, interval, LAYERS_MAX)?,
-            capacity_factor,
+            capacity_factor: spec.capacity_factor,
             group: spec.expert_group.map(|group| self.range("expert_group", group, SEQUENCE_MAX)).transpose()?,
         })
     }

@@ -181,7 +181,7 @@ impl Model {
         }
     }
 
-    /// The model as it is written, with every default filled in.
+    /// The model as it is written, with every default filled in but a capacity factor, without which no token is dropped.
     pub fn spec(&self) -> ModelSpec {
         match self {
             Self::Gpt(gpt) => gpt.spec(),
@@ -239,6 +239,16 @@ mod tests {
             let again = Model::try_from(entry.model.spec()).expect("a model's specification is valid");
             assert_eq!(again, entry.model);
         }
+    }
+
+    /// A model without a capacity factor drops no token, and costs what one costs whose experts have just enough places.
+    #[test]
+    fn a_capacity_factor_of_one_costs_nothing() {
+        let dropless = &crate::find("mixtral-8x7b").expect("in the catalog").model;
+        assert_eq!(dropless.spec().capacity_factor, None);
+        let dropping = Model::try_from(ModelSpec { capacity_factor: Some(1.0), ..dropless.spec() }).expect("a model");
+        assert_eq!(dropping.spec().capacity_factor, Some(1.0));
+        assert_eq!(dropping.graph(), dropless.graph());
     }
 
     #[test]

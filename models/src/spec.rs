@@ -353,7 +353,7 @@ impl ModelSpec {
             experts: Some(experts.count),
             experts_per_token: Some(experts.per_token),
             expert_interval: Some(experts.interval),
-            capacity_factor: Some(experts.capacity_factor),
+            capacity_factor: experts.capacity_factor,
             expert_group: experts.group,
             ..self
         }

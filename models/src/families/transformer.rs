@@ -79,8 +79,8 @@ pub struct Experts {
     pub per_token: u64,
     /// Every how many blocks there are experts; the last block of each run has them.
     pub interval: u64,
-    /// Places that experts hold, relative to what tokens need.
-    pub capacity_factor: f64,
+    /// Places that experts hold, relative to what tokens need; if left out as many as tokens need, and none is dropped.
+    pub capacity_factor: Option<f64>,
     /// Tokens that are routed together by products with masks; otherwise tokens are copied by index.
     pub group: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl Experts {
     }
 
     fn places(self, stream: Stream) -> Places {
-        let places = (stream.tokens * self.per_token) as f64 * self.capacity_factor;
+        let places = (stream.tokens * self.per_token) as f64 * self.capacity_factor.unwrap_or(1.0);
         Places { tokens: stream.tokens, places: places.ceil() as u64, width: stream.hidden, group: self.group }
     }
 }

@@ -5,6 +5,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::megatron::Words;
 use trainyard_models::{AttentionKernel, Bert, Experts, Gpt, HeadKind, Llama, Model};
+use trainyard_plan::Precision;
 
 const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
 
@@ -14,7 +15,6 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
     let script = match draft.job.plan().model() {
         Model::Gpt(model) => {
             gpt(model, words);
-            experts(None, model.layers, words);
             attention(draft, model.attention, words);
             ("pretrain_gpt.py", "pretrain_gpt.py")
         }
@@ -24,14 +24,16 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
                 words.flag("untie-embeddings-and-output-weights");
             }
             words.flag("disable-bias-linear");
-            experts(Some(model.experts), model.dense.layers, words);
+            experts(draft, model.experts, model.dense.layers, words)?;
             attention(draft, model.dense.attention, words);
             draft.remark("the experts of the plan's model have ReLU between their products, Megatron-LM's have GELU");
             ("pretrain_gpt.py", "pretrain_gpt.py")
         }
         Model::Llama(model) => {
             llama(model, words);
-            experts(model.experts, model.layers, words);
+            if let Some(routed) = model.experts {
+                experts(draft, routed, model.layers, words)?;
+            }
             attention(draft, model.attention, words);
             ("pretrain_gpt.py", "pretrain_gpt.py")
         }
@@ -99,10 +101,25 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
     }
 }
 
-fn experts(experts: Option<Experts>, layers: u32, words: &mut Words) {
-    let Some(experts) = experts else { return };
+/// Layers with experts, or why Megatron-LM does not train these with the plan: `validate_args` for half precision,
+/// `MoELayer.forward` for tensor parallelism.
+fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) -> Result<(), LaunchError> {
+    let plan = draft.job.plan();
+    let parallel = plan.mesh().parallel();
+    if parallel.expert > 1 && plan.precision() == Precision::Fp16Mixed {
+        return Err(draft.cannot(Field::Precision, "Megatron-LM shares experts out in bf16-mixed and fp32 only"));
+    }
+    if parallel.tensor > 1 && !parallel.sequence {
+        let why = "Megatron-LM trains experts under tensor parallelism with sequence parallelism only";
+        let field = Field::Sequence.path();
+        return Err(LaunchError::Inexpressible { field, value: "false".into(), why: why.into(), others: Vec::new() });
+    }
     words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
-    words.set("moe-expert-capacity-factor", experts.capacity_factor);
+    words.set("moe-token-dispatcher-type", "alltoall");
+    // Without it no token is dropped.
+    if let Some(factor) = experts.capacity_factor {
+        words.set("moe-expert-capacity-factor", factor);
+    }
     if experts.interval > 1 {
         // The last block of each run of blocks has experts.
         let pattern: Vec<&str> = (1..=u64::from(layers))
@@ -110,4 +127,5 @@ fn experts(experts: Option<Experts>, layers: u32, words: &mut Words) {
             .collect();
         words.set("moe-layer-freq", format!("[{}]", pattern.join(",")));
     }
+    Ok(())
 }

@@ -285,6 +285,43 @@ fn the_trainer_hears_the_same_as_deepspeed() {
     }
 }
 
+/// Mixtral, whose publication drops no token, with its experts over eight ranks.
+fn mixtral(changes: &[(&str, Value)]) -> Value {
+    let model = &trainyard_models::find("mixtral-8x7b").expect("in the catalog").model;
+    let own = [
+        ("plan.model", json!(model.spec())),
+        ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }])),
+        ("plan.parallel", json!({ "data": 16, "tensor": 1, "pipeline": 1, "expert": 8 })),
+    ];
+    with(&[&own, changes].concat())
+}
+
+#[test]
+fn tokens_are_dropped_only_where_the_model_says_so() {
+    let dropless = file(&mixtral(&[]), Target::Megatron, "megatron.sh");
+    let words = "--num-experts 8 --moe-router-topk 2 --moe-token-dispatcher-type alltoall ";
+    assert!(dropless.contains(words) && !dropless.contains("capacity"), "{dropless}");
+    let dropping = file(&mixtral(&[("plan.model.capacity_factor", json!(1.0))]), Target::Megatron, "megatron.sh");
+    assert!(dropping.contains("--moe-expert-capacity-factor 1 "), "{dropping}");
+}
+
+/// `validate_args` and `MoELayer.forward` of Megatron-LM refuse them.
+#[test]
+fn experts_that_megatron_does_not_train_are_refused() {
+    let half = plain(&mixtral(&[("plan.precision", json!("fp16-mixed"))]), Target::Megatron);
+    let error = half.expect_err("experts are shared out").to_string();
+    assert!(error.starts_with("`plan.precision` is fp16-mixed, but Megatron-LM"), "{error}");
+    let tensor = |sequence: bool| {
+        mixtral(&[
+            ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1, "sequence": sequence })),
+            ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
+        ])
+    };
+    let error = plain(&tensor(false), Target::Megatron).expect_err("sequences are whole").to_string();
+    assert!(error.starts_with("`plan.parallel.sequence` is false, but Megatron-LM"), "{error}");
+    plain(&tensor(true), Target::Megatron).expect("sequences are cut");
+}
+
 #[test]
 fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
     let among =
