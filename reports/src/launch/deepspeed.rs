@@ -8,7 +8,7 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::environment;
-use super::script::{command, script};
+use super::script::{command, exports, script};
 use serde_json::{Map, Value, json};
 use trainyard_plan::{
     Decay, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute, ScheduleName,
@@ -27,7 +27,7 @@ pub(super) enum Reader {
 const CONFIG: &str = "deepspeed.json";
 const HOSTS: &str = "hostfile";
 
-/// `deepspeed.sh`, `deepspeed.json` and, for several machines, their list.
+/// `deepspeed.sh`, `deepspeed.json` and, for several machines, their list and the variables of their environment.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if !draft.job.has_gpus() {
         return Err(draft.cannot(Field::Instance, "DeepSpeed's launcher wants GPUs"));
@@ -45,16 +45,17 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     }
     start += &format!(" --num_gpus {processes}");
     let variables = environment(&mut draft);
-    if !variables.is_empty() {
+    if !variables.is_empty() && machines > 1 {
         let text = variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        // The launcher hands these on to all machines.
+        // The launcher hands these on to all machines, and looks for them only where there are several.
         files.push(LaunchFile { name: ".deepspeed_env".into(), text });
     }
     let words = [vec![script_name], vec!["--deepspeed".into(), "--deepspeed_config".into(), CONFIG.into()]];
     draft.note(Field::Steps, "the script counts steps");
     draft.note(Field::Model, "the script builds the model");
     let head = draft.close("Starts a script that calls deepspeed.initialize, under DeepSpeed's launcher.")?;
-    files.insert(0, LaunchFile { name: "deepspeed.sh".into(), text: script(&head, &command(&start, &words)) });
+    let body = exports(&variables) + &command(&start, &words);
+    files.insert(0, LaunchFile { name: "deepspeed.sh".into(), text: script(&head, &body) });
     Ok(draft.finished(files))
 }
 

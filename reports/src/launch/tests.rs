@@ -322,6 +322,27 @@ fn experts_that_megatron_does_not_train_are_refused() {
     plain(&tensor(true), Target::Megatron).expect("sequences are cut");
 }
 
+/// DeepSpeed's launcher reads `.deepspeed_env` only where there are several machines.
+#[test]
+fn deepspeed_hears_of_the_environment_on_one_machine_too() {
+    let tf32 = ("plan.precision", json!("tf32"));
+    let variable = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
+    let one = with(&[
+        tf32.clone(),
+        ("plan.cluster.instances", json!(1)),
+        ("plan.parallel.data", json!(8)),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+    ]);
+    let script = file(&one, Target::Deepspeed, "deepspeed.sh");
+    assert!(script.contains(&format!("\nexport {variable}deepspeed ")), "{script}");
+    let names: Vec<String> =
+        plain(&one, Target::Deepspeed).expect("it was just made").files.into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["deepspeed.sh", "deepspeed.json"]);
+    let two = with(&[tf32]);
+    assert!(file(&two, Target::Deepspeed, "deepspeed.sh").contains(&format!("export {variable}")));
+    assert!(file(&two, Target::Deepspeed, ".deepspeed_env").contains(variable));
+}
+
 #[test]
 fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
     let among =
