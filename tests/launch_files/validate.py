@@ -300,7 +300,7 @@ MEGATRON_OWN = {
     "lr-decay-style": str, "lr-decay-iters": int, "data-path": str, "tokenizer-type": str, "vocab-size": int,
     "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
-    "ckpt-format": str,
+    "ckpt-format": str, "vocab-file": str,
 }  # fmt: skip
 MEGATRON_OWN_FLAGS = {
     "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion", "use-tp-pp-dp-mapping",

@@ -13,6 +13,7 @@ use super::megatron_model;
 use super::program::{Places, Program, environment, is_model_parallel};
 use super::script::{command, exports, script};
 use super::torchrun;
+use trainyard_models::Model;
 use trainyard_plan::{
     Axis, Decay, GradientReduction, LaunchFile, Offload, Optimizer, Placement, Precision, Recompute, ScheduleName,
     StateSharding, Store,
@@ -297,10 +298,19 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
     let job = draft.job;
     let data = places.data.map(ToOwned::to_owned);
     let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
-    words.line().set("data-path", data).set("tokenizer-type", "NullTokenizer");
-    draft.remark(
-        "the data holds numbers of tokens (NullTokenizer); name the tokenizer that made them if you evaluate text",
-    );
+    words.line().set("data-path", data);
+    if let Model::Bert(_) = job.plan().model() {
+        // Sentences are put together and words masked while it trains, for which it must know what stands for either.
+        words.set("tokenizer-type", "BertWordPieceLowerCase").set("vocab-file", "VOCAB-FILE");
+        draft.remark(
+            "write the file of the WordPiece vocabulary that made the data for VOCAB-FILE; BertWordPieceCase, if it tells capitals apart",
+        );
+    } else {
+        words.set("tokenizer-type", "NullTokenizer");
+        draft.remark(
+            "the data holds numbers of tokens (NullTokenizer); name the tokenizer that made them if you evaluate text",
+        );
+    }
     if let Some(input) = job.plan().input() {
         words.set("num-workers", input.workers);
         draft.tells(&[Field::Workers]);

@@ -322,6 +322,21 @@ fn experts_that_megatron_does_not_train_are_refused() {
     plain(&tensor(true), Target::Megatron).expect("sequences are cut");
 }
 
+/// Its data set masks words while it trains, which takes a vocabulary.
+#[test]
+fn bert_is_trained_with_its_vocabulary() {
+    let model = &trainyard_models::find("bert-large").expect("in the catalog").model;
+    let bert = with(&[
+        ("plan.model", json!(model.spec())),
+        ("plan.stages", json!([{ "first": 0, "layers": model.graph().len() }])),
+    ]);
+    let script = file(&bert, Target::Megatron, "megatron.sh");
+    assert!(script.contains("--tokenizer-type BertWordPieceLowerCase --vocab-file VOCAB-FILE "), "{script}");
+    assert!(script.contains("# - write the file of the WordPiece vocabulary"), "{script}");
+    let gpt = file(&document(), Target::Megatron, "megatron.sh");
+    assert!(gpt.contains("--tokenizer-type NullTokenizer ") && !gpt.contains("VOCAB-FILE"), "{gpt}");
+}
+
 /// DeepSpeed's launcher reads `.deepspeed_env` only where there are several machines.
 #[test]
 fn deepspeed_hears_of_the_environment_on_one_machine_too() {
