@@ -68,7 +68,9 @@ BROKEN = {
     "slurm": [
         ("slurm", "slurm.sh", "#SBATCH --exclusive", "#SBATCH --exclusively"),
         ("slurm", "slurm.sh", "#SBATCH --time=0-", "#SBATCH --time=zero-"),
-        ("slurm", "slurm.sh", "#SBATCH --signal=TERM@", "#SBATCH --signal=END@"),
+        ("slurm", "slurm.sh", "#SBATCH --signal=B:TERM@", "#SBATCH --signal=B:END@"),
+        ("slurm", "slurm.sh", "' TERM\n", "' USR1\n"),
+        ("slurm", "slurm.sh", 'wait "$!" || true\n', ""),
         ("slurm", "slurm.sh", "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=9"),
         ("slurm", "slurm.sh", "ppr:8:node", "ppr:4:node"),
         ("slurm", "slurm.sh", "--bind-to none", "--bind none"),

@@ -17,9 +17,11 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 from broken import BROKEN
@@ -526,6 +528,7 @@ def check_slurm(files, trainyard):
     script = files["slurm.sh"]
     with unpacked(files), controller() as environment:
         command = started(script, "mpirun")
+        check_warning(script)
         done = subprocess.run(["sbatch", "--test-only", "slurm.sh"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     machines = int(re.search("#SBATCH --nodes=(.+)", script)[1])
@@ -541,12 +544,36 @@ def check_slurm(files, trainyard):
     assert done.returncode == 2 and "try '--help'" not in done.stderr, done.stderr
 
 
+def check_warning(script):
+    """The signal that Slurm sends the shell reaches mpirun, and the script ends when and as mpirun does."""
+    with tempfile.TemporaryDirectory() as folder:
+        record, stub = pathlib.Path(folder, "told"), pathlib.Path(folder, "mpirun")
+        stub.write_text(
+            f"#!/bin/bash\ntrap 'sleep 0.5; echo checkpoint >> {record}; exit 7' TERM\n"
+            f"echo start > {record}\nwhile :; do sleep 0.1; done\n"
+        )
+        stub.chmod(0o755)
+        environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
+        # In a group of its own, so that a stub that was not told can be ended with its script.
+        shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
+        try:
+            for _ in range(100):
+                if record.exists() and record.read_text():
+                    break
+                time.sleep(0.1)
+            shell.terminate()
+            code = shell.wait(timeout=20)
+            assert (code, record.read_text()) == (7, "start\ncheckpoint\n"), (code, record.read_text())
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def controller():
     """Slurm's controller over sixteen machines of eight GPUs that would be started on demand, and the environment in
     which its clients find it."""
     import socket
-    import time
 
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("localhost", 0))

@@ -14,6 +14,17 @@ use trainyard_plan::{LaunchFile, not_executable};
 /// How much longer than predicted at most a job may take before Slurm ends it.
 const PATIENCE: f64 = 1.5;
 
+/// Seconds that mpirun gives ranks for a step and a checkpoint, from telling them to end to killing them, instead of one.
+const GRACE_S: u32 = 270;
+
+/// Seconds before the end of its time at which Slurm tells the shell. mpirun waits as long before it tells the ranks, and a
+/// minute is for mpirun itself.
+const WARNING_S: u32 = 2 * GRACE_S + 60;
+
+/// The end of the script: hands the first signal on to mpirun, waits on although a signal ends a wait, and ends as mpirun
+/// does.
+const WAIT: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
+
 /// `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if let Some(refused) = not_executable(draft.job.plan()) {
@@ -69,8 +80,8 @@ fn directives(draft: &Draft<'_>) -> String {
         "--exclusive".into(),
         format!("--time={days}-{hours:02}:{minutes:02}:00"),
         "--output=%x-%j.log".into(),
-        // The executor writes a checkpoint when it is asked to end; that takes a step and the writing.
-        "--signal=TERM@300".into(),
+        // The executor writes a checkpoint when it is asked to end; the shell hands the signal on.
+        format!("--signal=B:TERM@{WARNING_S}"),
         "--requeue".into(),
     ];
     if job.has_gpus() {
@@ -97,13 +108,16 @@ fn body(draft: &mut Draft<'_>) -> String {
         words.push(vec!["--checkpoint-every".into(), steps.to_string()]);
         draft.tells(&[Field::CheckpointInterval]);
     }
-    let start =
-        format!("mpirun -np {} --map-by ppr:{}:node --bind-to none", job.machines() * job.processes(), job.processes());
+    let start = format!(
+        "mpirun -np {} --map-by ppr:{}:node --bind-to none --mca odls_base_sigkill_timeout {GRACE_S}",
+        job.machines() * job.processes(),
+        job.processes()
+    );
     let environment = exports(&environment(draft));
     let run = command(&start, &words);
     let run = run.trim_end();
     format!(
-        "set -euo pipefail\n\n{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nRESUME=\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  RESUME=--resume\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" $RESUME --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\"\n",
+        "set -euo pipefail\n\n{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nRESUME=\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  RESUME=--resume\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" $RESUME --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{WAIT}",
         crate::shell::quoted(&results)
     )
 }

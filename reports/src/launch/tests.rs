@@ -358,6 +358,17 @@ fn deepspeed_hears_of_the_environment_on_one_machine_too() {
     assert!(file(&two, Target::Deepspeed, ".deepspeed_env").contains(variable));
 }
 
+/// Slurm tells the batch shell alone. mpirun waits before it tells the ranks and again before it kills them, a second
+/// unless it is told how long: twice 270 seconds must be over before Slurm kills all.
+#[test]
+fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
+    let script = file(&document(), Target::Slurm, "slurm.sh");
+    assert!(script.contains("\n#SBATCH --signal=B:TERM@600\n"), "{script}");
+    assert!(script.contains(" --mca odls_base_sigkill_timeout 270 "), "{script}");
+    let end = " &\ntrap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
+    assert!(script.ends_with(end), "{script}");
+}
+
 #[test]
 fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
     let among =
