@@ -22,7 +22,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         return Err(draft.cannot(Field::Instance, "SkyPilot rents machines, and nobody rents this one out"));
     }
     let program = program(&mut draft, PLACES)?;
-    let task = task(&mut draft, &program);
+    let task = task(&mut draft, &program)?;
     let head: Head = draft.close(&format!(
         "Runs {} on rented machines: `sky jobs launch skypilot.yaml` goes on after interruptions, `sky launch` does not.",
         program.what
@@ -32,14 +32,14 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
+fn task(draft: &mut Draft<'_>, program: &Program) -> Result<Value, LaunchError> {
     let job = draft.job;
     let mut fields = Map::new();
     fields.insert("name".into(), json!(job.name()));
     fields.insert("num_nodes".into(), json!(job.machines()));
     fields.insert("resources".into(), resources(draft));
     fields.insert("workdir".into(), json!("."));
-    fields.insert("file_mounts".into(), mounts(draft));
+    fields.insert("file_mounts".into(), mounts(draft)?);
     let environment = environment(draft);
     if !environment.is_empty() {
         let variables: Map<String, Value> = environment.into_iter().map(|(name, value)| (name, json!(value))).collect();
@@ -50,7 +50,7 @@ fn task(draft: &mut Draft<'_>, program: &Program) -> Value {
     fields.insert("run".into(), json!(format!("set -e\n{}", command(&start, &program.words()))));
     draft
         .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
-    Value::Object(fields)
+    Ok(Value::Object(fields))
 }
 
 fn resources(draft: &mut Draft<'_>) -> Value {
@@ -78,11 +78,16 @@ fn resources(draft: &mut Draft<'_>) -> Value {
     resources
 }
 
-/// How data and results get there: streamed, or copied before the start.
-fn mounts(draft: &mut Draft<'_>) -> Value {
+/// How data and results get there: streamed, or copied before the start. Results must come back, which only a bucket
+/// does.
+fn mounts(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let storage = draft.job.plan().input().map(|input| input.storage);
     let data = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");
     let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
+    if !results.contains("://") {
+        let rule = "it must be a bucket, such as s3://bucket/prefix: SkyPilot brings nothing else back";
+        return Err(LaunchError::Option { flag: Flag::Results.name(), value: results, rule });
+    }
     let copied = !matches!(storage, Some(StorageMode::S3FastFile | StorageMode::S3Pipe));
     if storage == Some(StorageMode::S3Pipe) {
         draft.note(Field::Storage, "SkyPilot mounts the data; a pipe is SageMaker's");
@@ -92,12 +97,10 @@ fn mounts(draft: &mut Draft<'_>) -> Value {
         draft.note(Field::Storage, "SkyPilot copies the data to each machine before the start");
     }
     checkpoints_in_s3(draft);
-    let mount = |source: &str, copied: bool| {
-        if source.contains("://") {
-            json!({ "source": source, "mode": if copied { "COPY" } else { "MOUNT" } })
-        } else {
-            json!(source)
-        }
+    let data = if data.contains("://") {
+        json!({ "source": data, "mode": if copied { "COPY" } else { "MOUNT" } })
+    } else {
+        json!(data)
     };
-    json!({ "/data": mount(&data, copied), "/results": mount(&results, false) })
+    Ok(json!({ "/data": data, "/results": { "source": results, "mode": "MOUNT" } }))
 }

@@ -370,6 +370,14 @@ fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
 }
 
 #[test]
+fn results_of_rented_machines_go_to_a_bucket() {
+    let to = |results: &str| LaunchOptions { results: Some(results.into()), ..LaunchOptions::default() };
+    let error = export(&document(), Target::Skypilot, &to("/results")).expect_err("it would be sent there once");
+    assert!(error.to_string().starts_with("`--results` is \"/results\", but it must be a bucket"), "{error}");
+    export(&document(), Target::Skypilot, &to("s3://bucket/results")).expect("a bucket");
+}
+
+#[test]
 fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
     let among =
         |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
