@@ -299,7 +299,8 @@ mod tests {
                 PlanSpec { recompute, ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.16xlarge", 1), layers) };
             let plan = Plan::try_from(spec).expect("a valid plan");
             let alone = |layer| {
-                resident_with(&plan, StageId(0), &[layer..layer + 1], GradientStore { element: 4, bucketed: true })
+                let store = GradientStore { element: 4, bucketed: true };
+                resident_with(&plan, StageId(0), std::slice::from_ref(&(layer..layer + 1)), store)
             };
             let frozen = |layer: &usize| plan.graph().layer(*layer).frozen;
             assert!((1..layers).any(|layer| frozen(&layer)), "there are frozen blocks");

@@ -180,8 +180,8 @@ impl Plan {
         self.offload().parameters.filter(|store| !left_there || *store != Store::Host)
     }
 
-    /// Among which ranks the state of experts is shared out: all that hold the same ones, or, where all replicas hold all
-    /// experts, those that share out everything else.
+    /// Among which ranks the state of experts is shared out: all that hold the same ones, or, where all replicas hold
+    /// all experts, those that share out everything else.
     fn sharers_of_experts(&self) -> Group {
         if self.mesh().parallel().expert == 1 { Group::Shard } else { Group::ExpertGradient }
     }

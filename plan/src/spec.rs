@@ -389,8 +389,8 @@ impl ScheduleName {
 }
 
 impl GradientReduction {
-    /// Whether replicas that share gradients out never hold them whole: those of every micro-batch are reduced, or of the
-    /// only one, and that `beside` the backward pass that computes them, in buckets or layer by layer.
+    /// Whether replicas that share gradients out never hold them whole: those of every micro-batch are reduced, or of
+    /// the only one, and that `beside` the backward pass that computes them, in buckets or layer by layer.
     pub fn is_at_once(self, accumulation: u64, beside: bool) -> bool {
         beside && (self == Self::MicroBatch || accumulation == 1)
     }

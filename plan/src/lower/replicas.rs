@@ -178,8 +178,8 @@ impl Builder<'_> {
         (last != after).then_some(last)
     }
 
-    /// Weights that are kept elsewhere get there before the next step begins. To a disk they take the way of a copy from
-    /// the device even where the processor updated them: the disk is its narrowest part.
+    /// Weights that are kept elsewhere get there before the next step begins. To a disk they take the way of a copy
+    /// from the device even where the processor updated them: the disk is its narrowest part.
     fn keep_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
         let store = self.plan.updated_to()?;
         let bytes = self.plan.changed_bytes(self.plan.kept_weights(held), self.plan.precision().element_bytes());

@@ -531,7 +531,7 @@ mod tests {
             prices.message(Work::Exchange(exchange)).and_then(|message| message.bytes).expect("it is sent").0
         };
         let sum: u64 = plan.reductions(plan.held_by(StageId(0))).into_iter().flatten().map(sent).sum();
-        // Of eight ranks each the thousandth of a row of 128 values in 26 tables for each of 1000 samples, and of all else.
+        // Of eight ranks each the thousandth of 1000 samples' rows, 128 values in each of 26 tables, and of all else.
         let others = plan.graph().updated_parameters().div_ceil(1000);
         assert_eq!(sum, 8 * 8 * (26 * 128 + others));
     }
