@@ -34,7 +34,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// All of it.
+    /// All of it. What is beyond counting is the most that can be counted, and fits nowhere.
     pub fn total(&self) -> Bytes {
         self.parameters + self.gradients + self.optimizer_state + self.activations + self.buffers + self.workspace
     }
@@ -81,21 +81,21 @@ fn runs_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
 /// What each rank of `stage` keeps in its machine's main memory or on its disk.
 pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     let (held, offload) = (plan.held_by(stage), plan.offload());
-    let mut bytes = 0;
+    let mut bytes = Bytes(0);
     if offload.parameters == Some(store) {
-        bytes += plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()).0;
+        bytes += plan.kept_weights(held).weight_bytes(plan.precision().element_bytes());
     }
     if offload.optimizer == Some(store) {
-        bytes += optimizer_state(plan, held).0;
+        bytes += optimizer_state(plan, held);
     }
     if offload.optimizer.is_some() && store == Store::Host {
         // The gradients that the processor reads.
-        bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes()).0;
+        bytes += plan.changed_bytes(plan.shard_of(held), plan.precision().element_bytes());
     }
     if offload.activations == Some(store) {
-        bytes += peak_activations(plan, stage, &runs_of(plan, stage)).0;
+        bytes += peak_activations(plan, stage, &runs_of(plan, stage));
     }
-    Bytes(bytes)
+    bytes
 }
 
 /// What a checkpoint holds: weights, moments and master weights of the whole model, each once. Tables are their own
@@ -107,8 +107,8 @@ pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
 /// The same of any plan of a model with this number format and optimizer.
 pub fn checkpoint_bytes_of(graph: &OperatorGraph, precision: Precision, optimizer: Optimizer) -> Bytes {
     let (all, dense) = (graph.parameters(), graph.updated_parameters());
-    let weights = dense * (precision.element_bytes() + precision.master_bytes());
-    Bytes(weights + (all - dense) * Precision::Fp32.element_bytes() + all * optimizer.state_bytes())
+    let weights = Bytes(precision.element_bytes() + precision.master_bytes()) * dense;
+    weights + Bytes(Precision::Fp32.element_bytes()) * (all - dense) + Bytes(optimizer.state_bytes()) * all
 }
 
 fn parameters(plan: &Plan, held: Held) -> Bytes {
@@ -116,7 +116,18 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
         return Bytes(0);
     }
     let versions = if plan.schedule() == ScheduleName::TwoBufferedWeights { 2 } else { 1 };
-    Bytes(plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()).0 * versions)
+    plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()) * versions
+}
+
+/// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.
+fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
+    let reduction = plan.gradient_reduction();
+    let by_layer = match reduction {
+        GradientReduction::Step => plan.gathers_weights(),
+        GradientReduction::MicroBatch => plan.goes_by_layer(),
+    };
+    let at_once = reduction.is_at_once(plan.batch().accumulation, store.bucketed || by_layer);
+    plan.shards(StateSharding::Gradients) && at_once
 }
 
 /// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.
@@ -137,14 +148,14 @@ fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
     let kept = plan.changed_bytes(own, store.element);
     match plan.gradient_compression() {
         // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
-        GradientCompression::Dgc => Bytes(3 * kept.0),
+        GradientCompression::Dgc => kept * 3,
         _ => kept,
     }
 }
 
 fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
     let own = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
-    Bytes(own.parameters * plan.optimizer().state_bytes() + own.updated() * plan.precision().master_bytes())
+    Bytes(plan.optimizer().state_bytes()) * own.parameters + Bytes(plan.precision().master_bytes()) * own.updated()
 }
 
 /// Gathered weights (tables are not) of the layers that compute now and next, and, where only a part of gradients is
@@ -155,14 +166,14 @@ fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore)
         layers.map(|layer| plan.held(&(layer..layer + 1)).updated()).max().unwrap_or(0)
     };
     let element = plan.precision().element_bytes();
-    let mut bytes = 0;
+    let mut bytes = Bytes(0);
     if plan.gathers_weights() {
-        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * element;
+        bytes += Bytes(element) * (GATHERED_LAYERS * largest()).min(held.updated());
     }
     if keeps_part_of_gradients(plan, store) {
-        bytes += (GATHERED_LAYERS * largest()).min(held.updated()) * store.element;
+        bytes += Bytes(store.element) * (GATHERED_LAYERS * largest()).min(held.updated());
     }
-    Bytes(bytes)
+    bytes
 }
 
 /// Activations on the device: the schedule's peak, or the few layers that are not yet copied out.
@@ -172,9 +183,9 @@ fn activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
         return peak_activations(plan, stage, runs) + again;
     }
     let layers = runs.iter().cloned().flatten();
-    let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1)).0).max().unwrap_or(0);
-    let under_way = (COPIES_UNDER_WAY as u64 + 1) * largest;
-    Bytes(under_way.min(peak_activations(plan, stage, runs).0)) + again
+    let largest = layers.map(|layer| plan.kept_activations(&(layer..layer + 1))).max().unwrap_or_default();
+    let under_way = largest * (COPIES_UNDER_WAY as u64 + 1);
+    under_way.min(peak_activations(plan, stage, runs)) + again
 }
 
 fn peak_activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
@@ -242,7 +253,7 @@ impl Plan {
     /// What one micro-batch leaves behind in some layers between forward and backward.
     pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
         let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
-        Bytes(kinds.map(|(_, memory, count)| memory.kept * count).sum())
+        kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()
     }
 }
 

@@ -41,12 +41,12 @@ impl Held {
 
     /// Gradients in elements of so many bytes; those of tables stay in single precision.
     pub(crate) fn gradient_bytes_in(self, element: u64) -> Bytes {
-        Bytes(self.updated() * element + self.looked_up * Precision::Fp32.element_bytes())
+        Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.looked_up
     }
 
     /// Weights in a format of so many bytes; tables stay in single precision.
     pub fn weight_bytes(self, element: u64) -> Bytes {
-        Bytes(self.updated() * element + self.tables * Precision::Fp32.element_bytes())
+        Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.tables
     }
 
     /// What belongs to neither experts nor tables.
@@ -197,7 +197,8 @@ impl Plan {
     /// Values of tables that an update changes on one rank: those that the samples of all holders of a copy looked up
     /// in a step, each counted as often as it was.
     pub fn touched(&self, held: Held) -> u64 {
-        held.looked_up * self.batch().accumulation * u64::from(self.mesh().group_size(Group::ExpertGradient))
+        let lookups = self.batch().accumulation.saturating_mul(self.mesh().group_size(Group::ExpertGradient).into());
+        held.looked_up.saturating_mul(lookups)
     }
 
     /// What a step changes of weights, as gradients or as weights of so many bytes an element: of tables the rows that

@@ -134,9 +134,10 @@ impl Pipeline {
         slots
     }
 
-    /// The most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes `held[r]`.
+    /// The most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes `held[r]`. What
+    /// is beyond counting is the most that can be counted.
     pub fn peak(self, stage: StageId, held: &[u64]) -> u64 {
-        let simple = |micro_batches: u32| held[0] * u64::from(micro_batches.min(self.micro_batches));
+        let simple = |micro_batches: u32| held[0].saturating_mul(micro_batches.min(self.micro_batches).into());
         match self.schedule {
             ScheduleName::None => simple(1),
             ScheduleName::GPipe => simple(self.micro_batches),
@@ -153,9 +154,9 @@ impl Pipeline {
 
 /// What a program holds at its worst, step by step.
 fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
-    let (mut now, mut peak) = (0, 0);
+    let (mut now, mut peak) = (0_u128, 0);
     for slot in program {
-        let size = held[slot.run as usize];
+        let size = u128::from(held[slot.run as usize]);
         match slot.pass {
             StagePass::Forward => now += size,
             StagePass::Backward | StagePass::BackwardWeight => now -= size,
@@ -163,7 +164,7 @@ fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
         }
         peak = now.max(peak);
     }
-    peak
+    u64::try_from(peak).unwrap_or(u64::MAX)
 }
 
 /// `ahead` forwards, then a backward after each forward, then the backwards that are left.
@@ -344,6 +345,16 @@ mod tests {
         }
         let spans = starts.into_iter().zip(&free).map(|(start, end)| (start.expect("every stage works"), *end));
         (free.iter().copied().max().unwrap_or(0), spans.collect())
+    }
+
+    #[test]
+    fn what_is_held_beyond_counting_is_the_most_that_can_be_counted() {
+        let peak = |schedule, held: u64| pipeline(schedule, 4, 1, 4096).peak(StageId(0), &[held; 2]);
+        // GPipe keeps all 4096 micro-batches, ZB-V at most twice as many runs as there are stages.
+        assert_eq!(peak(ScheduleName::GPipe, (1 << 52) - 1), u64::MAX - 4095);
+        assert_eq!(peak(ScheduleName::GPipe, 1 << 52), u64::MAX);
+        assert_eq!(peak(ScheduleName::ZeroBubbleV, (1 << 61) - 1), u64::MAX - 7);
+        assert_eq!(peak(ScheduleName::ZeroBubbleV, 1 << 61), u64::MAX);
     }
 
     #[test]

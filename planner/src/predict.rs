@@ -253,7 +253,7 @@ fn memory(footprint: &Footprint) -> Memory {
             buffers: held.buffers.0,
             workspace: held.workspace.0,
             software: software.0,
-            total: held.total().0 + software.0,
+            total: (held.total() + *software).0,
         })
         .collect();
     let kept = |store| footprint.shared.iter().find(|shared| shared.store == store).map(|shared| shared.needed.0);

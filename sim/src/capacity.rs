@@ -230,20 +230,72 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
 /// The machine whose memory or disk is asked most of, relative to what it has.
 fn fullest_machine(plan: &Plan, machine: &Machine, layout: Layout<'_>, store: Store) -> Option<SharedStore> {
     let kept: Vec<Bytes> = plan.stages().ids().map(|stage| kept_elsewhere(plan, stage, store)).collect();
-    let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut needed: BTreeMap<u32, Bytes> = BTreeMap::new();
     for stage in plan.stages().ids() {
         for rank in plan.mesh().stage_ranks(stage.0) {
-            *needed.entry(layout.position(rank).instance).or_default() += kept[stage.0 as usize].0;
+            *needed.entry(layout.position(rank).instance).or_default() += kept[stage.0 as usize];
         }
     }
-    let on = |(instance, needed): (u32, u64)| {
+    let on = |(instance, needed): (u32, Bytes)| {
         let host = machine.cluster.pool_of(instance).host.as_ref()?;
         let available = match store {
             Store::Host => host.memory,
             Store::Nvme => host.disk,
         };
-        Some(SharedStore { store, needed: Bytes(needed), available })
+        Some(SharedStore { store, needed, available })
     };
     let share = |shared: &SharedStore| shared.needed.as_f64() / shared.available.as_f64().max(1.0);
     needed.into_iter().filter_map(on).max_by(|a, b| share(a).total_cmp(&share(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate;
+    use trainyard_hardware_profiles::catalog;
+    use trainyard_models::{AttentionKernel, Family, Model, ModelSpec};
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, ScheduleName, Stages};
+
+    /// A plan for p4d.24xlarge in bf16, one sample at a time.
+    fn plan(model: ModelSpec, pipeline: u32, accumulation: u64) -> Plan {
+        let layers = Model::try_from(model.clone()).expect("a valid model").graph().len();
+        let cluster = ClusterSpec::of("p4d.24xlarge", 1);
+        let spec = PlanSpec {
+            parallel: ParallelSpec { pipeline, ..ParallelSpec::default() },
+            batch: BatchSpec { global: accumulation, micro: 1, accumulation },
+            schedule: if pipeline == 1 { ScheduleName::None } else { ScheduleName::GPipe },
+            stages: Stages::balanced(&vec![1.0; layers], pipeline).expect("enough layers").specs(),
+            precision: Precision::Bf16Mixed,
+            ..PlanSpec::plain(model, cluster, layers)
+        };
+        Plan::try_from(spec).expect("a valid plan")
+    }
+
+    #[test]
+    fn what_takes_more_than_can_be_counted_does_not_fit() {
+        let gpt3 = trainyard_models::find("gpt3-175b").expect("in the catalog").model.spec();
+        // 96 blocks of 96 heads with 2³⁸ scores each, whatever else: 10¹⁵ scores a stage, of two bytes and more, 4096 times.
+        let long = ModelSpec { seq_len: Some(1 << 19), attention: Some(AttentionKernel::Unfused), ..gpt3 };
+        // 5000 blocks of 2²⁶ experts with three matrices of 2²⁰ weights: 10¹⁸ of 18 bytes.
+        let wide = ModelSpec {
+            layers: Some(5000),
+            hidden: Some(1024),
+            heads: Some(8),
+            ffn: Some(1024),
+            vocab: Some(1000),
+            seq_len: Some(128),
+            experts: Some(1 << 26),
+            ..ModelSpec::new("wide", Family::Llama)
+        };
+        let machine = Machine {
+            cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"),
+            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+        };
+        for plan in [plan(long, 2, 4096), plan(wide, 1, 1)] {
+            assert_eq!(footprint(&plan, &machine).peak(), Bytes(u64::MAX));
+            assert!(footprint(&plan, &machine).fits().is_err());
+            // It may last too long, but it is no reason to stop.
+            let _ = simulate(&plan, &machine).map(|outcome| assert!(outcome.footprint.fits().is_err()));
+        }
+    }
 }

@@ -10,15 +10,9 @@ macro_rules! quantity {
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct $name(pub $inner);
 
-        impl Add for $name {
-            type Output = Self;
-            fn add(self, other: Self) -> Self {
-                Self(self.0 + other.0)
-            }
-        }
         impl AddAssign for $name {
             fn add_assign(&mut self, other: Self) {
-                self.0 += other.0;
+                *self = *self + other;
             }
         }
         impl Sum for $name {
@@ -26,17 +20,12 @@ macro_rules! quantity {
                 items.fold(Self::default(), Add::add)
             }
         }
-        impl Mul<$inner> for $name {
-            type Output = Self;
-            fn mul(self, count: $inner) -> Self {
-                Self(self.0 * count)
-            }
-        }
     };
 }
 
 quantity! {
-    /// An amount of memory or of data.
+    /// An amount of memory or of data. Sums and multiples stay at the most that can be counted: what a description asks
+    /// for may be more than that, and then it fits nowhere.
     ///
     /// ```compile_fail
     /// # use trainyard_units::{Bytes, Flops};
@@ -80,17 +69,29 @@ quantity! {
     UsdPerHour(f64)
 }
 
-macro_rules! ordered_as_float {
+macro_rules! counted_as_float {
     ($($name:ident),+) => {
         $(impl PartialOrd for $name {
             fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
                 self.0.partial_cmp(&other.0)
             }
+        }
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+        impl Mul<f64> for $name {
+            type Output = Self;
+            fn mul(self, count: f64) -> Self {
+                Self(self.0 * count)
+            }
         })+
     };
 }
 
-ordered_as_float!(Flops, Seconds, BytesPerSecond, FlopsPerSecond, Usd, UsdPerHour);
+counted_as_float!(Flops, Seconds, BytesPerSecond, FlopsPerSecond, Usd, UsdPerHour);
 
 impl Eq for Bytes {}
 impl PartialOrd for Bytes {
@@ -101,6 +102,20 @@ impl PartialOrd for Bytes {
 impl Ord for Bytes {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.cmp(&other.0)
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Mul<u64> for Bytes {
+    type Output = Self;
+    fn mul(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(count))
     }
 }
 
@@ -173,5 +188,12 @@ mod tests {
         assert_eq!((Bytes(1 << 30) / BytesPerSecond(f64::from(1 << 20))).0, 1024.0);
         assert_eq!((Flops(8.0) / FlopsPerSecond(2.0)).0, 4.0);
         assert_eq!((UsdPerHour(3.0) * Seconds(7200.0)).0, 6.0);
+    }
+
+    #[test]
+    fn amounts_beyond_counting_stay_at_the_most_that_can_be_counted() {
+        let half = Bytes(1 << 63);
+        assert_eq!(half + Bytes(1), Bytes((1 << 63) + 1));
+        assert_eq!([half + half, half * 2, [half, half, half].into_iter().sum()], [Bytes(u64::MAX); 3]);
     }
 }

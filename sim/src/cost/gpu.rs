@@ -326,7 +326,7 @@ impl GpuPricing<'_> {
     pub(crate) fn accumulate(&self, parameters: u64) -> Seconds {
         let element = self.precision.element_bytes();
         let fused = self.stack.fused_accumulation.value;
-        let bytes = Bytes(if fused { parameters * (8 + element) / 2 } else { parameters * (8 + 2 * element) });
+        let bytes = Bytes(if fused { (8 + element) / 2 } else { 8 + 2 * element }) * parameters;
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
@@ -366,7 +366,7 @@ pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameter
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
     // Gradient read, weight read and written, state read and written, and what norms need.
     let alike = 12 + 2 * optimizer.state_bytes() + optimizer.norm_bytes();
-    Bytes(parameters * (alike + copy) + looked_up * alike)
+    Bytes(alike + copy) * parameters + Bytes(alike) * looked_up
 }
 
 /// The arithmetic unit that a precision's matrix products run on.
