@@ -115,7 +115,7 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
 
 /// Samples that a micro-batch of a model can have at most.
 pub(crate) fn micro_batch_max(graph: &OperatorGraph) -> u64 {
-    // What an operator moves for one sample is within 64 bits itself: dimensions are.
+    // What is beyond counting is the most that can be counted, eight times what is allowed.
     let moved = |operator: &Operator| operator.kind.traffic(Pass::Backward).bytes(4).as_f64();
     let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
     let most = operators.map(moved).fold(graph.flops(Pass::Forward).0, f64::max);
@@ -233,6 +233,19 @@ mod tests {
         // Three and a half trillion operations a sample.
         assert!((100_000..10_000_000).contains(&micro_batch_max(&long(1024))));
         assert_eq!(micro_batch_max(&long(1 << 22)), 0);
+        let widest = |family, head_width| ModelSpec {
+            layers: Some(1),
+            hidden: Some(1 << 16),
+            heads: Some(if head_width == Some(1) { 1 << 22 } else { 1 << 16 }),
+            vocab: Some(1000),
+            seq_len: Some(1 << 22),
+            head_width,
+            ..ModelSpec::new("widest", family)
+        };
+        // 2⁶⁶ scores, and 2⁶⁰ of four bytes each in several places.
+        for spec in [widest(Family::Llama, Some(1)), widest(Family::Gpt, None), widest(Family::T5, None)] {
+            assert_eq!(micro_batch_max(&Model::try_from(spec).expect("a model").graph()), 0);
+        }
         let graph = long(1 << 20);
         let most = micro_batch_max(&graph);
         assert!((1..1000).contains(&most), "{most}");

@@ -15,8 +15,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
-    BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Optimizer, Precision,
-    Pricing, StorageMode, TrainingSpec, Volume,
+    Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
+    Optimizer, Precision, Pricing, StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
 use trainyard_units::Seconds;
@@ -183,6 +183,7 @@ pub(crate) fn problem_on(
     other: impl FnOnce(Place) -> Place,
 ) -> Result<Problem, JobError> {
     let model = model(&job.model, resources.model_file.clone())?;
+    countable(&model)?;
     let place = other(place(&job.cluster, resources)?);
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
@@ -207,6 +208,15 @@ pub(crate) fn problem_on(
         deadline,
         budget,
     })
+}
+
+/// Whether what a sample takes can be counted.
+fn countable(model: &Model) -> Result<(), JobError> {
+    if Architecture::new(model.clone()).micro_batch_max() > 0 {
+        return Ok(());
+    }
+    let allowed = "smaller: a single sample of it is beyond counting; shorten model.seq_len, or take fewer layers";
+    Err(invalid("model", format!("`{}`", model.name()), allowed))
 }
 
 /// The data set, where some of the machines can bring in its samples.

@@ -251,6 +251,9 @@ fn wrong_jobs_are_refused_with_field_value_and_what_is_allowed() {
         assert!(refused(&wrong).to_string().contains("`data.tokens`"), "{tokens}");
     }
     let mut wrong = good.clone();
+    (wrong.model.name, wrong.model.seq_len) = (Some("gpt3-175b".into()), Some(1 << 22));
+    assert!(refused(&wrong).to_string().contains("`model` is `gpt3-175b`"));
+    let mut wrong = good.clone();
     wrong.training.global_batch = Some(GlobalBatch::Exactly(0));
     assert!(refused(&wrong).to_string().contains("from 1 to"));
     let mut wrong = good.clone();

@@ -53,6 +53,12 @@ pub struct Attention {
     pub biased: bool,
 }
 
+/// Pairs of queries and keys, `sets` times. Long sequences have more than can be counted: then it is the most that can be
+/// counted, which no micro-batch may move.
+pub(super) fn pairs(sets: u64, queries: u64, keys: u64) -> u64 {
+    sets.saturating_mul(queries).saturating_mul(keys)
+}
+
 impl Attention {
     /// Share of the arithmetic that a fused kernel does, which skips what the mask hides.
     pub fn unmasked_share(self) -> f64 {
@@ -77,7 +83,7 @@ impl Attention {
     }
 
     fn scores(self) -> u64 {
-        self.samples * self.heads * self.queries * self.keys
+        pairs(self.samples * self.heads, self.queries, self.keys)
     }
 
     pub(super) fn share_tokens(self, parts: u64) -> Self {
@@ -125,7 +131,8 @@ impl Attention {
                 let softmax = if forward { 2 } else { 3 };
                 let dropout = if self.dropout { 2 } else { 0 };
                 let bias = if self.biased { 2 } else { 0 };
-                Storage { elements: self.scores() * (softmax + dropout + bias), single: 0, masks: masked }
+                let elements = self.scores().saturating_mul(softmax + dropout + bias);
+                Storage { elements, single: 0, masks: masked }
             }
             AttentionKernel::Flash if forward => elements(2 * queries + 2 * all),
             AttentionKernel::Flash => elements(4 * queries + 4 * all),
@@ -146,9 +153,11 @@ impl Attention {
         match (self.kernel, self.dropout) {
             // The weights after softmax, and, where there is dropout, its mask and what it leaves.
             (AttentionKernel::Unfused, true) => {
-                Storage { elements: projected + 2 * self.scores(), single: 0, masks: self.scores() }
+                Storage { masks: self.scores(), ..elements(projected) }
+                    + elements(self.scores())
+                    + elements(self.scores())
             }
-            (AttentionKernel::Unfused, false) => elements(projected + self.scores()),
+            (AttentionKernel::Unfused, false) => elements(projected) + elements(self.scores()),
             // The output and one statistic per row take the place of the scores.
             (AttentionKernel::Flash, _) => Storage {
                 elements: projected + self.query_elements(),
@@ -185,6 +194,16 @@ mod tests {
         let unfused = Attention { kernel: AttentionKernel::Unfused, ..flash };
         let products: Flops = unfused.gemms().into_iter().map(Gemm::flops).sum();
         assert_eq!(flash.fused_flops(Pass::Forward), products);
+    }
+
+    #[test]
+    fn scores_beyond_counting_are_the_most_that_can_be_counted() {
+        let long = Attention { heads: 1 << 22, queries: 1 << 22, keys: 1 << 22, ..grouped(Mask::Causal) };
+        for dropout in [false, true] {
+            let unfused = Attention { kernel: AttentionKernel::Unfused, dropout, ..long };
+            assert_eq!(unfused.traffic(Pass::Backward).bytes(4).0, u64::MAX);
+            assert_eq!(unfused.stored().elements, u64::MAX);
+        }
     }
 
     #[test]

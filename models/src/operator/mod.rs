@@ -235,7 +235,8 @@ impl Gemm {
     }
 }
 
-/// An amount of data in elements of the compute precision, in single-precision elements, and in plain bytes (masks).
+/// An amount of data in elements of the compute precision, in single-precision elements, and in plain bytes (masks). Sums
+/// beyond counting are the most that can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     /// Elements in the compute precision (two bytes each in half precision).
@@ -249,7 +250,7 @@ pub struct Storage {
 impl Storage {
     /// The size at `element` bytes for an element of the compute precision.
     pub fn bytes(self, element: u64) -> Bytes {
-        Bytes(self.elements * element + self.single * 4 + self.masks)
+        Bytes(element) * self.elements + Bytes(4) * self.single + Bytes(self.masks)
     }
 }
 
@@ -257,9 +258,9 @@ impl std::ops::Add for Storage {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
-            elements: self.elements + other.elements,
-            single: self.single + other.single,
-            masks: self.masks + other.masks,
+            elements: self.elements.saturating_add(other.elements),
+            single: self.single.saturating_add(other.single),
+            masks: self.masks.saturating_add(other.masks),
         }
     }
 }
@@ -615,7 +616,7 @@ impl OperatorKind {
             }
             Self::Rotary { rows, width } | Self::TiedEmbedding { rows, width } => elements(rows * width * 2),
             Self::ClassToken { rows, width, .. } => elements(rows * width * if forward { 3 } else { 2 }),
-            Self::RelativeBias { heads, queries, keys, .. } => elements(heads * queries * keys * 2),
+            Self::RelativeBias { heads, queries, keys, .. } => elements(attention::pairs(2 * heads, queries, keys)),
             Self::Image(image) => image.traffic(pass),
             Self::Routing(routing) => routing.traffic(pass),
             Self::Recurrent(recurrent) => recurrent.traffic(pass),

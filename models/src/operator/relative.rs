@@ -1,5 +1,6 @@
 //! Attention scores by relative position.
 
+use super::attention::pairs;
 use super::{Gemm, Pass, Storage, elements};
 
 /// The part of attention scores that depends on distances: queries with a bias, times projected sinusoids of all
@@ -63,7 +64,8 @@ impl RelativePositions {
     /// Two biases are added to queries, and scores are read and written in other places.
     pub(super) fn traffic(self, pass: Pass) -> Storage {
         let passes = if pass == Pass::Forward { 4 } else { 3 };
-        elements(passes * self.biased_queries() + 2 * self.samples * self.heads * self.queries * self.keys)
+        let scores = elements(pairs(2 * self.samples * self.heads, self.queries, self.keys));
+        elements(passes * self.biased_queries()) + scores
     }
 
     /// Queries with the bias for distances; those with the other one are counted with the scores.
