@@ -33,6 +33,11 @@ const LAUNCHES_MIN: usize = 50;
 /// Products that would take less than this tell more of the kernel's start than of its rate.
 const PRODUCT_MIN: Seconds = Seconds(50e-6);
 
+/// The longest side of a product, and the most elements of one of its matrices, that a device may have worked on. Traces
+/// have empty ones too, as of an expert that got no token.
+const SIDE_MAX: u64 = 1 << 24;
+const ELEMENTS_MAX: u64 = 1 << 40;
+
 /// Products that make a median.
 const PRODUCTS_MIN: usize = 5;
 
@@ -261,7 +266,14 @@ fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
         "float" if gpu.peak_tf32.is_none() => (Rate::Fp32, 4),
         _ => return None,
     };
-    Some((product, rate, element))
+    is_worked_on(product).then_some((product, rate, element))
+}
+
+/// Whether there is anything to compute, and no more than a device has room for.
+fn is_worked_on(Gemm { batch, m, n, k }: Gemm) -> bool {
+    let fits = |matrix: [u64; 2]| matrix.into_iter().fold(batch, u64::saturating_mul) <= ELEMENTS_MAX;
+    [batch, m, n, k].into_iter().all(|side| (1..=SIDE_MAX).contains(&side))
+        && [[m, k], [k, n], [m, n]].into_iter().all(fits)
 }
 
 /// What the allocator holds beyond what tensors take, at the peak of what it holds.

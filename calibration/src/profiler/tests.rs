@@ -51,6 +51,31 @@ fn constants_are_what_the_events_say() {
 }
 
 #[test]
+fn products_that_no_device_can_have_worked_on_tell_nothing() {
+    let whole = read(&trace()).expect("a whole trace").gemm;
+    let vast = 10_000_000_000_u64;
+    for (name, left, right) in [
+        ("aten::mm", json!([0, 1024]), json!([1024, 4096])),
+        ("aten::mm", json!([4096, 1024]), json!([1024, 0])),
+        ("aten::mm", json!([4096, 0]), json!([0, 4096])),
+        ("aten::mm", json!([vast, vast]), json!([vast, vast])),
+        ("aten::mm", json!([1 << 24, 1 << 24]), json!([1 << 24, 1 << 24])),
+        ("aten::bmm", json!([0, 4096, 1024]), json!([0, 1024, 4096])),
+        ("aten::bmm", json!([1 << 24, 1 << 24, 1 << 24]), json!([1 << 24, 1 << 24, 1 << 24])),
+    ] {
+        let mut trace = trace();
+        let events = trace["traceEvents"].as_array_mut().expect("events");
+        for id in 9000..9010 {
+            let types = json!(["c10::Half", "c10::Half"]);
+            let args = json!({ "External id": id, "Input Dims": [left, right], "Input type": types });
+            events.push(event("cpu_op", name, 1, 20_100.0, 30.0, &args));
+            events.push(event("kernel", "gemm", 7, 20_110.0, 1000.0, &json!({ "External id": id })));
+        }
+        assert_eq!(read(&trace).expect("a whole trace").gemm, whole, "{name} {left} {right}");
+    }
+}
+
+#[test]
 fn a_stack_takes_what_was_found_and_keeps_the_rest() {
     let stack = catalog().stack("pytorch").expect("in the catalog");
     let text = trace().to_string();
