@@ -7,7 +7,7 @@ use rand::distr::{Distribution, Uniform};
 use rand_pcg::Pcg64;
 use statrs::distribution::{ContinuousCDF, Normal};
 use trainyard_plan::Bottleneck;
-use trainyard_units::{Seconds, Span};
+use trainyard_units::{Instant, Seconds, Span};
 
 /// Batches that are followed where samples differ in size, and how many of them fill the line.
 const BATCHES: usize = 512;
@@ -135,9 +135,8 @@ impl Supply {
             }
             machines
         };
-        let batches: Vec<Batch> =
-            (0..BATCHES).map(|_| Batch { loading: loading(), step: Span::from_seconds(step * scale) }).collect();
-        let ends = step_ends(&batches, self.prefetch as usize);
+        let batches = (0..BATCHES).map(|_| Batch { loading: loading(), step: Span::from_seconds(step * scale) });
+        let ends: Vec<Instant> = step_ends(batches, self.prefetch as usize).collect();
         let span = ends[BATCHES - 1].since(ends[FILLING - 1]);
         Seconds(span.seconds().0 / ((BATCHES - FILLING) as f64 * scale))
     }

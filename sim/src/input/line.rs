@@ -1,5 +1,6 @@
 //! Batches on their way: read, decoded, copied, used.
 
+use std::collections::VecDeque;
 use trainyard_units::{Instant, Span};
 
 /// Stages of loading, before the step: read, decode, copy.
@@ -19,43 +20,59 @@ pub(super) struct Batch {
 /// has its part. With nothing ahead a batch is loaded once the step before is over.
 ///
 /// The longest path through the graph of these conditions, batch after batch (Baccelli et al., "Synchronization and
-/// Linearity", Wiley 1992, section 2.5: a line of machines with bounded buffers is linear in the max-plus algebra).
-pub(super) fn step_ends(batches: &[Batch], ahead: usize) -> Vec<Instant> {
-    let machines = batches.first().map_or(0, |batch| batch.loading.len());
-    let mut begun: Vec<Vec<[Instant; LOADING + 1]>> = Vec::with_capacity(batches.len());
-    let mut free = vec![[Instant::START; LOADING]; machines];
-    let mut ends: Vec<Instant> = Vec::with_capacity(batches.len());
-    for (index, batch) in batches.iter().enumerate() {
-        let step_free = ends.last().copied().unwrap_or(Instant::START);
+/// Linearity", Wiley 1992, section 2.5: a line of machines with bounded buffers is linear in the max-plus algebra). Of
+/// batches before, only those that are `ahead` are kept: there may be very many machines.
+pub(super) fn step_ends(batches: impl IntoIterator<Item = Batch>, ahead: usize) -> impl Iterator<Item = Instant> {
+    let mut line = Line::default();
+    batches.into_iter().map(move |batch| line.take(&batch, ahead))
+}
+
+/// What is known of the batches that a line has taken.
+#[derive(Default)]
+struct Line {
+    /// When each machine began each stage, and the step, of the last batches.
+    begun: VecDeque<Vec<[Instant; LOADING + 1]>>,
+    /// Per machine, when each stage is done with the last batch.
+    free: Vec<[Instant; LOADING]>,
+    /// When the last step ends.
+    end: Instant,
+}
+
+impl Line {
+    /// When the step of the next batch ends.
+    fn take(&mut self, batch: &Batch, ahead: usize) -> Instant {
+        let machines = batch.loading.len();
+        self.free.resize(machines, [Instant::START; LOADING]);
+        let earlier = if ahead > 0 && self.begun.len() == ahead { self.begun.pop_front() } else { None };
         let mut begins = vec![[Instant::START; LOADING + 1]; machines];
         let mut loaded = Instant::START;
         for (machine, spans) in batch.loading.iter().enumerate() {
-            let mut ready = if ahead == 0 { step_free } else { Instant::START };
+            let mut ready = if ahead == 0 { self.end } else { Instant::START };
             for (stage, span) in spans.iter().enumerate() {
-                let blocking = if ahead == 0 { None } else { index.checked_sub(ahead) };
-                let room = blocking.map_or(Instant::START, |earlier| begun[earlier][machine][stage + 1]);
-                let begin = ready.max(free[machine][stage]).max(room);
+                let room = earlier.as_ref().map_or(Instant::START, |begun| begun[machine][stage + 1]);
+                let begin = ready.max(self.free[machine][stage]).max(room);
                 begins[machine][stage] = begin;
                 ready = begin.after_span(*span);
-                free[machine][stage] = ready;
+                self.free[machine][stage] = ready;
             }
             loaded = loaded.max(ready);
         }
-        let begin = loaded.max(step_free);
+        let begin = loaded.max(self.end);
         for machine in &mut begins {
             machine[LOADING] = begin;
         }
-        begun.push(begins);
-        ends.push(begin.after_span(batch.step));
+        if ahead > 0 {
+            self.begun.push_back(begins);
+        }
+        self.end = begin.after_span(batch.step);
+        self.end
     }
-    ends
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     fn span(nanoseconds: u64) -> Span {
         Span::from_nanoseconds(nanoseconds)
@@ -146,6 +163,13 @@ mod tests {
         vec![Batch { loading: vec![loading.map(span); machines], step: span(step) }; count]
     }
 
+    #[test]
+    fn batches_come_one_by_one() {
+        let endless = std::iter::repeat_n(alike(2, [1, 2, 3], 4, 1), usize::MAX).flatten();
+        // The first step ends after all of 1, 2, 3 and 4, each that follows after another 4.
+        assert_eq!(step_ends(endless, 2).nth(99).map(Instant::nanoseconds), Some(10 + 99 * 4));
+    }
+
     proptest! {
         #[test]
         fn the_recursion_is_what_queues_do(
@@ -162,26 +186,27 @@ mod tests {
                     step: span(step),
                 })
                 .collect();
-            prop_assert_eq!(step_ends(&batches, ahead), slowly(&batches, ahead));
+            let slow = slowly(&batches, ahead);
+            prop_assert_eq!(step_ends(batches, ahead).collect::<Vec<_>>(), slow);
         }
 
         #[test]
         fn batches_that_are_alike_follow_each_other_at_the_pace_of_the_slowest_stage(
             ahead in 1usize..5, loading in [1u64..99, 1u64..99, 1u64..99], step in 1u64..99, count in 1usize..60,
         ) {
-            let ends = step_ends(&alike(2, loading, step, count), ahead);
+            let last = step_ends(alike(2, loading, step, count), ahead).last().expect("there are some");
             let slowest = loading.into_iter().chain([step]).max().unwrap_or(0);
             let all: u64 = loading.iter().sum::<u64>() + step;
-            prop_assert_eq!(ends[count - 1].nanoseconds(), all + (count as u64 - 1) * slowest);
+            prop_assert_eq!(last.nanoseconds(), all + (count as u64 - 1) * slowest);
         }
 
         #[test]
         fn with_nothing_ahead_loading_and_steps_take_turns(
             loading in [1u64..99, 1u64..99, 1u64..99], step in 1u64..99, count in 1usize..60,
         ) {
-            let ends = step_ends(&alike(1, loading, step, count), 0);
+            let last = step_ends(alike(1, loading, step, count), 0).last().expect("there are some");
             let all: u64 = loading.iter().sum::<u64>() + step;
-            prop_assert_eq!(ends[count - 1].nanoseconds(), all * count as u64);
+            prop_assert_eq!(last.nanoseconds(), all * count as u64);
         }
 
         #[test]
@@ -192,7 +217,7 @@ mod tests {
                 .into_iter()
                 .map(|(loading, step)| Batch { loading: vec![loading.map(span)], step: span(step) })
                 .collect();
-            let last = |ahead| step_ends(&batches, ahead).last().copied();
+            let last = |ahead| step_ends(batches.clone(), ahead).last();
             prop_assert!((0..6).all(|ahead| last(ahead + 1) <= last(ahead)));
         }
     }
