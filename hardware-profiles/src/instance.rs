@@ -6,6 +6,7 @@ use crate::processor::Processor;
 use crate::sourced::Sourced;
 use crate::storage::RemoteStorage;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use trainyard_units::{Bytes, BytesPerSecond};
 
 /// A machine type: an instance that can be rented or, without prices, a system that was published about.
@@ -153,6 +154,50 @@ impl Interconnect {
             Self::NvlinkMesh { pairs, .. } => unreached(&pairs.value, gpus).is_empty(),
         }
     }
+}
+
+/// The most NVLinks between two GPUs.
+pub(crate) const LINKS_MAX: u32 = 64;
+
+/// The most GPUs of a machine.
+pub(crate) const GPUS_MAX: u32 = 256;
+
+/// What is wrong with an entry of the NVLinks between pairs of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrongPair {
+    /// A machine has no such GPU.
+    NoSuchGpu(u32),
+    /// Both ends are one GPU.
+    OneGpu,
+    /// The number of links is none, or more than [`LINKS_MAX`].
+    Links,
+    /// An earlier entry is about the same GPUs.
+    Again((u32, u32)),
+}
+
+/// Whether NVLinks join GPUs that a machine of so many has, each pair in one entry.
+///
+/// # Errors
+///
+/// The first entry that is wrong, by number, and what is wrong with it.
+pub(crate) fn check_pairs(pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), (usize, WrongPair)> {
+    let mut seen = BTreeSet::new();
+    for (index, (a, b, links)) in pairs.iter().copied().enumerate() {
+        let pair = (a.min(b), a.max(b));
+        let wrong = if let Some(gpu) = [a, b].into_iter().find(|gpu| *gpu >= gpus) {
+            WrongPair::NoSuchGpu(gpu)
+        } else if a == b {
+            WrongPair::OneGpu
+        } else if !(1..=LINKS_MAX).contains(&links) {
+            WrongPair::Links
+        } else if !seen.insert(pair) {
+            WrongPair::Again(pair)
+        } else {
+            continue;
+        };
+        return Err((index, wrong));
+    }
+    Ok(())
 }
 
 /// Which of `gpus` links between them do not connect to the first.

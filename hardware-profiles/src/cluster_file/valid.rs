@@ -6,20 +6,16 @@ use super::{
 use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
-use crate::instance::{Interconnect, Network, Transport, unreached};
+use crate::instance::{GPUS_MAX, Interconnect, LINKS_MAX, Network, Transport, WrongPair, check_pairs, unreached};
 use crate::sourced::Sourced;
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
 /// The most devices of a cluster.
 const DEVICES_MAX: u64 = 1 << 20;
 
-/// The most GPUs of a machine.
-const GPUS_MAX: u32 = 256;
-
-/// The most NVLinks between two GPUs, and the most network cards.
-const LINKS_MAX: u32 = 64;
+/// The most network cards of a machine.
+const CARDS_MAX: u32 = 64;
 
 /// No rate, of data or of arithmetic, is near this.
 const RATE_MAX: f64 = 1e18;
@@ -230,7 +226,7 @@ fn processors(field: &str, spec: &HostSpec) -> Result<Option<Processors>, Cluste
 }
 
 fn network(field: &str, spec: &NetworkSpec) -> Result<Network, ClusterFileError> {
-    let cards = counted(format!("{field}.cards"), spec.cards, LINKS_MAX)?;
+    let cards = counted(format!("{field}.cards"), spec.cards, CARDS_MAX)?;
     let each = bandwidth(format!("{field}.bandwidth"), spec.bandwidth)?;
     let flow = spec.flow_limit.map(|limit| bandwidth(format!("{field}.flow_limit"), limit)).transpose()?;
     let all = stated(each * f64::from(cards));
@@ -344,21 +340,16 @@ fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>
             why: "`kind` is \"nvlink\": write [[GPU, GPU, links], …]",
         });
     }
-    let mut seen = BTreeSet::new();
-    for (index, (a, b, links)) in spec.links.iter().copied().enumerate() {
-        let field = format!("{field}[{index}]");
-        if let Some(gpu) = [a, b].into_iter().find(|gpu| *gpu >= gpus) {
-            return Err(ClusterFileError::NoSuchGpu { field, gpu, gpus });
+    let told = |(index, wrong): (usize, WrongPair)| {
+        let ((a, b, links), field) = (spec.links[index], format!("{field}[{index}]"));
+        match wrong {
+            WrongPair::NoSuchGpu(gpu) => ClusterFileError::NoSuchGpu { field, gpu, gpus },
+            WrongPair::OneGpu => invalid(field, format!("[{a}, {b}, {links}]"), "a pair of two different GPUs"),
+            WrongPair::Links => invalid(format!("{field}[2]"), links, format!("from 1 to {LINKS_MAX}")),
+            WrongPair::Again(pair) => ClusterFileError::DuplicateLink { field, pair },
         }
-        if a == b {
-            return Err(invalid(field, format!("[{a}, {b}, {links}]"), "a pair of two different GPUs"));
-        }
-        counted(format!("{field}[2]"), links, LINKS_MAX)?;
-        let pair = (a.min(b), a.max(b));
-        if !seen.insert(pair) {
-            return Err(ClusterFileError::DuplicateLink { field, pair });
-        }
-    }
+    };
+    check_pairs(&spec.links, gpus).map_err(told)?;
     Ok(spec.links.clone())
 }
 

@@ -32,6 +32,9 @@ impl ConstantsError {
         match self {
             Self::Schema { .. } => "`trainyard calibrate --from MEASUREMENTS.csv --out FILE` writes one".into(),
             Self::Empty => "write [[stacks]] with a whole entry, as `trainyard show stacks NAME` shows it".into(),
+            Self::Invalid { field, .. } if field.contains(".pairs[") => {
+                "pairs are [GPU, GPU, links]: GPUs of a machine are counted from 0, and each pair has one entry".into()
+            }
             Self::Invalid { .. } => "a constant is zero where there is no such cost, and else inside its bounds".into(),
         }
     }

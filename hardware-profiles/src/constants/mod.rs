@@ -9,7 +9,7 @@ pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut};
 
 use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
-use crate::instance::{Interconnect, Link};
+use crate::instance::{GPUS_MAX, Interconnect, LINKS_MAX, Link, WrongPair, check_pairs};
 use crate::messaging::MeasuredFabric;
 use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
@@ -75,7 +75,7 @@ impl TryFrom<ConstantsFile> for Constants {
         unique("stacks", stacks.iter().map(|stack| stack.name.as_str()))?;
         unique("fabrics", fabrics.iter().map(|fabric| fabric.name.as_str()))?;
         gpus.iter().try_for_each(check_gpu)?;
-        links.iter().try_for_each(|link| check_wiring(&format!("links.{}", link.name), &link.interconnect))?;
+        links.iter().try_for_each(check_link)?;
         stacks.iter().try_for_each(check_stack)?;
         fabrics.iter().try_for_each(check_fabric)?;
         Ok(Self { description, gpus, links, stacks, fabrics })
@@ -242,24 +242,35 @@ fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
 
 fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
     let name = &fabric.name;
-    if !catalog().machine_types().any(|machine| machine.name == *name) {
+    let Some(machine) = catalog().machine_types().find(|machine| machine.name == *name) else {
         let (field, value) = (format!("fabrics.{name}.name"), format!("`{name}`"));
         return Err(ConstantsError::Invalid { field, value, allowed: "a machine type of the catalog".into() });
-    }
+    };
     for ((number, low, high), value) in MeasuredFabric::BOUNDS.into_iter().zip(fabric.numbers()) {
         let none = value == 0.0 && ["step", "chunk_trips"].contains(&number);
         if !none {
             within(&format!("fabrics.{name}.messaging.{number}"), value, (low, high))?;
         }
     }
-    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect)
+    check_wiring(&format!("fabrics.{name}"), &fabric.interconnect, machine.gpus)
 }
 
-fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), ConstantsError> {
+/// A link that machine types of the catalog have is between their GPUs, any other between those of some machine.
+fn check_link(link: &Link) -> Result<(), ConstantsError> {
+    let known = catalog().links().iter().find(|known| known.name == link.name);
+    let machines = catalog()
+        .machine_types()
+        .filter(|machine| known.is_some_and(|known| machine.interconnect == known.interconnect));
+    let gpus = machines.map(|machine| machine.gpus).max().unwrap_or(GPUS_MAX);
+    check_wiring(&format!("links.{}", link.name), &link.interconnect, gpus)
+}
+
+fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(), ConstantsError> {
     let field = |name: &str| format!("{entry}.interconnect.{name}");
     match interconnect {
         Interconnect::Pcie { bandwidth } => within(&field("bandwidth"), bandwidth.value.0, RATES),
-        Interconnect::NvlinkMesh { link, fraction, pcie_bandwidth, .. } => {
+        Interconnect::NvlinkMesh { link, fraction, pairs, pcie_bandwidth } => {
+            joined(&field("pairs"), &pairs.value, gpus)?;
             within(&field("link"), link.value.0, RATES)?;
             within(&field("pcie_bandwidth"), pcie_bandwidth.value.0, RATES)?;
             within(&field("fraction"), fraction.value, (0.01, 1.0))
@@ -269,6 +280,21 @@ fn check_wiring(entry: &str, interconnect: &Interconnect) -> Result<(), Constant
             within(&field("fraction"), fraction.value, (0.01, 1.0))
         }
     }
+}
+
+/// NVLinks between GPUs that are there, each pair once.
+fn joined(field: &str, pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), ConstantsError> {
+    let told = |(index, wrong): (usize, WrongPair)| {
+        let (a, b, links) = pairs[index];
+        let allowed = match wrong {
+            WrongPair::NoSuchGpu(_) => format!("between two of GPUs 0 to {}", gpus - 1),
+            WrongPair::OneGpu => "between two different GPUs".into(),
+            WrongPair::Links => format!("from 1 to {LINKS_MAX} links"),
+            WrongPair::Again((a, b)) => format!("the only entry for GPUs {a} and {b}"),
+        };
+        ConstantsError::Invalid { field: format!("{field}[{index}]"), value: format!("[{a}, {b}, {links}]"), allowed }
+    };
+    check_pairs(pairs, gpus).map_err(told)
 }
 
 /// A constant that is zero says that there is no such cost; any other is inside its physical bounds.

@@ -72,6 +72,42 @@ fn a_link_reaches_the_machines_that_name_it_and_no_others() {
 }
 
 #[test]
+fn links_are_between_gpus_that_are_there_and_each_pair_is_told_once() {
+    let name = "nvlink2-quad";
+    let of_link = |name: &str, wrong: (u32, u32, u32)| {
+        let mut link = catalog().link("nvlink2-quad").expect("in the catalog").clone();
+        link.name = name.into();
+        let Interconnect::NvlinkMesh { pairs, .. } = &mut link.interconnect else { panic!("{link:?}") };
+        pairs.value[5] = wrong;
+        Constants::new("mine", Vec::new(), vec![link], Vec::new())
+    };
+    assert!(of_link(name, (3, 2, 64)).is_ok());
+    // Machines with this wiring have four GPUs, each of the six pairs joined.
+    for (wrong, allowed) in [
+        ((2, 4, 1), "between two of GPUs 0 to 3"),
+        ((2, 2, 1), "between two different GPUs"),
+        ((2, 3, 0), "from 1 to 64 links"),
+        ((2, 3, 4_000_000_000), "from 1 to 64 links"),
+        ((1, 0, 1), "the only entry for GPUs 0 and 1"),
+    ] {
+        let error = of_link(name, wrong).expect_err(allowed);
+        let text = error.to_string();
+        assert!(text.contains("links.nvlink2-quad.interconnect.pairs[5]") && text.contains(allowed), "{text}");
+        assert!(error.hint().contains("one entry"), "{}", error.hint());
+    }
+    assert!(of_link("mine", (2, 255, 1)).is_ok() && of_link("mine", (2, 256, 1)).is_err());
+    let machine = catalog().instance("p3.8xlarge").expect("in the catalog");
+    let fabric = |gpu| {
+        let mut interconnect = machine.interconnect.clone();
+        let Interconnect::NvlinkMesh { pairs, .. } = &mut interconnect else { panic!("{interconnect:?}") };
+        pairs.value[5] = (2, gpu, 2);
+        let (name, messaging) = (machine.name.clone(), machine.network.messaging.clone());
+        Constants::of_fabrics("mine", vec![MeasuredFabric { name, interconnect, messaging }])
+    };
+    assert!(fabric(3).is_ok() && fabric(4).is_err());
+}
+
+#[test]
 fn what_is_out_of_range_is_told_with_its_field() {
     for (field, result) in [
         ("stacks.pytorch.launch", of_stack(|stack| stack.launch.value = Seconds(-1e-6))),
