@@ -15,7 +15,7 @@ use trainyard_hardware_profiles::{Cluster, Device, Fabric, Gpu, MeasuredMachine,
 use trainyard_models::Divisible;
 use trainyard_plan::Plan;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
-use trainyard_sim::{Machine, Outcome};
+use trainyard_sim::{Machine, Outcome, on_several_machines};
 use trainyard_units::Seconds;
 
 /// The probability below the upper end of a two-sided 90 % interval.
@@ -155,7 +155,7 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
     if plan.gathers_weights() && machine.stack.sharded_by_tensor.value {
         terms.push(SHARDED_BY_TENSOR);
     }
-    if plan.mesh().ranks() > machine.cluster.first().devices_per_instance {
+    if on_several_machines(plan, machine) {
         terms.push(SEVERAL_MACHINES);
         terms.extend(network(&machine.cluster).map(|term| term.of_share(communication)));
     }
@@ -275,6 +275,43 @@ fn spread(machine: &MeasuredMachine) -> Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_hardware_profiles::catalog;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Placement, PlanSpec};
+
+    /// Names of the terms of a plan with as many replicas as it has samples, on two machines of eight GPUs each.
+    fn names(replicas: u32, placement: Placement, machine: &Machine) -> Vec<&'static str> {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let plan = Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: replicas, ..ParallelSpec::default() },
+            batch: BatchSpec { global: replicas.into(), micro: 1, accumulation: 1 },
+            placement,
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 2), model.graph().len())
+        });
+        let plan = plan.expect("a valid plan");
+        let outcome = trainyard_sim::simulate(&plan, machine).expect("it can be simulated");
+        terms(&plan, machine, &outcome).iter().map(|term| term.name).collect()
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            cluster: catalog().cluster("p4d.24xlarge", 2).expect("in the catalog"),
+            stack: catalog().stack("pytorch").expect("in the catalog").clone(),
+        }
+    }
+
+    #[test]
+    fn ranks_that_are_dealt_out_meet_over_the_network() {
+        let both = [SEVERAL_MACHINES.name, EFA.name];
+        for (replicas, placement, apart) in [
+            (1, Placement::Spread, false),
+            (2, Placement::Spread, true),
+            (8, Placement::Cluster, false),
+            (16, Placement::Cluster, true),
+        ] {
+            let names = names(replicas, placement, &machine());
+            assert!(both.iter().all(|name| names.contains(name) == apart), "{replicas} {placement}: {names:?}");
+        }
+    }
 
     #[test]
     fn many_observations_give_the_stated_width() {

@@ -52,7 +52,7 @@ pub use cost::{
     Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Placed, Prices, all_reduce_time, behind,
     collective_time, collective_time_by, layer_prices, layer_prices_among, product_time, roofline, transfer_time,
 };
-pub use critical_path::{Spread, critical_path, spread};
+pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
 pub use machine::{CLOCK, Machine, MachineError};

@@ -42,8 +42,10 @@ pub struct Spread {
 pub fn spread(plan: &Plan, machine: &Machine) -> Spread {
     let mesh = plan.mesh();
     let layout = Layout { mesh, cluster: &machine.cluster };
-    let any = |group| (0..mesh.pipeline()).any(|stage| layout.groups(stage, group).iter().any(|g| apart(layout, g)));
-    let neighbours = |stage: u32| layout.pairs(stage - 1, stage).iter().any(|pair| apart(layout, pair));
+    let any = |group| {
+        (0..mesh.pipeline()).any(|stage| layout.groups(stage, group).iter().any(|g| apart(layout, g.iter().copied())))
+    };
+    let neighbours = |stage: u32| layout.pairs(stage - 1, stage).iter().any(|pair| apart(layout, pair.iter().copied()));
     Spread {
         tensor: any(Group::Tensor),
         context: any(Group::Context),
@@ -53,9 +55,15 @@ pub fn spread(plan: &Plan, machine: &Machine) -> Spread {
     }
 }
 
+/// Whether the ranks of `plan` stand on several machines.
+pub fn on_several_machines(plan: &Plan, machine: &Machine) -> bool {
+    let mesh = plan.mesh();
+    apart(Layout { mesh, cluster: &machine.cluster }, (0..mesh.ranks()).map(Rank))
+}
+
 /// Whether ranks stand on several machines.
-fn apart(layout: Layout<'_>, ranks: &[Rank]) -> bool {
-    let mut machines = ranks.iter().map(|rank| layout.position(*rank).instance);
+fn apart(layout: Layout<'_>, ranks: impl IntoIterator<Item = Rank>) -> bool {
+    let mut machines = ranks.into_iter().map(|rank| layout.position(rank).instance);
     let first = machines.next();
     machines.any(|machine| Some(machine) != first)
 }
@@ -178,7 +186,7 @@ impl Links<'_> {
             return Ok(*known);
         }
         let layout = self.prices.layout();
-        let any = self.prices.communications(work)?.iter().any(|(members, _)| apart(layout, members));
+        let any = self.prices.communications(work)?.iter().any(|(members, _)| apart(layout, members.iter().copied()));
         self.known.insert(work, any);
         Ok(any)
     }
