@@ -7,7 +7,7 @@ use trainyard_calibration::{ConstantChange, Errors, RefitDocument};
 pub fn refit(document: &RefitDocument, width: Width) -> String {
     let mut page = changes(document, width);
     if document.stacks.is_empty() {
-        return page;
+        return page + &unsupported(document, width);
     }
     let stacks = document.stacks.iter().map(|stack| {
         let name = if stack.stack == "*" { "all" } else { &stack.stack };

@@ -9,6 +9,7 @@ pub use trace::TraceError;
 
 use crate::fit::{ConstantChange, REFIT_SCHEMA, Refit, RefitDocument};
 use crate::summary::median;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Read;
 use trace::{Document, Event};
@@ -68,6 +69,8 @@ pub struct TraceFindings {
     pub gemm: Option<Finding>,
     /// Memory that the allocator holds relative to what tensors take, minus one.
     pub fragmentation: Option<Finding>,
+    /// Why matrix products were not compared, if there are any and they were not.
+    pub uncompared: Option<String>,
 }
 
 impl TraceFindings {
@@ -134,13 +137,20 @@ pub fn read_trace(text: impl Read, file: &str, catalog: &Catalog) -> Result<Trac
     let events: Vec<&Event> = document.events.iter().filter(inside).collect();
     let device = document.devices.first().map_or_else(|| "an unnamed device".into(), |device| device.name.clone());
     let gpu = gpu_called(&device, catalog);
+    let any = || events.iter().any(|event| event.is("cpu_op") && left_operand(event).is_some());
+    let uncompared = || format!("matrix products: no GPU of the catalog is `{device}` for certain");
     let findings = TraceFindings {
         steps_s: steps.iter().map(|(start, end)| (end - start) * 1e-6).collect(),
         launch: launch(&events),
         gemm: gpu.and_then(|gpu| products(&events, gpu)),
         fragmentation: fragmentation(&document.events),
+        uncompared: (gpu.is_none() && any()).then(uncompared),
         device,
     };
+    if findings.uncompared.is_some() && findings.launch.is_none() && findings.fragmentation.is_none() {
+        let hint = "put the GPU into a file of --constants; `trainyard show gpus` lists those that are known";
+        return Err(lacking("its matrix products are of a GPU that the catalog does not have for certain", hint));
+    }
     if findings.launch.is_none() && findings.gemm.is_none() && findings.fragmentation.is_none() {
         let hint = "record with activities=[CPU, CUDA], record_shapes=True and profile_memory=True";
         return Err(lacking("the trace has too few kernel launches, products and memory records", hint));
@@ -165,7 +175,7 @@ pub fn refit_trace(
     let document = RefitDocument {
         schema: REFIT_SCHEMA.into(),
         rows: findings.steps_s.len(),
-        unsupported: Vec::new(),
+        unsupported: findings.uncompared.iter().cloned().collect(),
         constants: findings.changes(stack),
         stacks: Vec::new(),
         suites: Vec::new(),
@@ -187,17 +197,36 @@ fn steps(document: &Document) -> Vec<(f64, f64)> {
     steps.split_off(skipped)
 }
 
-/// The GPU of the catalog that a driver's name means: all words of the one are in the other.
+/// The GPU of the catalog that a driver's name means: one of the same chip, of which nothing that both names tell differs,
+/// with the most words in common and the fewest others. Nothing if there are several.
 fn gpu_called<'a>(device: &str, catalog: &'a Catalog) -> Option<&'a Gpu> {
     let words = |name: &str| -> Vec<String> {
         let words = name.to_lowercase();
         words.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
     };
     let told = words(device);
-    let known = |gpu: &&Gpu| words(&gpu.name).iter().filter(|word| told.contains(word)).count();
-    // The board's name comes first: `v100`, `a100`.
-    let same_board = |gpu: &&Gpu| words(&gpu.name).first().is_some_and(|board| told.contains(board));
-    catalog.gpus().iter().filter(same_board).max_by_key(known)
+    let closeness = |gpu: &'a Gpu| {
+        let own = words(&gpu.name);
+        let common = own.iter().filter(|word| told.contains(word)).count();
+        // The chip's name comes first: `v100`, `a100`.
+        let same_chip = own.first().is_some_and(|chip| told.contains(chip));
+        (same_chip && !differs(&told, &own)).then_some(((common, Reverse(own.len() - common)), gpu))
+    };
+    let close: Vec<_> = catalog.gpus().iter().filter_map(closeness).collect();
+    let closest = close.iter().map(|(closeness, _)| *closeness).max()?;
+    let mut named = close.into_iter().filter(|(closeness, _)| *closeness == closest).map(|(_, gpu)| gpu);
+    named.next().filter(|_| named.next().is_none())
+}
+
+/// Whether two names tell different forms of a board, `sxm2` and `pcie`, or different memory, `16gb` and `32gb`. What one
+/// of them leaves out does not differ, nor `sxm` from `sxm4`.
+fn differs(told: &[String], own: &[String]) -> bool {
+    let is_form = |word: &str| ["sxm", "pcie", "nvl"].iter().any(|form| word.starts_with(form));
+    let is_memory = |word: &str| word.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
+    [&is_form as &dyn Fn(&str) -> bool, &is_memory].into_iter().any(|kind| {
+        let of = |words: &'_ [String]| words.iter().find(|word| kind(word)).cloned();
+        of(told).zip(of(own)).is_some_and(|(told, own)| !told.starts_with(&own) && !own.starts_with(&told))
+    })
 }
 
 /// Host time per launch: the mean time from one launch to the next on a thread that does not wait in between.
@@ -245,11 +274,7 @@ fn products(events: &[&Event], gpu: &Gpu) -> Option<Finding> {
 
 /// The product of an operator, the unit it runs on and the bytes of an element.
 fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
-    let first = match event.name.as_str() {
-        "aten::mm" | "aten::bmm" => 0,
-        "aten::addmm" | "aten::baddbmm" => 1,
-        _ => return None,
-    };
+    let first = left_operand(event)?;
     let shape = |index: usize| -> Option<Vec<u64>> {
         event.args.dims.get(index)?.as_array()?.iter().map(serde_json::Value::as_u64).collect()
     };
@@ -267,6 +292,15 @@ fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
         _ => return None,
     };
     is_worked_on(product).then_some((product, rate, element))
+}
+
+/// Which operand of a matrix product is the matrix on the left; nothing for other operators.
+fn left_operand(event: &Event) -> Option<usize> {
+    match event.name.as_str() {
+        "aten::mm" | "aten::bmm" => Some(0),
+        "aten::addmm" | "aten::baddbmm" => Some(1),
+        _ => None,
+    }
 }
 
 /// Whether there is anything to compute, and no more than a device has room for.
