@@ -230,6 +230,9 @@ pub struct GoalSpec {
     pub budget: Option<f64>,
 }
 
+/// By which part of itself a product of floats may be off.
+const ROUNDING: f64 = 1e-9;
+
 /// How much work the data and the training make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Volume {
@@ -240,10 +243,13 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Optimizer steps at this global batch; the last, incomplete batch of an epoch is a step.
+    /// Optimizer steps at this global batch; the last, incomplete batch of an epoch is a step. 1.1 epochs of 100 steps are
+    /// 110, although no float is 1.1.
     pub fn steps(&self, global_batch: u64) -> u64 {
         let per_epoch = self.samples.div_ceil(global_batch);
-        (per_epoch as f64 * self.epochs).ceil() as u64
+        let steps = per_epoch as f64 * self.epochs;
+        let whole = steps.round();
+        (if (steps - whole).abs() <= ROUNDING * steps { whole } else { steps.ceil() }) as u64
     }
 }
 
@@ -313,5 +319,12 @@ mod tests {
         assert_eq!(Volume { samples: 640, epochs: 1.0 }.steps(64), 10);
         assert_eq!(Volume { samples: 5000, epochs: 1.0 }.steps(500), 10);
         assert_eq!(Volume { samples: 641, epochs: 2.0 }.steps(64), 22);
+    }
+
+    #[test]
+    fn parts_of_epochs_are_whole_steps() {
+        let steps = |epochs| Volume { samples: 6400, epochs }.steps(64);
+        assert_eq!([0.07, 0.29, 1.1, 1.101, 2.2].map(steps), [7, 29, 110, 111, 220]);
+        assert_eq!([1e-12, 0.001, 0.011].map(steps), [1, 1, 2]);
     }
 }
