@@ -146,10 +146,12 @@ pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Te
     let host = host_time(plan, machine).0 / step.0;
     let communication = outcome.exposed_communication.0 / step.0;
     let mut terms = vec![REPEAT, constants(gpu), HOST_BOUND.of_share(host)];
-    terms.push(if machine.stack.published_as.is_empty() {
+    let own = &machine.stack.uncertainty;
+    // What measurements taught of a stated default says how far it is off.
+    terms.push(if machine.stack.published_as.is_empty() && own.fitted.is_none() {
         UNMEASURED_STACK
     } else {
-        Term::new(STACK, machine.stack.uncertainty.value, STACK_OBSERVATIONS)
+        Term::new(STACK, own.value, STACK_OBSERVATIONS)
     });
     terms.extend(kinds_of_work(plan));
     if plan.gathers_weights() && machine.stack.sharded_by_tensor.value {
@@ -275,7 +277,7 @@ fn spread(machine: &MeasuredMachine) -> Term {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_hardware_profiles::catalog;
+    use trainyard_hardware_profiles::{Fitted, catalog};
     use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, Placement, PlanSpec};
 
     /// Names of the terms of a plan with as many replicas as it has samples, on two machines of eight GPUs each.
@@ -311,6 +313,16 @@ mod tests {
             let names = names(replicas, placement, &machine());
             assert!(both.iter().all(|name| names.contains(name) == apart), "{replicas} {placement}: {names:?}");
         }
+    }
+
+    #[test]
+    fn a_default_that_was_measured_is_as_sure_as_its_measurements() {
+        let mut machine = machine();
+        assert!(names(1, Placement::Cluster, &machine).contains(&UNMEASURED_STACK.name));
+        let fitted = Fitted { on: "step times".into(), rows: 9, date: "2026-11-23".into(), deviation: 0.1 };
+        machine.stack.uncertainty.fitted = Some(Box::new(fitted));
+        let names = names(1, Placement::Cluster, &machine);
+        assert!(names.contains(&STACK) && !names.contains(&UNMEASURED_STACK.name), "{names:?}");
     }
 
     #[test]

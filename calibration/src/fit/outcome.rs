@@ -40,7 +40,9 @@ const RESPONDS: f64 = 0.01;
 /// What a fit found.
 #[derive(Clone, Debug)]
 pub struct Refit {
-    /// The replaced entries; nothing if the present constants predict left-out rows as well.
+    /// The entries to put in place of the present ones: with constants where others predict left-out rows better, and for
+    /// every stack with the uncertainty that left-out rows ask for, even if all its constants stay. Nothing if no row was
+    /// left out of anything.
     pub constants: Option<Constants>,
     /// What changed and what it is worth.
     pub document: RefitDocument,

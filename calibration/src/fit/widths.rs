@@ -174,9 +174,9 @@ fn unmeasured(observations: &[Observation], simulated: &[Simulated], default: &S
     }
 }
 
-/// The share of residuals inside if the stack's own term has this half-width.
+/// The share of residuals inside if the stack's own term, or that of a default in its place, has this half-width.
 fn share_inside(rows: &[(&Simulated, &[f64])], half_width: f64) -> f64 {
-    let widths = BTreeMap::from([(STACK, half_width)]);
+    let widths = BTreeMap::from([(STACK, half_width), (UNMEASURED_STACK.name, half_width)]);
     let inside = |(row, residuals): &(&Simulated, &[f64])| {
         let half = NORMAL_95 * row.variance(&widths).sqrt();
         residuals.iter().filter(|residual| residual.abs() <= half).count() as f64 / residuals.len() as f64
