@@ -8,7 +8,9 @@ use crate::search::{Aim, Evaluated, Found, Prepared, Within, search};
 use crate::totals::{Ranking, Totals};
 use crate::tuning::Tried;
 use trainyard_hardware_profiles::catalog;
-use trainyard_plan::{Objective, Offload, Recompute, ScheduleName, StateSharding};
+use trainyard_models::Divisible;
+use trainyard_plan::{Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
+use trainyard_sim::footprint;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
 /// Simulations for a plan on other machines: a comparison needs a good one, not the proof that there is none better.
@@ -212,16 +214,13 @@ impl Reasons<'_> {
         if ranks == 1 {
             return "one device holds the model, so nothing is split".into();
         }
-        let data_only = mesh.tensor() == 1 && mesh.pipeline() == 1;
-        if data_only {
+        if mesh.tensor() == 1 && mesh.pipeline() == 1 {
+            let own = unsplit(&self.chosen.plan, self.fits_whole());
             let split = Fixed { pipeline: Some(2), ..self.same_cluster() };
             let (other, _) = self.best(&split);
             return match other {
-                Some(other) => format!(
-                    "{ranks}-way data parallel because the model fits on each device, rather than two pipeline stages: {}",
-                    self.against(&other)
-                ),
-                None => format!("{ranks}-way data parallel because the model fits on each device"),
+                Some(other) => format!("{own}, rather than two pipeline stages: {}", self.against(&other)),
+                None => own,
             };
         }
         let data = Fixed { tensor: Some(1), pipeline: Some(1), ..self.same_cluster() };
@@ -235,6 +234,16 @@ impl Reasons<'_> {
             ),
             (None, None) => format!("{split} because the global batch does not divide over {ranks} replicas"),
         }
+    }
+
+    /// Whether the chosen plan would fit with whole states on every device.
+    fn fits_whole(&self) -> bool {
+        let plan = &self.chosen.plan;
+        let machine =
+            self.problem.place.machine(self.chosen.choice, plan.cluster().instances, Some(plan.cluster().encrypted));
+        let (state_sharding, offload) = (StateSharding::None, Offload::NONE);
+        let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec() });
+        whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
     }
 
     fn precision(&self) -> Option<String> {
@@ -410,6 +419,33 @@ impl Reasons<'_> {
     }
 }
 
+/// Why a model need not be split, and what lets it fit on each device. Where it `fits_whole`, sharing out its state and
+/// keeping it elsewhere have other reasons.
+fn unsplit(plan: &Plan, fits_whole: bool) -> String {
+    let mesh = plan.mesh();
+    let name = match (mesh.data(), mesh.context()) {
+        (data, 1) => format!("{data}-way data parallel"),
+        (1, context) => format!("{context}-way context parallel"),
+        (data, context) => format!("{data}-way data parallel × {context}-way context parallel"),
+    };
+    let divided = match plan.graph().divisible() {
+        Some(Divisible::TableColumns(_)) => "tables",
+        _ => "experts",
+    };
+    let offload = plan.offload();
+    let with: Vec<String> = [
+        (mesh.parallel().expert > 1).then(|| format!("its {divided} shared out")),
+        (!fits_whole && plan.shards(StateSharding::Optimizer)).then(|| "its state shared out".into()),
+        (mesh.context() > 1).then(|| "the tokens of a sample shared out".into()),
+        (!fits_whole && offload != Offload::NONE).then(|| format!("offload {offload}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let with = if with.is_empty() { String::new() } else { format!(" with {}", with.join(", ")) };
+    format!("{name} because the model fits on each device{with}")
+}
+
 fn split_name(tensor: u32, pipeline: u32) -> String {
     match (tensor, pipeline) {
         (tensor, 1) => format!("{tensor}-way tensor parallel"),
@@ -433,6 +469,35 @@ pub(crate) fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec};
+
+    #[test]
+    fn a_model_that_is_not_split_fits_with_what_is_shared_out_and_kept_elsewhere() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let why = |data, context, state_sharding, offload: &str, fits_whole| {
+            let spec = PlanSpec {
+                parallel: ParallelSpec { data, context, ..ParallelSpec::default() },
+                batch: BatchSpec { global: data.into(), micro: 1, accumulation: 1 },
+                state_sharding,
+                offload: offload.parse().expect("an offload"),
+                ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 2), model.graph().len())
+            };
+            unsplit(&Plan::try_from(spec).expect("a valid plan"), fits_whole)
+        };
+        let (whole, shared) = (StateSharding::None, StateSharding::Parameters);
+        assert_eq!(why(16, 1, whole, "none", true), "16-way data parallel because the model fits on each device");
+        assert_eq!(why(16, 1, shared, "optimizer", true), "16-way data parallel because the model fits on each device");
+        assert_eq!(
+            why(16, 1, shared, "optimizer", false),
+            "16-way data parallel because the model fits on each device with its state shared out, offload optimizer"
+        );
+        assert_eq!(
+            why(4, 4, whole, "none", true),
+            "4-way data parallel × 4-way context parallel because the model fits on each device with the tokens of a \
+             sample shared out"
+        );
+        assert!(why(1, 4, whole, "none", true).starts_with("4-way context parallel because"));
+    }
 
     #[test]
     fn comparisons_read_as_people_say_them() {
