@@ -582,7 +582,7 @@ fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -
     };
     Ok(Rental {
         most: instances.iter().map(most).collect(),
-        limited: instances.iter().map(|(instance, _)| quotas.most(instance).is_some()).collect(),
+        quotas,
         instances,
         unpriced,
         over_quota,
@@ -609,7 +609,7 @@ struct Within {
 fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Result<Within, JobError> {
     let (mut instances, mut over_quota) = (Vec::new(), Vec::new());
     for instance in priced {
-        match (quotas.refusal(instance), price_of(instance, query)) {
+        match (quotas.refusal(instance, 1), price_of(instance, query)) {
             (Some(why), _) => over_quota.push((instance.name.clone(), why)),
             (None, price) => instances.extend(price.map(|price| (instance.clone(), price.clone()))),
         }

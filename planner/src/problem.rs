@@ -3,6 +3,7 @@
 use crate::campaign::Settings;
 use crate::cancellation::Cancellation;
 use crate::input::Data;
+use crate::quota::Quotas;
 use crate::what_if::{MachineChange, PriceChange};
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
@@ -129,8 +130,8 @@ pub struct Rental {
     pub max_instances: u32,
     /// The most instances of each type, where a quota allows fewer.
     pub(crate) most: Vec<u32>,
-    /// Whether a quota is about each type.
-    pub(crate) limited: Vec<bool>,
+    /// What the account may rent at once, as far as the job says it.
+    pub(crate) quotas: Quotas,
     /// The terms.
     pub pricing: Pricing,
     /// The service, where the job names it.

@@ -61,13 +61,18 @@ impl Quotas {
         self.tightest(instance).map(|(_, allowed)| allowed / self.each(instance))
     }
 
-    /// Why not a single instance of a type may be rented; nothing if one may.
-    pub(crate) fn refusal(&self, instance: &Instance) -> Option<String> {
+    /// Why so many instances of a type may not be rented; nothing if they may.
+    pub(crate) fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
         let (key, allowed) = self.tightest(instance)?;
-        let each = self.each(instance);
-        let what = if self.instances { "instance" } else { "vCPUs" };
-        (allowed < each)
-            .then(|| format!("needs {each} {what}, but the quota of `{key}` is {allowed}: {} too few", each - allowed))
+        let needed = self.each(instance) * u64::from(instances);
+        let what = match (self.instances, needed) {
+            (false, _) => "vCPUs",
+            (true, 1) => "instance",
+            (true, _) => "instances",
+        };
+        (allowed < needed).then(|| {
+            format!("needs {needed} {what}, but the quota of `{key}` is {allowed}: {} too few", needed - allowed)
+        })
     }
 
     fn tightest(&self, instance: &Instance) -> Option<(&str, u64)> {
@@ -109,16 +114,19 @@ mod tests {
         assert_eq!(quotas.most(instance("p3.2xlarge")), Some(25));
         assert_eq!(quotas.most(instance("p4d.24xlarge")), Some(1));
         assert_eq!(quotas.most(instance("g5.xlarge")), None);
-        let refusal = quotas.refusal(instance("g4dn.xlarge")).expect("4 are more than 3");
+        let refusal = quotas.refusal(instance("g4dn.xlarge"), 1).expect("4 are more than 3");
         assert_eq!(refusal, "needs 4 vCPUs, but the quota of `g4dn.*` is 3: 1 too few");
-        assert_eq!(quotas.refusal(instance("p3.2xlarge")), None);
+        assert_eq!(quotas.refusal(instance("p3.2xlarge"), 25), None);
+        let refusal = quotas.refusal(instance("p3.2xlarge"), 26).expect("208 are more than 200");
+        assert_eq!(refusal, "needs 208 vCPUs, but the quota of `P` is 200: 8 too few");
     }
 
     #[test]
     fn sagemaker_counts_instances() {
         let quotas = quotas(&[("p4d.24xlarge", 2), ("g", 0)], Service::Sagemaker).expect("quotas");
         assert_eq!(quotas.most(instance("p4d.24xlarge")), Some(2));
-        assert!(quotas.refusal(instance("g5.xlarge")).is_some_and(|why| why.contains("1 instance")));
+        assert!(quotas.refusal(instance("g5.xlarge"), 1).is_some_and(|why| why.contains("1 instance,")));
+        assert!(quotas.refusal(instance("p4d.24xlarge"), 3).is_some_and(|why| why.contains("3 instances,")));
     }
 
     #[test]

@@ -46,11 +46,13 @@ fn reserved(prediction: &Prediction, plan: &Plan) -> Option<String> {
     ))
 }
 
-/// What a plan takes of a quota that the job does not state.
+/// What a plan takes of a quota that the job does not state, or lacks of one that it states: where the number of
+/// instances is held, it is what the user wants.
 fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
     let (instance, price) = &rental.instances[choice];
-    if rental.limited[choice] {
-        return None;
+    if rental.quotas.most(instance).is_some() {
+        let lacking = rental.quotas.refusal(instance, plan.cluster().instances)?;
+        return Some(format!("the plan {lacking}; have the quota raised before, or hold fewer instances"));
     }
     let instances = u64::from(plan.cluster().instances);
     let taken = match (price.service, class(instance)) {

@@ -209,6 +209,14 @@ fn quotas_limit_how_many_are_rented_and_which() {
     let why = document.rejected.iter().find(|rejected| rejected.what == "g4dn.12xlarge").map(|own| own.why.as_str());
     assert_eq!(why, Some("needs 48 vCPUs, but the quota of `g4dn` is 47: 1 too few"));
     assert!(document.alternatives.iter().all(|other| other.plan.cluster.instances == 1));
+    // Four of them held: 384 vCPUs.
+    let held = Fixed::parse(&["instance=p4d.24xlarge".into(), "instances=4".into()]).expect("fields of a plan");
+    let wanted = problem(&job, Resources::default()).expect("a solvable job");
+    let limits = Limits { top: 1, max_simulations: None, fixed: held };
+    let document = recommend(&wanted, &limits, &job).expect("a plan");
+    let warned = |text: &str| document.warnings.iter().any(|warning| warning.contains(text));
+    assert_eq!(document.plan.cluster.instances, 4);
+    assert!(warned("needs 384 vCPUs, but the quota of `P` is 191: 193 too few"), "{:?}", document.warnings);
     job.cluster.quotas = quotas(&[("P", 0), ("G and VT", 0)]);
     let error = refused(&job);
     assert!(matches!(error, JobError::OverQuota { .. }) && error.to_string().contains("96 too few"), "{error}");
