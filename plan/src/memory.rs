@@ -130,17 +130,6 @@ fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
     plan.shards(StateSharding::Gradients) && at_once
 }
 
-/// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.
-fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
-    let reduction = plan.gradient_reduction();
-    let by_layer = match reduction {
-        GradientReduction::Step => plan.gathers_weights(),
-        GradientReduction::MicroBatch => plan.goes_by_layer(),
-    };
-    let at_once = reduction.is_at_once(plan.batch().accumulation, store.bucketed || by_layer);
-    plan.shards(StateSharding::Gradients) && at_once
-}
-
 /// Gradients are whole until they are reduced.
 fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
     let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
