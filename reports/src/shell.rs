@@ -1,7 +1,7 @@
 //! Words of commands that a reader may copy.
 
 /// A word that a POSIX shell takes as it is.
-pub fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
