@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
@@ -89,4 +89,21 @@ fn a_run_that_cannot_begin_ends_for_all_its_processes() {
     let told = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(2), "{told}");
     assert!(told.contains("not empty"), "{told}");
+}
+
+/// With `mpi` only the first process knows the folder that it made: all must name the checkpoints in it, whatever lies
+/// where they were started.
+#[test]
+#[ignore = "trains"]
+fn a_run_without_a_name_keeps_its_checkpoints_in_a_folder_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path();
+    let [Straight { plan, state: expected }, _] = straight(place);
+    fs::rename(place.join(format!("straight-{plan}")), place.join("checkpoint")).expect("both are here");
+    let run = training(place, plan, &[]).stderr(Stdio::piped()).output().expect("it starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let made = fs::read_dir(place.join("runs")).expect("runs").map(|entry| entry.expect("readable").path());
+    let made: Vec<_> = made.collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert!(state(&made[0].join("checkpoint")) == expected, "other weights");
 }

@@ -266,7 +266,7 @@ fn clipping_limits_what_all_ranks_together_change() {
     let norm = |spec: PlanSpec, clip_norm| {
         let folder = text();
         let hyper_parameters = HyperParameters::of(Optimizer::Sgd);
-        let options = RunOptions { clip_norm, hyper_parameters, ..options(&folder, 1) };
+        let options = RunOptions { hyper_parameters, clip_norm, ..options(&folder, 1) };
         let rate = options.learning_rate.at(1);
         let before = plan(PlanSpec { optimizer: Optimizer::Sgd, ..spec });
         run(&before, &options, &|_| {}, &AtomicBool::new(false)).expect("the run ends well");

@@ -326,7 +326,7 @@ impl GpuPricing<'_> {
     pub(crate) fn accumulate(&self, parameters: u64) -> Seconds {
         let element = self.precision.element_bytes();
         let fused = self.stack.fused_accumulation.value;
-        let bytes = Bytes(if fused { (8 + element) / 2 } else { 8 + 2 * element }) * parameters;
+        let bytes = Bytes(if fused { 4 + element / 2 } else { 8 + 2 * element }) * parameters;
         Seconds(bytes.as_f64() / self.memory_rate())
     }
 
