@@ -259,8 +259,8 @@ def saves_and_opens_a_plan(browser, url, shots, program):
 
 def changes_an_opened_plan(browser, url, shots, program):
     """What the page has no field for stays as it was, also in the link."""
-    job = ["--model", "gpt2", "--samples", "1e6", "--global-batch", "64", "--instances", "p3.8xlarge", "--max-instances", "2"]
-    planned = subprocess.run([program, "plan", *job, "-q", "--json"], check=True, capture_output=True, text=True)
+    job = ["--model", "gpt2", "--samples", "1000000", "--global-batch", "64", "--instances", "p3.8xlarge", "--max-instances", "2"]
+    planned = subprocess.run([program, "plan", *job, "-q", "--format", "json"], check=True, capture_output=True, text=True)
     tab = Tab(browser, url)
     tab.settled()
     drop(tab.page, "mine.json", planned.stdout)
@@ -269,7 +269,7 @@ def changes_an_opened_plan(browser, url, shots, program):
     shots(tab, "kept")
     change(tab, lambda: tab.field("Deadline").fill("90 d"))
     assert "p3.8xlarge" in tab.plan(), tab.plan()
-    tab.page.wait_for_function("location.hash.includes('deadline')")
+    tab.page.wait_for_function("() => location.hash.includes('deadline')")
     link = tab.page.evaluate("location.href")
     tab.close()
     other = Tab(browser, url, link.removeprefix(url))
