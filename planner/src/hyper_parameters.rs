@@ -54,6 +54,7 @@ fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobErr
     }
     let has_velocity = matches!(optimizer, Optimizer::Momentum | Optimizer::Lars);
     let has_means = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
+    let has_root = has_means || optimizer == Optimizer::RmsProp;
     let means = "adamw, adam and lamb";
     let numbers = [
         (
@@ -63,7 +64,12 @@ fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobErr
             "sgd-momentum and lars",
         ),
         ("training.betas", spec.betas.map(|[first, second]| format!("[{first}, {second}]")), has_means, means),
-        ("training.epsilon", spec.epsilon.map(|epsilon| epsilon.to_string()), has_means, means),
+        (
+            "training.epsilon",
+            spec.epsilon.map(|epsilon| epsilon.to_string()),
+            has_root,
+            "adamw, adam, lamb and rmsprop",
+        ),
     ];
     for (field, value, is_used, users) in numbers {
         if let Some(value) = value.filter(|_| !is_used) {
@@ -112,9 +118,11 @@ mod tests {
             all.filter(|kind| check_hyper_parameters(spec, *kind).is_ok()).collect::<Vec<_>>()
         };
         assert_eq!(accepted(&velocity), [Optimizer::Momentum, Optimizer::Lars]);
-        for spec in [betas, epsilon] {
-            assert_eq!(accepted(&spec), [Optimizer::AdamW, Optimizer::Adam, Optimizer::Lamb]);
-        }
+        assert_eq!(accepted(&betas), [Optimizer::AdamW, Optimizer::Adam, Optimizer::Lamb]);
+        // Tieleman and Hinton's rule divides by a root too.
+        let with_root = accepted(&epsilon);
+        assert_eq!(with_root.len(), 4, "{with_root:?}");
+        assert!(with_root.contains(&Optimizer::RmsProp), "{with_root:?}");
         assert_eq!(accepted(&decay), Optimizer::ALL);
         let error = check_hyper_parameters(&velocity, Optimizer::Sgd).expect_err("it has no velocity");
         let message = error.to_string();
