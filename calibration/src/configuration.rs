@@ -7,11 +7,12 @@ use crate::model;
 use crate::system;
 use crate::table::Row;
 use std::cmp::Ordering;
+use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
 use trainyard_models::{Divisible, Model, Sample};
 use trainyard_plan::{
-    BATCH_MAX, BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan, PlanSpec,
-    Precision, Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
+    Architecture, BATCH_MAX, BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan,
+    PlanSpec, Precision, Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
 };
 use trainyard_sim::{Machine, Outcome, image_decoding, layer_prices, simulate, step_time_bound};
 use trainyard_units::Seconds;
@@ -127,6 +128,7 @@ fn fits(plan: &Plan, machine: &Machine) -> bool {
 /// Settings that do not depend on the layout, read from the row.
 struct Knobs {
     model: Model,
+    architecture: Arc<Architecture>,
     /// Among which a tensor-parallel degree divides layers; one where none can.
     heads: u64,
     /// Layers between the first, which takes the input, and the last, which computes the loss.
@@ -162,11 +164,13 @@ impl Knobs {
         if global > BATCH_MAX {
             return Err(Unsupported::new(format!("its `global_batch` is {global}, more than {BATCH_MAX}")));
         }
+        let architecture = Architecture::new(model.clone());
         Ok(Self {
             heads: model.tensor_heads().unwrap_or(1),
-            blocks: model.graph().len().saturating_sub(2) as u32,
-            divisible: model.graph().divisible(),
+            blocks: architecture.graph().len().saturating_sub(2) as u32,
+            divisible: architecture.graph().divisible(),
             model,
+            architecture,
             cluster: ClusterSpec::of(&row.system, row.nodes),
             global,
             precision: precision(&row.precision)?,
@@ -303,6 +307,8 @@ impl Knobs {
 
     fn plan(&self, layout: Layout, machine: &Machine) -> Result<Plan, Unsupported> {
         let Layout { parallel, virtual_stages, micro, recompute, sharding, reduction } = layout;
+        // Where the framework cuts stages by price, layers are priced before there is a plan.
+        self.architecture.check_micro_batch(micro).map_err(|error| Unsupported::new(error.to_string()))?;
         let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
         let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
         let spec = PlanSpec {
@@ -319,7 +325,7 @@ impl Knobs {
             optimizer: self.optimizer,
             ..PlanSpec::plain(self.model.spec(), self.cluster.clone(), 0)
         };
-        Plan::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))
+        Plan::of(Arc::clone(&self.architecture), spec).map_err(|error| Unsupported::new(error.to_string()))
     }
 
     /// The stages as the row's framework cuts them.
@@ -335,7 +341,7 @@ impl Knobs {
             return Stages::balanced(&alike, runs).map(|stages| stages.specs()).ok_or_else(impossible);
         }
         let prices =
-            layer_prices(&self.model.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
+            layer_prices(self.architecture.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
                 .map_err(|error| Unsupported::new(error.to_string()))?;
         Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }

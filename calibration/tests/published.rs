@@ -179,6 +179,20 @@ fn rows_that_cannot_be_expressed_say_why() {
     }
 }
 
+/// Alpa cuts stages by what layers take, which is asked before there is a plan.
+#[test]
+fn micro_batches_beyond_counting_are_refused_before_a_layer_is_priced() {
+    let entries = read_measurements(STEP_TIMES, "measurements.csv").expect("well formed");
+    let cut_by_price = entries.into_iter().find_map(|entry| match entry {
+        Entry::Row(row) if row.stack == "alpa" && row.model == "gpt" => Some(row),
+        _ => None,
+    });
+    let mut row = cut_by_price.expect("a row of Alpa's");
+    row.micro_batch = Some(1_000_000_000_000);
+    let said = configure(&row).expect_err("refused").to_string();
+    assert!(said.contains("batch.micro") && said.contains("1000000000000"), "{said}");
+}
+
 #[test]
 fn every_knob_of_a_row_reaches_its_plan() {
     let good = first_with("zero_stage", "0").rows[0].predicted_step_time_s.expect("predicted");

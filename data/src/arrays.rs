@@ -6,6 +6,7 @@
 
 use crate::error::DataError;
 use crate::files;
+use crate::guarded::guarded;
 use crate::labelled::{Labelled, Values};
 use crate::sample_kind::SampleKind;
 use half::{bf16, f16};
@@ -158,7 +159,10 @@ fn npy(path: &Path, content: &[u8]) -> Result<Array, DataError> {
         }
     }
     let mut rest = content;
-    let header = NpyHeader::from_reader(&mut rest).map_err(|error| damaged(error.to_string()))?;
+    // The library multiplies the sides of any shape (0.8.4), which panics beyond counting where it is built with checks.
+    let header = guarded(|| NpyHeader::from_reader(&mut rest))
+        .map_err(|panic| damaged(format!("its header cannot be read: {panic}")))?
+        .map_err(|error| damaged(error.to_string()))?;
     let shape: Option<Vec<usize>> = header.shape().iter().map(|side| usize::try_from(*side).ok()).collect();
     let shape = shape.ok_or_else(|| damaged("its shape is too large for this machine".into()))?;
     let kind = match header.dtype() {

@@ -123,8 +123,7 @@ pub(crate) fn micro_batch_max(graph: &OperatorGraph) -> u64 {
 }
 
 /// Whether a micro-batch has at most so many samples.
-pub(crate) fn micro_batch(spec: &PlanSpec, most: u64) -> Result<(), PlanError> {
-    let micro = spec.batch.micro;
+pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), PlanError> {
     if micro <= most {
         return Ok(());
     }

@@ -40,6 +40,15 @@ impl Architecture {
         self.micro_batch_max
     }
 
+    /// Whether a micro-batch of so many samples can be priced: asked by whoever prices layers before there is a plan.
+    ///
+    /// # Errors
+    ///
+    /// When its arithmetic or the bytes that it moves are beyond counting.
+    pub fn check_micro_batch(&self, micro: u64) -> Result<(), PlanError> {
+        check::micro_batch(micro, self.micro_batch_max)
+    }
+
     /// The model's operators.
     pub fn graph(&self) -> &OperatorGraph {
         &self.graph
@@ -362,7 +371,7 @@ impl Plan {
         check_batch(spec.batch, spec.parallel.data)?;
         check::cluster(&spec)?;
         check::parallel(&spec, graph)?;
-        check::micro_batch(&spec, architecture.micro_batch_max)?;
+        architecture.check_micro_batch(spec.batch.micro)?;
         check::tasks(&spec, graph.len())?;
         check::schedule(&spec)?;
         check::sharding(&spec)?;

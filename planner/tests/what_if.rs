@@ -195,6 +195,12 @@ fn degrees_share_devices_and_layers_are_cut_anew() {
     assert!(reason(&batch, 1).contains("micro-batch 3 does not divide the 64 samples"), "{batch:?}");
 }
 
+#[test]
+fn models_beyond_counting_are_refused_before_their_layers_are_priced() {
+    let long = ask(&held(&wide()), &["model.layers=24", "model.seq_len=4194304"]);
+    assert!(reason(&long, 0).contains("beyond counting"), "{long:?}");
+}
+
 fn figures_of(document: &WhatIfDocument, case: usize) -> &WhatIfFigures {
     document.cases[case].figures.as_ref().expect("a plan")
 }

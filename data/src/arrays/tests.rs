@@ -155,3 +155,10 @@ fn brackets_that_the_library_would_try_in_all_ways_are_refused() {
     assert!(problem.contains("brackets"), "{problem}");
     assert_eq!((nested(b"{'shape': (1, 2), 'descr': [('a', '<f4', (2,))]}"), nested(b"])")), (4, 0));
 }
+
+#[test]
+fn sides_whose_product_is_beyond_counting_are_refused() {
+    let text = "{'descr': '|u1', 'fortran_order': False, 'shape': (6, 5555555555555555554, 4), }\n";
+    let content = [b"\x93NUMPY\x01\x00".as_slice(), &(text.len() as u16).to_le_bytes(), text.as_bytes()].concat();
+    assert!(matches!(npy(Path::new("x.npy"), &content), Err(DataError::Damaged { .. })));
+}

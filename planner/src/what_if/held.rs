@@ -23,7 +23,7 @@ use crate::problem::{price_of, price_used, purchase};
 use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
-use trainyard_plan::{JobSpec, Mesh, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding};
+use trainyard_plan::{Architecture, JobSpec, Mesh, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding};
 use trainyard_sim::{Machine, Outcome, layer_prices};
 
 /// A plan document with the contents of the files on which its machines rest.
@@ -369,13 +369,15 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     }
     let model =
         trainyard_models::Model::try_from(spec.model.clone()).map_err(|error| with_hint(&error, error.hint()))?;
-    let graph = model.graph();
+    let architecture = Architecture::new(model);
+    let graph = architecture.graph();
     let layers = old.stages.iter().map(|stage| stage.layers).sum::<usize>();
     if graph.len() == layers && runs as usize == old.stages.len() {
         return Ok(());
     }
+    architecture.check_micro_batch(spec.batch.micro).map_err(|error| with_hint(&error, error.hint()))?;
     let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
-    let prices = layer_prices(&graph, spec.batch.micro, mesh, spec.precision, machine)
+    let prices = layer_prices(graph, spec.batch.micro, mesh, spec.precision, machine)
         .map_err(|error| with_hint(&error, error.hint()))?;
     let stages = Stages::balanced(&prices.weights(spec.recompute), runs);
     let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());
