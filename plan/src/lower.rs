@@ -89,8 +89,13 @@ struct Link {
     gradients: Vec<Option<TaskId>>,
     /// Per micro-batch and first layer of a part, the copy of its activations on the machine.
     kept: BTreeMap<(u32, usize), TaskId>,
-    segments: Vec<(Segment, SegmentId)>,
+    /// Kinds of compute work so far.
+    segments: BTreeMap<SegmentKey, SegmentId>,
 }
+
+/// What tells the kinds of compute work of one run of layers apart: the pass, its first layer and the one after its
+/// last, and whether gradients are added to earlier ones.
+type SegmentKey = (StagePass, usize, usize, bool);
 
 /// One piece of a stage's program over all steps in the graph.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +142,7 @@ impl<'a> Builder<'a> {
                 activations: none.clone(),
                 gradients: none.clone(),
                 kept: BTreeMap::new(),
-                segments: Vec::new(),
+                segments: BTreeMap::new(),
             })
             .collect();
         Self { plan, lowering, graph, micro_batches, shared_sums: 0, stages, links }
@@ -298,20 +303,18 @@ impl<'a> Builder<'a> {
     fn segment(&mut self, link: u32, slot: Slot, layers: Range<usize>) -> SegmentId {
         let again = matches!(slot.pass, StagePass::Backward | StagePass::BackwardInput);
         let weights = matches!(slot.pass, StagePass::Backward | StagePass::BackwardWeight);
-        let segment = Segment {
-            stage: self.links[link as usize].stage,
-            layers,
-            pass: slot.pass,
-            recompute: if again { self.plan.recompute() } else { Recompute::None },
-            accumulate: weights && !slot.micro_batch.is_multiple_of(self.micro_batches),
-        };
-        let known = &self.links[link as usize].segments;
-        if let Some((_, id)) = known.iter().find(|(known, _)| *known == segment) {
-            return *id;
-        }
-        let id = self.graph.add_segment(segment.clone());
-        self.links[link as usize].segments.push((segment, id));
-        id
+        let accumulate = weights && !slot.micro_batch.is_multiple_of(self.micro_batches);
+        let known = &mut self.links[link as usize];
+        let graph = &mut self.graph;
+        *known.segments.entry((slot.pass, layers.start, layers.end, accumulate)).or_insert_with(|| {
+            graph.add_segment(Segment {
+                stage: known.stage,
+                layers,
+                pass: slot.pass,
+                recompute: if again { self.plan.recompute() } else { Recompute::None },
+                accumulate,
+            })
+        })
     }
 
     fn send(&mut self, activity: Activity, own: StreamKind, from: u32, to: u32, after: TaskId) -> TaskId {
@@ -369,4 +372,30 @@ fn with_updates(slots: Vec<Slot>, micro_batches: u32) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, StateSharding};
+
+    #[test]
+    fn equal_work_is_one_segment() {
+        let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
+        let layers = model.graph().len();
+        let plan = Plan::try_from(PlanSpec {
+            parallel: ParallelSpec { data: 2, ..ParallelSpec::default() },
+            batch: BatchSpec { global: 8, micro: 1, accumulation: 4 },
+            state_sharding: StateSharding::Parameters,
+            ..PlanSpec::plain(model.spec(), ClusterSpec::of("p3.8xlarge", 1), layers)
+        })
+        .expect("a valid plan");
+        let graph = lower(&plan, Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true });
+        let segments = graph.segments();
+        // Forward of each layer, its backward, and its backward that adds to gradients of earlier micro-batches.
+        assert_eq!(segments.len(), 3 * layers);
+        assert!(segments.iter().enumerate().all(|(number, segment)| !segments[..number].contains(segment)));
+        let computed = graph.tasks().iter().filter(|task| matches!(task.work, Work::Compute(_)));
+        assert_eq!(computed.count(), 4 * 2 * layers);
+    }
 }
