@@ -122,7 +122,7 @@ impl Configuration {
 }
 
 fn fits(plan: &Plan, machine: &Machine) -> bool {
-    trainyard_sim::footprint(plan, machine).fits().is_ok()
+    trainyard_sim::footprint(plan, machine).fits_without_margin().is_ok()
 }
 
 /// Settings that do not depend on the layout, read from the row.

@@ -140,6 +140,7 @@ fn on_its_task(spec: ModelSpec, stack: &Stack) -> ModelSpec {
 fn attention(row: &Row) -> Option<AttentionKernel> {
     row.attention.map(|kernel| match kernel {
         "flash" => AttentionKernel::Flash,
+        "memory-efficient" => AttentionKernel::MemoryEfficient,
         _ => AttentionKernel::Unfused,
     })
 }

@@ -437,7 +437,7 @@ impl Row {
             image_size: record.extents("image_size")?,
             base_channels: record.noted("base_channels")?,
             width_factor: record.noted("width_factor")?,
-            attention: record.word("attention", &["unfused", "flash"])?,
+            attention: record.word("attention", &["unfused", "flash", "memory-efficient"])?,
             stack: record.text("stack").into(),
             stack_version: record.text("stack_version").into(),
             xla: record.word("xla", &["yes", "no", "na", "unknown"])?.and_then(|word| match word {

@@ -9,8 +9,9 @@ use clap_complete::Shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use trainyard_hardware_profiles::DeviceKind;
-use trainyard_plan::{Objective, Pricing};
+use trainyard_plan::{Objective, Pricing, StorageMode};
 use trainyard_reports::Target;
+use trainyard_units::{Bytes, Written};
 
 /// What a list of jobs adds to the commands of its jobs, see [`RunArguments::until_input_ends`].
 pub(crate) const UNTIL_INPUT_ENDS: &str = "--until-input-ends";
@@ -136,20 +137,30 @@ pub(crate) struct JobArguments {
     /// Job file (TOML); may be left out if flags say it all
     #[arg(value_name = "JOB", help_heading = None)]
     pub(crate) job: Option<PathBuf>,
-    /// Model of the catalog, see `trainyard show models`; or a file in the ONNX format
-    #[arg(long, value_name = "NAME|FILE.onnx")]
+    /// Model of the catalog, see `trainyard show models`; or a file: Hugging Face's config.json, ONNX or TOML
+    #[arg(long, value_name = "NAME|FILE")]
     pub(crate) model: Option<String>,
-    /// Tokens in the data set, 10e9
-    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "samples")]
+    /// Tokens in the data set, 10B or 10e9
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number, conflicts_with = "samples")]
     pub(crate) tokens: Option<f64>,
     /// Samples in the data set
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) samples: Option<u64>,
+    /// How samples are stored: a data set of the catalog, see `trainyard show datasets`; `none`: they are there [default:
+    /// that of the model]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Bytes of a sample as stored, 110kB [default: those of the data set]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = size)]
+    pub(crate) bytes_per_sample: Option<f64>,
+    /// Where samples are read from [default: chosen]
+    #[arg(long, value_name = "WHERE", value_parser = storage())]
+    pub(crate) storage: Option<StorageMode>,
     /// Samples of an optimizer step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub(crate) global_batch: Option<u64>,
     /// Passes over the data set
-    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "steps")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number, conflicts_with = "steps")]
     pub(crate) epochs: Option<f64>,
     /// Optimizer steps, instead of epochs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
@@ -173,7 +184,7 @@ pub(crate) struct GoalArguments {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) deadline: Option<String>,
     /// The most money accepted, in USD
-    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = number)]
     pub(crate) budget: Option<f64>,
     /// Instance types, such as 'p3.*,p4d.24xlarge'
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
@@ -190,15 +201,39 @@ pub(crate) struct GoalArguments {
     /// Who rents them out [default: ec2]
     #[arg(long, value_parser = ["ec2", "sagemaker"])]
     pub(crate) service: Option<String>,
+    /// Training framework, see `trainyard show stacks`; auto compares those that people use today [default: auto]
+    #[arg(long, value_name = "NAME|auto")]
+    pub(crate) stack: Option<String>,
+    /// Part of each GPU's memory that plans leave free [default: 8%, or what the stack's peaks vary by]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    pub(crate) memory_margin: Option<String>,
 }
 
-/// A whole number; ranges are checked where their meaning is known.
+/// A number, `10B`; ranges are checked where their meaning is known.
+fn number(text: &str) -> Result<f64, String> {
+    trainyard_units::number(text).map_err(|error| error.to_string())
+}
+
+/// A whole number, `2k`; ranges are checked where their meaning is known.
 fn count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("it must be a whole number from 1 to {}", u64::MAX))
+    trainyard_units::count(text).map_err(|error| error.to_string())
+}
+
+/// Bytes: a number, or a number with its unit.
+fn size(text: &str) -> Result<f64, String> {
+    if let Ok(bytes) = text.parse() {
+        return Ok(bytes);
+    }
+    text.parse::<Bytes>().map(Bytes::as_f64).map_err(|error| error.to_string())
+}
+
+fn storage() -> impl TypedValueParser<Value = StorageMode> {
+    let names: Vec<&str> = StorageMode::ALL.iter().map(|mode| mode.name()).collect();
+    PossibleValuesParser::new(names).map(|name| name.parse::<StorageMode>().expect("a name of the list"))
 }
 
 fn small_count(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "it must be a whole number, at least 1".into())
+    u32::of_text(text)
 }
 
 fn objective() -> impl TypedValueParser<Value = Objective> {
@@ -385,6 +420,9 @@ pub(crate) struct ExportArguments {
     /// Peak learning rate, before that of the job
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "What a plan does not know")]
     pub(crate) learning_rate: Option<String>,
+    /// Weights to start from: a folder, or a name on the Hugging Face Hub
+    #[arg(long, value_name = "PATH|NAME", help_heading = "What a plan does not know")]
+    pub(crate) weights: Option<String>,
 }
 
 fn target() -> impl TypedValueParser<Value = Target> {
@@ -651,6 +689,8 @@ pub(crate) struct ServeArguments {
 pub(crate) enum Kind {
     /// Neural networks
     Models,
+    /// Data sets that models are trained on, as they are stored
+    Datasets,
     /// GPUs
     Gpus,
     /// Instances that can be rented
@@ -666,10 +706,10 @@ pub(crate) enum Kind {
 /// Arguments of `trainyard show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// Which catalog
+    /// Which catalog; all are listed if left out
     #[arg(value_enum, value_name = "CATALOG")]
-    pub(crate) kind: Kind,
-    /// One entry, with the source of every number; of prices, a pattern of instance types
+    pub(crate) kind: Option<Kind>,
+    /// One entry, with the source of every number; or a pattern such as 'p4*', which lists what it fits
     pub(crate) name: Option<String>,
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]

@@ -12,7 +12,9 @@ pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path
         let at = error.span().map_or(0, |span| span.start);
         let place =
             format!("line {}{}", line(text, at), toml_key(text, at).map_or_else(String::new, |key| quoted(&key)));
-        unreadable(what, path, &place, error.message())
+        let forms = number_forms(&plain(error.message()));
+        let failure = unreadable(what, path, &place, error.message());
+        if failure.hint_text().is_some() { failure } else { failure.maybe_hint(forms) }
     })
 }
 
@@ -50,6 +52,13 @@ fn unreadable(what: &str, path: &Path, place: &str, message: &str) -> Failure {
     Failure::new(Exit::Input, format!("cannot read {what} `{}`", path.display()))
         .because(format!("{place}: {message}"))
         .maybe_hint(did_you_mean(&message))
+}
+
+/// How numbers may be written, if the message is about one that is of no allowed form.
+fn number_forms(message: &str) -> Option<String> {
+    let about = ["expected a whole number", "expected a number", "is not a whole number", "is not a suffix"];
+    let told = about.iter().any(|words| message.contains(words));
+    told.then(|| "a number may be written as 2000, 1e6, 100_000, \"2k\", \"1.5M\" or \"10B\"".into())
 }
 
 fn quoted(key: &str) -> String {
@@ -127,7 +136,12 @@ mod tests {
     fn a_number_that_is_none_says_what_is_expected() {
         let failure = toml_failure("[training]\nsteps = -3\n");
         assert!(failure.causes()[0].contains("`-3`, expected a whole number, at least 0"), "{failure:?}");
-        assert_eq!(failure.hint_text(), None);
+        assert!(failure.hint_text().is_some_and(|hint| hint.contains("10B")), "{failure:?}");
+        let failure = toml_failure("[training]\nglobal_batch = \"1.5\"\n");
+        assert!(
+            failure.causes()[0].starts_with("line 2, `training.global_batch`: `1.5` is not a whole"),
+            "{failure:?}"
+        );
     }
 
     #[test]

@@ -118,7 +118,8 @@ Examples:
   trainyard export plan.json --to sagemaker --out launch --role arn:aws:iam::111122223333:role/training \\
       --data s3://bucket/data --results s3://bucket/results
       write a CreateTrainingJob request and an estimator into the folder `launch`
-  trainyard export plan.json --to slurm --data /shared/text --results /shared/results > slurm.sh
+  trainyard export plan.json --to slurm --results /shared/results > slurm.sh
+      print a job for sbatch, which goes on from its newest checkpoint when it is queued again
 
 What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
 files as a word in capitals, until a flag says it.";

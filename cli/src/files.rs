@@ -13,9 +13,9 @@ use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
-use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_onnx};
+use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_hugging_face, from_onnx, hugging_face_name};
 use trainyard_plan::document::PlanDocument;
-use trainyard_planner::{MachineFile, MachineFiles};
+use trainyard_planner::{MachineFile, MachineFiles, UNNAMED_MODEL};
 use trainyard_units::{Bytes, human_bytes};
 
 /// Where runs go unless told otherwise.
@@ -60,8 +60,67 @@ pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
 }
 
+/// Endings of the names of files that hold a model.
+const MODEL_ENDINGS: [&str; 3] = ["json", "onnx", "toml"];
+
+/// What the configuration of a checkpoint is called, in the checkpoint's folder.
+const CONFIG: &str = "config.json";
+
+/// Whether a name is that of a file or a folder with a model in it, not of a model of the catalog.
+pub(crate) fn is_model_path(name: &str) -> bool {
+    let path = Path::new(name);
+    path.components().count() > 1 || MODEL_ENDINGS.iter().any(|ending| has_ending(path, ending)) || path.exists()
+}
+
+/// Whether a file holds a Hugging Face configuration, by its name, or is a folder that holds one.
+pub(crate) fn is_config(path: &Path) -> bool {
+    has_ending(path, "json") || path.is_dir()
+}
+
+/// Whether a file can be nothing but a model, by its name, or is a folder.
+pub(crate) fn holds_model(path: &Path) -> bool {
+    is_config(path) || has_ending(path, "onnx")
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending))
+}
+
+/// The model of a file: a Hugging Face configuration or the folder with one, a file in the ONNX format, or TOML.
+/// A configuration is called `name`, or else as [`name_of_config`] says.
+pub(crate) fn read_model(path: &Path, name: Option<&str>) -> Result<ModelSpec, Failure> {
+    if is_config(path) {
+        return read_config(path, name);
+    }
+    if has_ending(path, "onnx") { read_onnx(path) } else { read_toml_model(path) }
+}
+
+/// The model of a Hugging Face configuration, or of the one in a folder.
+pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<ModelSpec, Failure> {
+    let path = if path.is_dir() { path.join(CONFIG) } else { path.to_owned() };
+    let text = read_text("model configuration", &path)
+        .map_err(|failure| failure.hint("a checkpoint of Hugging Face has a config.json beside its weights"))?;
+    let name = name.map_or_else(|| name_of_config(&path, &text), Into::into);
+    from_hugging_face(&text, &name).map_err(|error| {
+        Failure::input(format!("cannot read model configuration `{}`", path.display()))
+            .because(error.to_string())
+            .maybe_hint(error.hint())
+    })
+}
+
+/// What a configuration says the model is called; else the name of its file, unless it is the usual one; else that of its
+/// folder.
+fn name_of_config(path: &Path, text: &str) -> String {
+    let stem = path.file_stem().filter(|_| path.file_name().is_none_or(|name| name != CONFIG));
+    let folder = fs::canonicalize(folder_of(path)).ok();
+    let folder = folder.as_deref().and_then(Path::file_name);
+    hugging_face_name(text)
+        .or_else(|| stem.or(folder).map(|name| name.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| UNNAMED_MODEL.into())
+}
+
 /// The model of a TOML file: its fields, or a file of the catalog, which has them in a table `model` beside their source.
-pub(crate) fn read_model(path: &Path) -> Result<ModelSpec, Failure> {
+fn read_toml_model(path: &Path) -> Result<ModelSpec, Failure> {
     let text = read_text("model", path)?;
     let table: toml::Table = diagnose::from_toml("model", &text, path)?;
     if table.contains_key("model") {
@@ -70,8 +129,14 @@ pub(crate) fn read_model(path: &Path) -> Result<ModelSpec, Failure> {
     diagnose::from_toml("model", &text, path)
 }
 
+/// The data set that the file of a model names beside its source, if it does.
+pub(crate) fn data_set_of_model(path: &Path) -> Option<String> {
+    let file: ModelFile = toml::from_str(&read_text("model", path).ok()?).ok()?;
+    file.dataset
+}
+
 /// The model of an ONNX file, called as the file is.
-pub(crate) fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
+fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
     let unreadable = |cause: String| Failure::input(format!("cannot read model `{}`", path.display())).because(cause);
     let (file, length) = open("model", path)?;
     if length > ONNX_BYTES_MAX {
@@ -442,11 +507,44 @@ mod tests {
         let path = folder.path().join("model.toml");
         let fields = "name = \"small\"\nfamily = \"gpt\"\nlayers = 2\n";
         fs::write(&path, fields).expect("room");
-        let alone = read_model(&path).expect("a model");
+        let alone = read_model(&path, None).expect("a model");
         fs::write(&path, format!("source = \"a table\"\n[model]\n{fields}")).expect("room");
-        assert_eq!(read_model(&path).expect("a model"), alone);
+        assert_eq!(read_model(&path, None).expect("a model"), alone);
+        assert_eq!(data_set_of_model(&path), None);
+        fs::write(&path, format!("source = \"a table\"\ndataset = \"text\"\n[model]\n{fields}")).expect("room");
+        assert_eq!(read_model(&path, None).expect("a model"), alone);
+        assert_eq!(data_set_of_model(&path).as_deref(), Some("text"));
         fs::write(&path, format!("sauce = \"a table\"\n[model]\n{fields}")).expect("room");
-        assert!(read_model(&path).is_err());
+        assert!(read_model(&path, None).is_err());
+    }
+
+    #[test]
+    fn a_configuration_is_called_what_is_known_of_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let inside = folder.path().join("my-gpt");
+        fs::create_dir(&inside).expect("room");
+        let shape = "\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 4, \
+                     \"vocab_size\": 100, \"n_positions\": 32";
+        let name = |path: &Path, own: Option<&str>| read_model(path, own).map(|spec| spec.name);
+        for (file, text) in [
+            ("config.json", format!("{{ {shape} }}")),
+            ("small.json", format!("{{ {shape} }}")),
+            ("named.json", format!("{{ {shape}, \"_name_or_path\": \"me/tiny-gpt\" }}")),
+        ] {
+            fs::write(inside.join(file), text).expect("room");
+        }
+        assert_eq!(name(&inside, None).expect("a folder with a configuration"), "my-gpt");
+        assert_eq!(name(&inside.join("config.json"), None).expect("a configuration"), "my-gpt");
+        assert_eq!(name(&inside.join("small.json"), None).expect("a configuration"), "small");
+        assert_eq!(name(&inside.join("named.json"), None).expect("a configuration"), "tiny-gpt");
+        assert_eq!(name(&inside.join("named.json"), Some("mine")).expect("a configuration"), "mine");
+        assert!(name(folder.path(), None).expect_err("an empty folder").message().contains("config.json"));
+    }
+
+    #[test]
+    fn models_of_the_catalog_are_no_paths() {
+        assert!(["config.json", "a.onnx", "b.TOML", "./gpt2", "models/gpt2", "/"].into_iter().all(is_model_path));
+        assert!(!["gpt2", "llama-3.1-8b", "no-such-model"].into_iter().any(is_model_path));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use std::path::{Path, PathBuf};
 use trainyard_hardware_profiles::{ClusterFile, Constants, DeviceKind, MeasuredMachine, PriceTable};
-use trainyard_models::{ModelSpec, from_hugging_face};
+use trainyard_models::{ModelSpec, catalog, find};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ModelChoice};
-use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, UNNAMED_MODEL, problem, recommend};
+use trainyard_planner::{Fixed, JobError, Limits, NoPlan, Problem, Resources, problem, recommend};
+use trainyard_units::similar;
 
 /// The name that stands for the machine that the program runs on.
 pub(crate) const LOCAL: &str = "local";
@@ -42,19 +43,20 @@ pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
 pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     let file = arguments.job.clone();
     let mut spec: JobSpec = match &file {
-        Some(path) => from_toml("job", &files::read_text("job", path)?, path)?,
+        Some(path) => from_toml("job", &job_text(path, arguments)?, path)?,
         None => JobSpec::default(),
     };
     if let Some(name) = &arguments.model {
-        spec.model = if is_onnx(Path::new(name)) {
-            ModelChoice { file: Some(beside_job(name, file.as_deref())), ..ModelChoice::default() }
-        } else {
-            ModelChoice { name: Some(name.clone()), ..ModelChoice::default() }
-        };
+        spec.model = model_choice(name, file.as_deref());
     }
     if arguments.tokens.is_some() || arguments.samples.is_some() {
         (spec.data.tokens, spec.data.samples) = (arguments.tokens, arguments.samples);
     }
+    if arguments.dataset.is_some() {
+        spec.data.dataset.clone_from(&arguments.dataset);
+    }
+    spec.data.bytes_per_sample = arguments.bytes_per_sample.or(spec.data.bytes_per_sample);
+    spec.data.storage = arguments.storage.or(spec.data.storage);
     if let Some(samples) = arguments.global_batch {
         spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
     }
@@ -68,12 +70,45 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     if let Some(path) = &arguments.prices {
         spec.cluster.prices = Some(path.display().to_string());
     }
-    Ok(Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() })
+    let mut job = Job { spec, file, constants: arguments.constants.clone(), prices: arguments.prices.clone() };
+    job.take_data_set_of_model();
+    Ok(job)
 }
 
-/// Whether a file is a model in the ONNX format, by its name.
-fn is_onnx(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
+/// The text of a job file. What is no file may be a model, which has a flag.
+fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
+    let name = path.to_string_lossy();
+    if !path.exists() && !files::is_model_path(&name) {
+        let failure = Failure::input(format!("there is no job file `{name}`"));
+        let known = match find(&name) {
+            Ok(_) => Some(&*name),
+            Err(_) => similar(&name, catalog().iter().map(|entry| entry.model.name())),
+        };
+        return Err(match known.filter(|_| arguments.model.is_none()) {
+            Some(model) => failure.hint(format!("did you mean `--model {model}`?")),
+            None => failure.hint("a job is a TOML file; flags can say it too, beginning with --model NAME"),
+        });
+    }
+    let failed = match files::read_text("job", path) {
+        Ok(text) if !files::is_config(path) => return Ok(text),
+        Ok(_) => Failure::input(format!("cannot read job `{name}`")).because("it is JSON, and a job is TOML"),
+        Err(failure) => failure,
+    };
+    let is_model = path.exists() && files::holds_model(path);
+    Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
+}
+
+/// The model that a flag names: of the catalog, or of a file.
+fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
+    if find(name).is_ok() || !files::is_model_path(name) {
+        return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
+    }
+    let path = Some(beside_job(name, job));
+    if files::is_config(Path::new(name)) {
+        ModelChoice { config: path, ..ModelChoice::default() }
+    } else {
+        ModelChoice { file: path, ..ModelChoice::default() }
+    }
 }
 
 /// A path of a flag as a job would name it: relative to the job's file, if there is one.
@@ -88,7 +123,21 @@ impl Job {
         if let Some(path) = constants {
             spec.cluster.constants = Some(path.display().to_string());
         }
-        Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None }
+        let mut job = Self { spec, file: Some(file), constants: constants.map(Into::into), prices: None };
+        job.take_data_set_of_model();
+        job
+    }
+
+    /// Where the job says nothing of its samples, they are those that the file of its model names; a measured machine was
+    /// measured with its own. What is wrong with that file is told when its model is read.
+    fn take_data_set_of_model(&mut self) {
+        let (data, cluster) = (&self.spec.data, &self.spec.cluster);
+        if data.dataset.is_some() || data.bytes_per_sample.is_some() || cluster.profile.is_some() {
+            return;
+        }
+        let is_toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
+        let file = self.spec.model.file.as_ref().map(|file| self.path(file)).filter(is_toml);
+        self.spec.data.dataset = file.and_then(|path| files::data_set_of_model(&path));
     }
 
     /// Overrides machines and goal by flags.
@@ -107,6 +156,8 @@ impl Job {
         set(&mut cluster.region, goal.region.as_ref());
         set(&mut cluster.pricing, goal.pricing.as_ref());
         set(&mut cluster.service, goal.service.as_ref());
+        set(&mut cluster.stack, goal.stack.as_ref());
+        set(&mut cluster.memory_margin, goal.memory_margin.as_ref());
     }
 
     /// A path that the job names, which is relative to its file.
@@ -144,22 +195,12 @@ impl Job {
     /// The model in the file that the job names, if it names one.
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
         let choice = &self.spec.model;
-        if let Some(file) = &choice.file {
-            let path = self.path(file);
-            if is_onnx(&path) {
-                return files::read_onnx(&path).map(Some);
-            }
-            return files::read_model(&path).map(Some);
+        let name = choice.name.as_deref();
+        match (&choice.file, &choice.config) {
+            (Some(file), _) => files::read_model(&self.path(file), name).map(Some),
+            (None, Some(config)) => files::read_config(&self.path(config), name).map(Some),
+            (None, None) => Ok(None),
         }
-        let Some(config) = &choice.config else { return Ok(None) };
-        let path = self.path(config);
-        let text = files::read_text("model configuration", &path)?;
-        let name = choice.name.as_deref().unwrap_or(UNNAMED_MODEL);
-        from_hugging_face(&text, name).map(Some).map_err(|error| {
-            Failure::input(format!("cannot read model configuration `{}`", path.display()))
-                .because(error.to_string())
-                .maybe_hint(error.hint())
-        })
     }
 
     /// The question that the job asks. `folder` is where the plan document will be, which names the files of machines.
@@ -221,6 +262,11 @@ impl Job {
             (JobError::Model(inner), Some(path)) => {
                 format!("in `model`, read from `{}`: {inner}", self.path(path).display())
             }
+            (JobError::ClusterFile { path, error }, _) => {
+                // The error names the file as the plan would, which is seen from another folder.
+                let path = self.spec.cluster.file.as_ref().map_or_else(|| path.into(), |file| self.path(file));
+                format!("in the cluster file `{}`: {error}", path.display())
+            }
             _ => error.to_string(),
         };
         let failure = match &self.file {
@@ -235,10 +281,11 @@ impl Job {
 fn flag_for(error: &JobError) -> Option<String> {
     let (JobError::Missing { field, .. } | JobError::Invalid { field, .. }) = error else { return None };
     let flag = match *field {
-        "model" => "--model NAME",
+        "model" => "--model NAME, or --model FILE",
         "data" => "--tokens N, --samples N or --steps N",
         "data.tokens" => "--tokens N",
         "data.samples" => "--samples N",
+        "data.bytes_per_sample" => "--bytes-per-sample SIZE or --dataset NAME",
         "training.global_batch" => "--global-batch N",
         "training.steps" => "--steps N",
         "training.epochs" => "--epochs N",
@@ -258,6 +305,9 @@ pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Fai
 
 /// The best plan of a problem.
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
-    recommend(problem, limits, &job.spec)
-        .map_err(|error: NoPlan| Failure::of(Exit::NoPlan, &error).maybe_hint(error.hint()))
+    recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
+        // What no stack runs is no matter of limits, but of what was asked for.
+        let exit = if matches!(error, NoPlan::Unable { .. }) { Exit::Input } else { Exit::NoPlan };
+        Failure::of(exit, &error).maybe_hint(error.hint())
+    })
 }

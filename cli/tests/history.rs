@@ -121,7 +121,7 @@ fn a_history_that_cannot_be_written_takes_no_result_along() {
     for history in ["notes.txt", "notes.txt/history.db", "."] {
         let output = ends(0, place, &["simulate", "one.json", "--history", history]);
         assert_eq!(output.stdout, well, "{history}");
-        let warnings = told(&output).lines().filter(|line| line.starts_with("warning:")).count();
+        let warnings = told(&output).lines().filter(|line| line.starts_with("warning: the result")).count();
         assert_eq!(warnings, 1, "{history}: {}", told(&output));
         assert!(told(&output).contains("the result is not kept"), "{}", told(&output));
     }

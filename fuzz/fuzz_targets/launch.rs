@@ -15,7 +15,8 @@ fuzz_target!(|text: &str| {
     let Ok(document) = serde_json::from_str::<PlanDocument>(text) else { return };
     let Ok(machine) = machine(&document, MachineFiles::default()) else { return };
     for target in Target::ALL {
-        if let Ok(files) = reports::launch(&document, &machine.cluster, target, &LaunchOptions::default()) {
+        let options = LaunchOptions::default();
+        if let Ok(files) = reports::launch(&document, &machine.cluster, Some(&machine.stack), target, &options) {
             reports::launch_page(&files);
             reports::launch_listing(&files, WIDTH);
         }

@@ -293,6 +293,17 @@ impl Catalog {
         Ok(Cluster::of_instances(instance, self.gpu(&instance.gpu)?, instances))
     }
 
+    /// The same with those GPUs, machine types and stacks only whose names fit a pattern, in which `*` stands for any text.
+    #[must_use]
+    pub fn only(&self, pattern: &str) -> Self {
+        let mut own = self.clone();
+        own.gpus.retain(|gpu| matches(pattern, &gpu.name));
+        own.instances.retain(|instance| matches(pattern, &instance.name));
+        own.systems.retain(|system| matches(pattern, &system.name));
+        own.stacks.retain(|stack| matches(pattern, &stack.name));
+        own
+    }
+
     /// The instances whose names match one of the patterns, in which `*` stands for any text, and the systems that are
     /// named in full.
     ///

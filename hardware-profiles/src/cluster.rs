@@ -73,7 +73,7 @@ pub struct Remote {
 
 impl Host {
     /// That of a machine type.
-    fn of(instance: &Instance) -> Self {
+    pub(crate) fn of(instance: &Instance) -> Self {
         let links = &instance.host;
         Self {
             memory: instance.memory.value,

@@ -1,9 +1,11 @@
 //! Clusters that users write: the TOML form of machines that no catalog has, and what makes one valid.
 //!
-//! Rates are those of datasheets; what a ring reaches of them is carried over from the catalog's own links.
+//! Rates are those of datasheets; what a ring reaches of them is carried over from the catalog's own links. Machines that
+//! are like a type of the catalog state only what is other.
 
 mod error;
 mod valid;
+mod wiring;
 
 pub use error::ClusterFileError;
 
@@ -12,13 +14,14 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, written, written_option};
 
 /// A cluster as a person writes it. `Cluster::try_from` makes it valid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
-    /// Any name.
+    /// Any name; own-cluster if left out.
+    #[serde(default = "own_cluster")]
     pub name: String,
     /// Whether traffic between machines is encrypted.
     #[serde(default)]
@@ -30,26 +33,33 @@ pub struct ClusterFile {
     pub switches: Vec<SwitchSpec>,
 }
 
-/// Machines of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Machines of one kind. What is left out is that of the machine type that they are `like`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
-    /// Any name that no other kind has.
-    pub name: String,
+    /// Any name that no other kind has; that of `like` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Catalog id of a machine type, `p3dn.24xlarge`, which has what is not stated here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// How many.
+    #[serde(deserialize_with = "written")]
     pub count: u32,
     /// GPUs of one.
-    pub gpus: u32,
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
     /// Which GPU.
-    pub gpu: GpuChoice,
-    /// Links between the GPUs of one machine; if left out, they reach each other over the host's PCIe.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuChoice>,
+    /// Links between the GPUs of one machine; if left out, and not of `like`, they reach each other over the host's PCIe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
     /// The network; needed if there is more than one machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
     /// What the GPUs share.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSpec>,
 }
 
@@ -63,34 +73,41 @@ pub enum GpuChoice {
     Described(Box<GpuSpec>),
 }
 
-/// A GPU that the catalog does not have. What is not stated, and what kernels reach, is carried over from `like`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A GPU that the catalog does not have. What is not stated, and what kernels reach, is carried over from `like`. Where
+/// peak rates are stated, a number format whose rate is not is one that the GPU does not have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuSpec {
-    /// Any name.
-    pub name: String,
-    /// Catalog id of the most similar GPU; a100-sxm4-40gb if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Any name; `own-` and that of the similar GPU if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Catalog id of the most similar GPU; that of the machine type if there is one, else a100-sxm4-40gb, of which nothing
+    /// but what kernels reach is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
     /// Memory.
-    pub memory: Bytes,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
     /// Peak memory bandwidth.
-    pub memory_bandwidth: BytesPerSecond,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bandwidth: Option<BytesPerSecond>,
     /// Peak single-precision rate.
-    pub peak_fp32: FlopsPerSecond,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_fp32: Option<FlopsPerSecond>,
     /// Peak half-precision rate of the tensor cores, without sparsity.
-    pub peak_fp16: FlopsPerSecond,
-    /// Peak TensorFloat-32 rate; the GPU does not have the format if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_fp16: Option<FlopsPerSecond>,
+    /// Peak TensorFloat-32 rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_tf32: Option<FlopsPerSecond>,
-    /// Peak bfloat16 rate; the GPU does not have the format if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Peak bfloat16 rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<FlopsPerSecond>,
     /// Streaming multiprocessors.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u32>,
     /// Second-level cache.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Bytes>,
 }
 
@@ -107,60 +124,67 @@ pub enum LinkKind {
 }
 
 /// Links between the GPUs of a machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     /// How they are wired.
-    pub kind: LinkKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<LinkKind>,
     /// One direction: of a GPU into the switch, of one NVLink, or of a GPU over PCIe.
-    pub bandwidth: BytesPerSecond,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<BytesPerSecond>,
     /// Pairs of GPUs and the number of NVLinks between them; only for `nvlink`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(u32, u32, u32)>,
     /// The part of `bandwidth` that a ring reaches; carried over from the catalog's links if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub reached: Option<f64>,
 }
 
 /// The network of a machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
-    /// Network cards.
-    #[serde(default = "one")]
-    pub cards: u32,
+    /// Network cards; 1 if left out, and not of `like`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub cards: Option<u32>,
     /// What each of them sustains, one direction.
-    pub bandwidth: BytesPerSecond,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<BytesPerSecond>,
     /// How bytes leave.
-    pub transport: Transport,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// What one TCP connection reaches, where the network limits connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<BytesPerSecond>,
 }
 
 /// What the GPUs of a machine share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
     /// Main memory.
-    pub memory: Bytes,
-    /// Rate of main memory, all channels together.
-    pub memory_bandwidth: BytesPerSecond,
-    /// Local disk; none if left out.
-    #[serde(default)]
-    pub disk: Bytes,
-    /// Reading from all local disks at once.
-    #[serde(default)]
-    pub disk_bandwidth: BytesPerSecond,
-    /// GPUs that share one PCIe uplink to the processor.
-    #[serde(default = "one")]
-    pub gpus_per_pcie_switch: u32,
-    /// That uplink, one direction.
-    pub pcie: BytesPerSecond,
-    /// Virtual processors; needed where samples are to be decoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    /// Rate of main memory, all channels together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bandwidth: Option<BytesPerSecond>,
+    /// Local disk; none if left out, and not of `like`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Bytes>,
+    /// Reading from all local disks at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bandwidth: Option<BytesPerSecond>,
+    /// GPUs that share one PCIe uplink to the processor; 1 if left out, and not of `like`.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
+    pub gpus_per_pcie_switch: Option<u32>,
+    /// That uplink, one direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie: Option<BytesPerSecond>,
+    /// Virtual processors; needed where samples are to be decoded.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<u32>,
-    /// Catalog id of the processor; the one for which the rates of the loader hold if left out.
+    /// Catalog id of the processor; the one for which the rates of the loader hold if left out, and not of `like`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
 }
@@ -170,14 +194,15 @@ pub struct HostSpec {
 #[serde(deny_unknown_fields)]
 pub struct SwitchSpec {
     /// Machines, on the first level, or switches of the level before, under one switch.
+    #[serde(deserialize_with = "written")]
     pub ports: u32,
     /// Bandwidth of the ports over bandwidth of the uplinks; 1, which never blocks, if left out.
-    #[serde(default = "never_blocks")]
+    #[serde(default = "never_blocks", deserialize_with = "written")]
     pub oversubscription: f64,
 }
 
-fn one() -> u32 {
-    1
+fn own_cluster() -> String {
+    "own-cluster".into()
 }
 
 fn never_blocks() -> f64 {

@@ -14,6 +14,7 @@
 //! # Ok::<(), trainyard_hardware_profiles::CatalogError>(())
 //! ```
 
+mod abilities;
 mod catalog;
 mod cluster;
 mod cluster_file;
@@ -31,6 +32,7 @@ mod sourced;
 mod stack;
 mod storage;
 
+pub use abilities::Abilities;
 pub use catalog::{Catalog, CatalogError, catalog, matches};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
@@ -55,5 +57,7 @@ pub use price::{Price, PriceQuery, Purchase, Service};
 pub use price_table::{PriceTable, PriceTableError, USD_PER_HOUR_MAX};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
-pub use stack::{DEFAULT_STACK, EXECUTOR_STACK, MapLayout, Publication, PublishedAs, Release, Stack, StageCut};
+pub use stack::{
+    DEFAULT_STACK, EXECUTOR_STACK, MEMORY_MARGIN_MIN, MapLayout, Publication, PublishedAs, Release, Stack, StageCut,
+};
 pub use storage::{FileSystem, LocalDisk, ObjectStorage, RemoteStorage, Storage, Tier, Volume};

@@ -1,5 +1,6 @@
 //! Software stacks: what a training framework adds to the hardware.
 
+use crate::abilities::Abilities;
 use crate::catalog::matches;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,10 @@ pub const DEFAULT_STACK: &str = "pytorch";
 
 /// The stack of this program's own executor, with which measured machines are priced.
 pub const EXECUTOR_STACK: &str = "trainyard-executor";
+
+/// Part of a GPU's memory that a plan leaves free at least, whatever the stack: allocators fragment, and libraries
+/// allocate what nobody counted. A stated default.
+pub const MEMORY_MARGIN_MIN: f64 = 0.08;
 
 /// How a framework cuts a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -236,6 +241,16 @@ pub struct Stack {
     /// In which order it keeps the values of maps.
     #[serde(default)]
     pub map_layout: MapLayout,
+    /// Part of a GPU's memory by which measured peaks exceeded predicted ones: what a plan leaves free for it. Of no
+    /// stack less than [`MEMORY_MARGIN_MIN`] is left free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_spread: Option<Sourced<f64>>,
+    /// Part of a GPU's memory that plans leave free instead, where somebody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_margin: Option<Sourced<f64>>,
+    /// What it can run, and what launches it.
+    #[serde(default)]
+    pub runs: Abilities,
     /// Labels of published measurements that it stands for.
     #[serde(default, rename = "published")]
     pub published_as: Vec<PublishedAs>,
@@ -252,6 +267,16 @@ impl Stack {
     pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
         let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
         parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
+    }
+
+    /// Part of a GPU's memory that plans leave free with this stack.
+    pub fn memory_margin(&self) -> f64 {
+        self.memory_margin.as_ref().map_or_else(|| self.usual_memory_margin(), |margin| margin.value)
+    }
+
+    /// The same where nobody says otherwise: by how much measured peaks exceeded predicted ones, and not less than 8 %.
+    pub fn usual_memory_margin(&self) -> f64 {
+        self.memory_spread.as_ref().map_or(MEMORY_MARGIN_MIN, |spread| spread.value.max(MEMORY_MARGIN_MIN))
     }
 
     /// How closely a published label fits this stack, or nothing if it does not.

@@ -16,6 +16,8 @@ struct Files;
 pub struct CatalogEntry {
     /// Where its dimensions were published.
     pub source: String,
+    /// The data set that it is usually trained on.
+    pub dataset: String,
     /// The model.
     pub model: Model,
 }
@@ -26,6 +28,9 @@ pub struct CatalogEntry {
 pub struct ModelFile {
     /// Where the dimensions were published.
     pub source: String,
+    /// The data set that it is usually trained on; every file of the catalog names one.
+    #[serde(default)]
+    pub dataset: Option<String>,
     /// The model.
     pub model: ModelSpec,
 }
@@ -49,7 +54,8 @@ fn read(path: &str) -> CatalogEntry {
     let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
     let file: ModelFile = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
     let model = Model::try_from(file.model).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
-    CatalogEntry { source: file.source, model }
+    let dataset = file.dataset.unwrap_or_else(|| panic!("catalog file {path}: it names no data set"));
+    CatalogEntry { source: file.source, dataset, model }
 }
 
 /// The catalog entry of this name.

@@ -111,6 +111,15 @@ pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, ConfigErro
     }
 }
 
+/// The name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from, without the
+/// folders before it.
+pub fn hugging_face_name(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let stated = value.get("_name_or_path")?.as_str()?.trim();
+    let last = stated.rsplit(['/', '\\']).find(|part| !part.is_empty())?;
+    (!matches!(last, "." | "..")).then(|| last.to_owned())
+}
+
 /// The known model type that `model_type` names, or the start of the first of `architectures`, as in
 /// `LlamaForCausalLM`.
 fn model_type(fields: &Map<String, Value>) -> Result<&'static str, ConfigError> {

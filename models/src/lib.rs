@@ -19,6 +19,7 @@
 
 mod catalog;
 mod convergence;
+mod dataset;
 mod families;
 mod fields;
 mod graph;
@@ -34,12 +35,13 @@ pub use catalog::{CatalogEntry, ModelFile, catalog, find};
 pub use convergence::{
     ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
 };
+pub use dataset::{Fact, StoredDataSet, StoredFormat, UnknownDataSet, data_sets, find_data_set};
 pub use families::{
     Bart, Bert, Dlrm, Electra, EncoderDecoder, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer,
     TransformerXl, Vit,
 };
 pub use graph::{Layer, LayerRole, OperatorGraph};
-pub use hugging_face::{ConfigError, from_hugging_face, to_hugging_face};
+pub use hugging_face::{ConfigError, from_hugging_face, hugging_face_name, to_hugging_face};
 pub use layers::Layers;
 pub use model::{Model, Sample};
 pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};

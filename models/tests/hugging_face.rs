@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trainyard_models::{ConfigError, Family, Model, ModelError, ModelSpec, from_hugging_face};
+use trainyard_models::{ConfigError, Family, Model, ModelError, ModelSpec, from_hugging_face, hugging_face_name};
 
 fn read(config: &Value) -> ModelSpec {
     from_hugging_face(&config.to_string(), "test").expect("a configuration")
@@ -223,4 +223,15 @@ proptest! {
             prop_assert!(model.graph().training_flops().0 > 0.0);
         }
     }
+}
+
+#[test]
+fn a_configuration_may_name_its_model() {
+    let named = |path: &str| hugging_face_name(&json!({ "_name_or_path": path }).to_string());
+    assert_eq!(named("meta-llama/Llama-2-7b-hf").as_deref(), Some("Llama-2-7b-hf"));
+    assert_eq!(named("gpt2").as_deref(), Some("gpt2"));
+    assert_eq!(named("/home/me/checkpoints/mine/").as_deref(), Some("mine"));
+    assert_eq!([named(""), named(" "), named("./"), named("/")], [None, None, None, None]);
+    assert_eq!([hugging_face_name("{}"), hugging_face_name("[1]"), hugging_face_name("{")], [None, None, None]);
+    assert_eq!(hugging_face_name("{ \"_name_or_path\": 3 }"), None);
 }

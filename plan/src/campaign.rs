@@ -4,6 +4,7 @@ use crate::document::PriceUsed;
 use crate::spec::PlanSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trainyard_units::{written, written_option};
 
 /// The schema of campaign documents that this version writes.
 pub const CAMPAIGN_SCHEMA: &str = "trainyard.campaign/1";
@@ -28,17 +29,17 @@ pub struct CampaignSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationSpec>,
     /// How often spot instances are reclaimed, as a multiple of what is published: 1, 5 or 20; 1 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub spot_scenario: Option<u32>,
     /// The share of spot capacity that is reclaimed in a month, 0.1; as published if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub monthly_reclaims: Option<f64>,
     /// Mean time between failures of one machine, `6000 h`; that of a published cluster if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mtbf: Option<String>,
     /// Standard deviation of one machine's time for one step, as a fraction; 0 if left out, because predicted step times
     /// stand for measured ones, which hold their stragglers.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub straggler: Option<f64>,
 }
 
@@ -69,12 +70,13 @@ pub enum CheckpointStorage {
 #[serde(deny_unknown_fields)]
 pub struct EvaluationSpec {
     /// Passes over the data set from one test to the next.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub every_epochs: Option<f64>,
     /// Optimizer steps from one test to the next, instead of `every_epochs`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub every_steps: Option<u64>,
     /// Samples of a test.
+    #[serde(deserialize_with = "written")]
     pub samples: u64,
 }
 

@@ -30,12 +30,25 @@ pub struct PlanDocument {
     /// Why this plan.
     #[serde(default)]
     pub reasons: Vec<String>,
+    /// The searches on which reasons rest: each reason that compares can be reproduced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// What would meet a deadline or a budget that is missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_meet_goal: Option<String>,
     /// What to be careful about.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The runners-up, best first.
     #[serde(default)]
     pub alternatives: Vec<Alternative>,
+    /// The plan with the least of what is sought, where another is recommended that cannot be told from it within what is
+    /// known and that is simpler, or much faster or cheaper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimum: Option<Alternative>,
+    /// What each of the stacks that were compared would give.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<StackChoice>,
     /// Plans that no other on the same terms beats in both time and cost: those on the job's terms, then those on other
     /// terms on which the same machines can be rented, the fastest of each first.
     #[serde(default)]
@@ -99,7 +112,15 @@ pub struct Prediction {
     /// Seconds of writing checkpoints, if nothing interrupts the training. Absent for machines that are not rented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints_s: Option<f64>,
-    /// Price of the whole training: instances, start-up, checkpoints and storage. Absent for machines that are not rented.
+    /// Seconds of training from one checkpoint to the next: that of the job, else the one at which writing checkpoints
+    /// and repeating lost steps take least together. Absent where nothing interrupts the training, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_interval_s: Option<f64>,
+    /// What reclaims of spot instances add, expected values. Absent on other terms, and where nobody published how often
+    /// they come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruptions: Option<ExpectedInterruptions>,
+    /// Price of the whole training: instances, start-up, checkpoints, interruptions and storage. Absent for machines that are not rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// What the price is made of.
@@ -125,20 +146,51 @@ pub struct CostParts {
     pub storage_usd: f64,
     /// Instances while checkpoints are written.
     pub checkpoints_usd: f64,
+    /// Instances while reclaimed ones are replaced, made ready, and lost work is done again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interruptions_usd: f64,
+}
+
+/// What reclaims of spot instances add to a training, expected values at the published band of their type or at what the job
+/// says, times its scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedInterruptions {
+    /// Instances that are reclaimed; each stops all.
+    pub expected: f64,
+    /// Seconds until they are replaced.
+    pub waiting_s: f64,
+    /// Seconds of making replaced ones ready and of reading checkpoints.
+    pub restarts_s: f64,
+    /// Seconds of work that is done again, and of checkpoints that are written when a reclaim is announced.
+    pub lost_s: f64,
+}
+
+impl ExpectedInterruptions {
+    /// All that is added.
+    pub fn total_s(&self) -> f64 {
+        self.waiting_s + self.restarts_s + self.lost_s
+    }
 }
 
 impl CostParts {
     /// All of it.
     pub fn total(&self) -> f64 {
-        self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd
+        self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd + self.interruptions_usd
     }
 }
 
 impl Prediction {
-    /// Seconds from the request for machines to the last checkpoint, if nothing interrupts the training: what a deadline
-    /// is held against.
+    /// Seconds from the request for machines to the last checkpoint, expected reclaims included: what a deadline is
+    /// compared with.
     pub fn elapsed_s(&self) -> f64 {
-        self.time_s + self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0)
+        self.time_s + self.around_s()
+    }
+
+    /// Seconds of it besides the steps.
+    pub fn around_s(&self) -> f64 {
+        let interrupted = self.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
+        self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0) + interrupted
     }
 }
 
@@ -301,7 +353,7 @@ pub struct Alternative {
     pub plan: PlanSpec,
     /// Seconds of one optimizer step.
     pub step_time_s: f64,
-    /// Seconds of the whole training.
+    /// Seconds of all steps and, on spot terms, of expected interruptions.
     pub time_s: f64,
     /// Price of the whole training.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -311,6 +363,41 @@ pub struct Alternative {
     pub price: Option<PriceUsed>,
     /// What the fullest rank needs, in bytes.
     pub memory_peak_bytes: u64,
+}
+
+/// A search on which a reason rests: `trainyard plan` with these fields held, without deadline and budget, finds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Which of the reasons, counted from 0.
+    pub reason: usize,
+    /// What is held, as `--fix` takes it.
+    pub fix: Vec<String>,
+    /// Seconds of all steps of the plan that is then recommended, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_s: Option<f64>,
+    /// Its price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// What the least plan needs on a device, in bytes, where none fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_bytes: Option<u64>,
+}
+
+/// What a training framework would give.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackChoice {
+    /// Name in the catalog of stacks.
+    pub stack: String,
+    /// Its best plan, with what is expected of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Alternative>,
+    /// Why it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the recommended plan is for it.
+    pub recommended: bool,
 }
 
 /// Plans that were not possible, for one reason.
@@ -332,7 +419,7 @@ pub struct Rejected {
 }
 
 /// How a search went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     /// Plans in the space.
@@ -341,6 +428,34 @@ pub struct Search {
     pub simulated: u64,
     /// How much better than the recommended plan another could still be, as a fraction. Zero: it is proved best.
     pub gap: f64,
+    /// What was not searched because the job says nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
+}
+
+/// Instance types that were not searched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Their families, `g6`.
+    pub families: Vec<String>,
+    /// The best plan on them that a short search found; absent where the search would have been long, or found none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<LeftOutPlan>,
+}
+
+/// A plan on instance types that were not searched: another may be better still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutPlan {
+    /// The type.
+    pub instance: String,
+    /// How many.
+    pub instances: u32,
+    /// Seconds from the request for machines to the last checkpoint.
+    pub time_s: f64,
+    /// Price of the training.
+    pub cost_usd: f64,
 }
 
 /// Predicted against measured.

@@ -1,68 +1,111 @@
-//! What this program's own executor runs, and what machines that it measured are therefore known for.
+//! Which plans a software runs; and those that this program's own executor does, and that machines which it measured are
+//! therefore known for.
 
 use crate::offload::{Offload, Store};
+use crate::placement::Placement;
 use crate::spec::{
-    GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
+    Collectives, GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
 };
 use crate::valid::Plan;
+use std::borrow::Cow;
 use std::fmt::Display;
+use trainyard_models::{Divisible, Family, HeadKind};
 
-/// The plans that the executor runs, whatever the model: one list for those who refuse plans and for those who search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Offloads that a software runs, each with the least sharding of states that it asks for.
+pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
+
+/// The plans that a software runs: one list for those who refuse plans and for those who search.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each tells of one field of a plan")]
 pub struct Executable {
-    /// Whether ranks share layers.
+    /// Families of models; any if there is no list.
+    pub families: Option<Cow<'static, [Family]>>,
+    /// Heads of encoders; any if there is no list.
+    pub heads: Option<Cow<'static, [HeadKind]>>,
+    /// Number formats in which experts may be distributed.
+    pub expert_precisions: Cow<'static, [Precision]>,
+    /// Whether models with experts need sequence parallelism beside tensor parallelism.
+    pub experts_need_sequence: bool,
+    /// Whether it has tensor parallelism.
     pub tensor: bool,
-    /// Whether ranks share the tokens of a sample.
+    /// Whether it has sequence parallelism beside tensor parallelism.
+    pub sequence: bool,
+    /// Whether it has context parallelism.
     pub context: bool,
-    /// Whether ranks share experts.
+    /// Whether it has expert parallelism.
     pub expert: bool,
+    /// Whether it shards embedding tables over ranks, which plans call `parallel.expert` too.
+    pub tables: bool,
     /// Number formats.
-    pub precisions: &'static [Precision],
-    /// Orders of micro-batches.
-    pub schedules: &'static [ScheduleName],
-    /// What may be computed again.
-    pub recompute: &'static [Recompute],
-    /// What replicas may share out.
-    pub state_sharding: &'static [StateSharding],
+    pub precisions: Cow<'static, [Precision]>,
+    /// Pipeline schedules; only `none` without pipeline parallelism.
+    pub schedules: Cow<'static, [ScheduleName]>,
+    /// Activation recomputation.
+    pub recompute: Cow<'static, [Recompute]>,
+    /// What replicas may shard.
+    pub state_sharding: Cow<'static, [StateSharding]>,
+    /// Whether states may be sharded inside machines and replicated over them.
+    pub hybrid_sharding: bool,
+    /// Whether states may be sharded among any part of the replicas.
+    pub any_sharding_groups: bool,
     /// How often gradients may be summed.
-    pub gradient_reduction: &'static [GradientReduction],
-    /// Forms in which gradients travel.
-    pub gradient_compression: &'static [GradientCompression],
+    pub gradient_reduction: Cow<'static, [GradientReduction]>,
+    /// From which sharding on gradients are summed after each micro-batch, whatever the plan would rather have.
+    pub reduces_micro_batches_from: Option<StateSharding>,
+    /// Gradient compression.
+    pub gradient_compression: Cow<'static, [GradientCompression]>,
+    /// How gradients are summed over replicas.
+    pub collectives: Cow<'static, [Collectives]>,
     /// Update rules.
-    pub optimizers: &'static [Optimizer],
-    /// Whether the optimizer's state may be kept in main memory.
-    pub offload: bool,
+    pub optimizers: Cow<'static, [Optimizer]>,
+    /// What may be kept off the devices.
+    pub offloads: Offloads,
+    /// Whether ranks may be placed otherwise than machine by machine.
+    pub placements: bool,
 }
 
-/// What is built.
+/// What this program's own executor runs, whatever the model.
 pub const EXECUTABLE: Executable = Executable {
+    families: None,
+    heads: None,
+    expert_precisions: Cow::Borrowed(Precision::ALL),
+    experts_need_sequence: false,
     tensor: true,
+    sequence: true,
     context: false,
     expert: false,
-    precisions: &[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed],
-    schedules: &[
+    tables: false,
+    precisions: Cow::Borrowed(&[Precision::Fp32, Precision::Bf16Mixed, Precision::Fp16Mixed]),
+    schedules: Cow::Borrowed(&[
         ScheduleName::None,
         ScheduleName::GPipe,
         ScheduleName::OneForwardOneBackward,
         ScheduleName::Interleaved,
-    ],
-    recompute: &[Recompute::None, Recompute::Full],
-    state_sharding: StateSharding::ALL,
-    gradient_reduction: GradientReduction::ALL,
-    gradient_compression: &[GradientCompression::None, GradientCompression::Fp16],
-    optimizers: &[
+    ]),
+    recompute: Cow::Borrowed(&[Recompute::None, Recompute::Full]),
+    state_sharding: Cow::Borrowed(StateSharding::ALL),
+    hybrid_sharding: true,
+    any_sharding_groups: true,
+    gradient_reduction: Cow::Borrowed(GradientReduction::ALL),
+    reduces_micro_batches_from: None,
+    gradient_compression: Cow::Borrowed(&[GradientCompression::None, GradientCompression::Fp16]),
+    collectives: Cow::Borrowed(Collectives::ALL),
+    optimizers: Cow::Borrowed(&[
         Optimizer::AdamW,
         Optimizer::Adam,
         Optimizer::Sgd,
         Optimizer::Momentum,
         Optimizer::Lars,
         Optimizer::Lamb,
-    ],
-    offload: true,
+    ]),
+    offloads: Cow::Borrowed(&[
+        (Offload::NONE, StateSharding::None),
+        (Offload { optimizer: Some(Store::Host), ..Offload::NONE }, StateSharding::None),
+    ]),
+    placements: true,
 };
 
-/// A field of a plan that the executor does not run.
+/// A field of a plan that a software does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotExecutable {
     /// Path of the field in the plan.
@@ -73,37 +116,65 @@ pub struct NotExecutable {
     pub allowed: String,
 }
 
-/// The first field of `plan` that the executor does not run, whatever the model; nothing if it runs them all.
+/// The first field of `plan` that this program's own executor does not run, whatever the model; nothing if it runs them
+/// all.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
-    let (parallel, all) = (plan.mesh().parallel(), EXECUTABLE);
-    let degree = |field: &'static str, degree: u32, built: bool| {
-        let refused = degree > 1 && !built;
-        refused.then(|| NotExecutable { field, value: degree.to_string(), allowed: format!("{field} 1") })
-    };
-    degree("parallel.tensor", parallel.tensor, all.tensor)
-        .or_else(|| degree("parallel.context", parallel.context, all.context))
-        .or_else(|| degree("parallel.expert", parallel.expert, all.expert))
-        .or_else(|| among("precision", plan.precision(), all.precisions))
-        .or_else(|| among("schedule", plan.schedule(), all.schedules))
-        .or_else(|| among("recompute", plan.recompute(), all.recompute))
-        .or_else(|| among("state_sharding", plan.state_sharding(), all.state_sharding))
-        .or_else(|| among("gradient_reduction", plan.gradient_reduction(), all.gradient_reduction))
-        .or_else(|| among("gradient_compression", plan.gradient_compression(), all.gradient_compression))
-        .or_else(|| among("optimizer", plan.optimizer(), all.optimizers))
-        .or_else(|| offload(plan.offload(), all.offload))
+    EXECUTABLE.refusal(plan)
+}
+
+impl Executable {
+    /// The first field of `plan` that the software does not run; nothing if it runs them all.
+    pub fn refusal(&self, plan: &Plan) -> Option<NotExecutable> {
+        let parallel = plan.mesh().parallel();
+        let degree = |field: &'static str, degree: u32, built: bool| {
+            let refused = degree > 1 && !built;
+            refused.then(|| NotExecutable { field, value: degree.to_string(), allowed: format!("{field} 1") })
+        };
+        let family = plan.model().family();
+        let families = self.families.as_deref().and_then(|families| among("model.family", family, families));
+        families
+            .or_else(|| self.refused_head(plan))
+            .or_else(|| degree("parallel.tensor", parallel.tensor, self.tensor))
+            .or_else(|| degree("parallel.context", parallel.context, self.context))
+            .or_else(|| degree("parallel.expert", parallel.expert, self.distributes(plan.graph().divisible())))
+            .or_else(|| among("precision", plan.precision(), &self.precisions))
+            .or_else(|| among("schedule", plan.schedule(), &self.schedules))
+            .or_else(|| among("recompute", plan.recompute(), &self.recompute))
+            .or_else(|| among("state_sharding", plan.state_sharding(), &self.state_sharding))
+            .or_else(|| among("gradient_reduction", plan.gradient_reduction(), &self.gradient_reduction))
+            .or_else(|| among("gradient_compression", plan.gradient_compression(), &self.gradient_compression))
+            .or_else(|| among("optimizer", plan.optimizer(), &self.optimizers))
+            .or_else(|| self.refused_offload(plan.offload()))
+            .or_else(|| among("collectives", plan.collectives(), &self.collectives))
+            .or_else(|| self.refused_placement(plan.mesh().placement()))
+    }
+
+    /// Whether ranks may divide among them what a model has of experts or tables.
+    pub fn distributes(&self, divisible: Option<Divisible>) -> bool {
+        if matches!(divisible, Some(Divisible::TableColumns(_))) { self.tables } else { self.expert }
+    }
+
+    fn refused_head(&self, plan: &Plan) -> Option<NotExecutable> {
+        among("model.head", plan.model().spec().head?, self.heads.as_deref()?)
+    }
+
+    fn refused_offload(&self, value: Offload) -> Option<NotExecutable> {
+        let known: Vec<Offload> = self.offloads.iter().map(|(offload, _)| *offload).collect();
+        among("offload", value, &known)
+    }
+
+    fn refused_placement(&self, placement: Placement) -> Option<NotExecutable> {
+        let allowed = || Placement::Cluster.to_string();
+        (!self.placements && placement != Placement::Cluster).then(|| NotExecutable {
+            field: "placement",
+            value: placement.to_string(),
+            allowed: allowed(),
+        })
+    }
 }
 
 fn among<T: Copy + PartialEq + Display>(field: &'static str, value: T, built: &[T]) -> Option<NotExecutable> {
     (!built.contains(&value)).then(|| NotExecutable { field, value: value.to_string(), allowed: either(built) })
-}
-
-fn offload(value: Offload, built: bool) -> Option<NotExecutable> {
-    let host = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
-    if value == Offload::NONE || (built && value == host) {
-        return None;
-    }
-    let allowed = if built { format!("none or {host}") } else { "none".into() };
-    Some(NotExecutable { field: "offload", value: value.to_string(), allowed })
 }
 
 /// `fp32`, `none or full`, `none, gpipe or 1f1b`.
@@ -121,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_built_is_told_as_a_choice() {
-        assert_eq!(either(EXECUTABLE.precisions), "fp32, bf16-mixed or fp16-mixed");
+        assert_eq!(either(&EXECUTABLE.precisions), "fp32, bf16-mixed or fp16-mixed");
         assert_eq!(either(&[Recompute::None, Recompute::Full]), "none or full");
         assert_eq!(either(&[1, 2, 3]), "1, 2 or 3");
         assert_eq!(either::<u8>(&[]), "");
@@ -131,8 +202,7 @@ mod tests {
     fn only_the_optimizer_may_be_kept_elsewhere_and_only_in_main_memory() {
         let host = Offload { optimizer: Some(Store::Host), ..Offload::NONE };
         let disk = Offload { optimizer: Some(Store::Nvme), ..Offload::NONE };
-        assert_eq!(offload(host, true), None);
-        assert!(offload(host, false).is_some_and(|refused| refused.allowed == "none"));
-        assert!(offload(disk, true).is_some_and(|refused| refused.allowed == format!("none or {host}")));
+        assert_eq!(EXECUTABLE.refused_offload(host), None);
+        assert!(EXECUTABLE.refused_offload(disk).is_some_and(|refused| refused.allowed == "none or optimizer"));
     }
 }

@@ -5,12 +5,12 @@ use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::spec::Pricing;
 use crate::training::TrainingSpec;
 use schemars::JsonSchema;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, Written, written, written_option, written_table};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,34 +53,34 @@ pub struct ModelChoice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// Blocks, or hidden layers.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub layers: Option<u32>,
     /// Width.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub hidden: Option<u64>,
     /// Attention heads.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub heads: Option<u64>,
     /// Width inside the feed-forward part.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub ffn: Option<u64>,
     /// Vocabulary size.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub vocab: Option<u64>,
     /// Tokens of a sample; also overrides that of a catalog, file or config model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub seq_len: Option<u64>,
     /// Height and width of an image; also overrides that of a catalog, file or config model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u64>,
     /// How attention is computed; also overrides that of a catalog, file or config model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionKernel>,
     /// Input features of an MLP.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub inputs: Option<u64>,
     /// Output features of an MLP.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub outputs: Option<u64>,
 }
 
@@ -89,10 +89,10 @@ pub struct ModelChoice {
 #[serde(deny_unknown_fields)]
 pub struct DataSpec {
     /// Samples in the data set.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Tokens in the data set; written with an exponent if that is easier.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Tokens in the data set; 10e9, and as a text "10B".
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
     /// What a run trains on, relative to the job file: text, images, arrays, the files of MNIST or CIFAR, or a folder
     /// of them; `synthetic` for samples that are made up.
@@ -104,17 +104,21 @@ pub struct DataSpec {
     /// The AWS Region that keeps it; that of the machines if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Bytes of one sample as stored, at least 1; without it samples are taken to be there when a step wants them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How samples are stored: a data set of the catalog, `imagenet`, or `none` for samples that are there when a step
+    /// wants them; that of the catalog's model if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// Bytes of one sample as stored, at least 1; those of the data set if left out.
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub bytes_per_sample: Option<f64>,
     /// Standard deviation of these bytes from sample to sample; 0 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub bytes_deviation: Option<f64>,
     /// What is to be decoded; tokens for models that read them, else jpeg, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<SampleFormat>,
     /// Files that hold the data set; one for each 128 MiB if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Where samples are read from; chosen if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,10 +127,10 @@ pub struct DataSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decode: Option<DecodePlace>,
     /// Processes that load for one replica; its share of the machine's virtual processors if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// Batches that each stage of loading may be ahead of the next; 2 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
     /// Where samples are kept after the first pass over them; chosen if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +176,7 @@ pub struct ClusterChoice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Vec<String>>,
     /// The most instances that may be rented; 16 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub max_instances: Option<u32>,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,15 +187,19 @@ pub struct ClusterChoice {
     /// ec2 or sagemaker; ec2 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Training framework of the catalog of stacks; pytorch if left out.
+    /// Training framework of the catalog of stacks; `auto`, a comparison of those that people use today, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
+    /// Part of each GPU's memory that a plan leaves free, `8%` or `0.08`, at most a half; what the stack's peaks were seen
+    /// to vary by, and at least 8 %, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_margin: Option<String>,
     /// A table of prices (CSV) that stand before those of the catalog, relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<String>,
     /// What the account may rent at once, by AWS's class (`P`, `G and VT`), family (`p4d`) or pattern of types (`g4dn.*`):
     /// virtual processors, as EC2 counts them, or instances, as SageMaker does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_table", skip_serializing_if = "Option::is_none")]
     pub quotas: Option<BTreeMap<String, u64>>,
     /// A calibrated profile file instead of instances, relative to the job file; `local` for this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -226,7 +234,7 @@ pub struct GoalSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// The most money accepted, in USD.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
 }
 
@@ -273,6 +281,9 @@ impl<'de> Deserialize<'de> for GlobalBatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
 
+        #[derive(Deserialize)]
+        struct Count(#[serde(deserialize_with = "written")] u64);
+
         impl<'de> Visitor<'de> for Either {
             type Value = GlobalBatch;
 
@@ -284,6 +295,16 @@ impl<'de> Deserialize<'de> for GlobalBatch {
                 Ok(GlobalBatch::Exactly(samples))
             }
 
+            fn visit_f64<E: Error>(self, samples: f64) -> Result<GlobalBatch, E> {
+                u64::of_float(samples)
+                    .map(GlobalBatch::Exactly)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(samples), &"a whole number, at least 1"))
+            }
+
+            fn visit_str<E: Error>(self, samples: &str) -> Result<GlobalBatch, E> {
+                u64::of_text(samples).map(GlobalBatch::Exactly).map_err(E::custom)
+            }
+
             fn visit_i64<E: Error>(self, samples: i64) -> Result<GlobalBatch, E> {
                 u64::try_from(samples)
                     .map(GlobalBatch::Exactly)
@@ -292,10 +313,11 @@ impl<'de> Deserialize<'de> for GlobalBatch {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GlobalBatch, A::Error> {
                 let (mut min, mut max) = (None, None);
+                let samples = |Count(samples)| samples;
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
-                        "min" => min = Some(map.next_value()?),
-                        "max" => max = Some(map.next_value()?),
+                        "min" => min = Some(samples(map.next_value()?)),
+                        "max" => max = Some(samples(map.next_value()?)),
                         _ => return Err(A::Error::unknown_field(&key, &["min", "max"])),
                     }
                 }
@@ -319,6 +341,28 @@ mod tests {
         assert_eq!(Volume { samples: 640, epochs: 1.0 }.steps(64), 10);
         assert_eq!(Volume { samples: 5000, epochs: 1.0 }.steps(500), 10);
         assert_eq!(Volume { samples: 641, epochs: 2.0 }.steps(64), 22);
+    }
+
+    #[test]
+    fn numbers_may_be_written_as_texts() {
+        let job = |text: &str| serde_json::from_str::<JobSpec>(text).map_err(|error| error.to_string());
+        let texts = job(r#"{ "data": { "tokens": "10B", "files": 1e3 }, "goal": { "budget": "1.5M" },
+            "training": { "global_batch": "2k", "warmup_steps": "1.5k" },
+            "cluster": { "quotas": { "P": "1k" }, "max_instances": "16" } }"#);
+        let numbers = job(r#"{ "data": { "tokens": 10e9, "files": 1000 }, "goal": { "budget": 1500000 },
+            "training": { "global_batch": 2000, "warm_up_steps": 1500 },
+            "cluster": { "quotas": { "P": 1000 }, "max_instances": 16 } }"#);
+        assert_eq!(texts, numbers);
+        assert!(texts.is_ok());
+        let batch = |text: &str| {
+            let job = job(&format!(r#"{{ "training": {{ "global_batch": {text} }} }}"#))?;
+            Ok::<_, String>(job.training.global_batch)
+        };
+        let range = batch(r#"{ "min": "1k", "max": 2e3 }"#);
+        assert_eq!(range, Ok(Some(GlobalBatch::Between { min: 1000, max: 2000 })));
+        for wrong in [r#""1.5""#, "1.5", "-2", r#""ten""#, r#"{ "min": "x", "max": 2 }"#, "true"] {
+            assert!(batch(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub struct LaunchDocument {
     /// is, and the flag that sets it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blanks: Vec<Blank>,
+    /// What the job leaves open and the files say nonetheless: what stands there, what it is, and the field of the job
+    /// that sets it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<Assumption>,
     /// What the plan says and the files do not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -45,4 +49,16 @@ pub struct Blank {
     pub what: String,
     /// The flag of `trainyard export` that sets it.
     pub flag: String,
+}
+
+/// Something that a job leaves open and launch files need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Assumption {
+    /// What stands in the files, `weight_decay 0.1`.
+    pub written: String,
+    /// What it is.
+    pub what: String,
+    /// The field that sets it.
+    pub field: String,
 }

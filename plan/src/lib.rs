@@ -64,14 +64,14 @@ pub use campaign::{
 };
 pub use check::StepSize;
 pub use divisors::{divisors, greatest_common_divisor};
-pub use executable::{EXECUTABLE, Executable, NotExecutable, not_executable};
+pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_executable};
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
 pub use hyper_parameters::HyperParameters;
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};
-pub use launch::{Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
+pub use launch::{Assumption, Blank, LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
 pub use learning_rate::LearningRate;
 pub use lower::{Lowering, lower};
 pub use memory::{

@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
         let mut last = None;
         for (number, layers) in parts.into_iter().enumerate() {
             if gathers {
-                waits.push(self.gather(stage, &layers, slot.pass));
+                waits.extend(self.gather(stage, &layers, slot.pass));
             }
             waits.extend(self.room_or_return(stage, link, slot, &layers));
             let segment = self.segment(link, slot, layers.clone());

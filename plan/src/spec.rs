@@ -26,6 +26,9 @@ pub struct PlanSpec {
     pub virtual_stages: u32,
     /// Layers of each run, in the order of the model: pipeline × virtual stages of them.
     pub stages: Vec<StageSpec>,
+    /// The software that runs the plan, as the catalog of stacks names it; that of the job if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
     /// Number formats of compute and of the master weights.
     pub precision: Precision,
     /// What is computed again in backward instead of being kept.
@@ -144,11 +147,14 @@ pub struct StageSpec {
     pub layers: usize,
 }
 
-/// An enumeration whose values are words, read and printed as they are written in documents.
+/// An enumeration whose values are words, printed as they are written in documents. What stands behind a bar is read too:
+/// the spellings of other programs. Capitals are read as small letters and underscores as hyphens.
 macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $text:literal $(| $spelling:literal)*),+ $(,)?
+    }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         pub enum $name {
             $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+
         }
@@ -169,13 +175,24 @@ macro_rules! named {
         impl std::str::FromStr for $name {
             type Err = $crate::UnknownName;
             fn from_str(text: &str) -> Result<Self, $crate::UnknownName> {
-                Self::ALL.iter().copied().find(|value| value.name() == text).ok_or_else(|| $crate::UnknownName {
-                    text: text.into(),
-                    allowed: Self::ALL.iter().map(|value| value.name()).collect(),
-                })
+                match $crate::spec::folded(text).as_str() {
+                    $($text $(| $spelling)* => Ok(Self::$variant),)+
+                    _ => Err($crate::UnknownName { text: text.into(), allowed: vec![$($text),+] }),
+                }
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(|_| serde::de::Error::unknown_variant(&text, &[$($text),+]))
             }
         }
     };
+}
+
+/// A word without what writers differ in: `ZeRO_3` is `zero-3`.
+pub(crate) fn folded(text: &str) -> String {
+    text.trim().to_ascii_lowercase().replace('_', "-")
 }
 
 pub(crate) use named;
@@ -198,15 +215,15 @@ named! {
         /// All micro-batches forward, then all backward (Huang et al., arXiv:1811.06965).
         GPipe = "gpipe",
         /// Forwards and backwards alternate after a warm-up (PipeDream-Flush; Narayanan et al., arXiv:2104.04473).
-        OneForwardOneBackward = "1f1b",
+        OneForwardOneBackward = "1f1b" | "pipedream-flush",
         /// 1F1B over several runs of layers on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
-        Interleaved = "interleaved-1f1b",
+        Interleaved = "interleaved-1f1b" | "interleaved" | "1f1b-interleaved" | "interleaved1f1b",
         /// 1F1B that never drains: two versions of the weights (Narayanan et al., arXiv:2006.09503, section 3.1).
-        TwoBufferedWeights = "2bw",
+        TwoBufferedWeights = "2bw" | "pipedream-2bw",
         /// 1F1B whose weight gradients fill the drain (Qi et al., arXiv:2401.10241, section 2.3).
-        ZeroBubbleH1 = "zb-h1",
+        ZeroBubbleH1 = "zb-h1" | "zero-bubble" | "zero-bubble-h1" | "zbh1",
         /// Two runs of layers folded into a V, weight gradients filling what is idle (the same, section 6).
-        ZeroBubbleV = "zb-v",
+        ZeroBubbleV = "zb-v" | "zero-bubble-v" | "zbv",
     }
 }
 
@@ -214,13 +231,13 @@ named! {
     /// Number formats.
     Precision {
         /// Single precision throughout.
-        Fp32 = "fp32",
+        Fp32 = "fp32" | "float32",
         /// Single precision whose matrix products round their operands to ten bits of mantissa.
-        Tf32 = "tf32",
+        Tf32 = "tf32" | "tensorfloat32",
         /// Half-precision compute, single-precision master weights, loss scaling.
-        Fp16Mixed = "fp16-mixed",
+        Fp16Mixed = "fp16-mixed" | "fp16" | "float16" | "16-mixed",
         /// The same with the exponent range of single precision: no loss scaling.
-        Bf16Mixed = "bf16-mixed",
+        Bf16Mixed = "bf16-mixed" | "bf16" | "bfloat16",
     }
 }
 
@@ -232,7 +249,7 @@ named! {
         /// The core of attention, which is large and cheap (Korthikanti et al., arXiv:2205.05198, section 5).
         Selective = "selective",
         /// Every layer from its input (Chen et al., arXiv:1604.06174).
-        Full = "full",
+        Full = "full" | "gradient-checkpointing" | "activation-checkpointing",
     }
 }
 
@@ -258,13 +275,13 @@ named! {
     StateSharding {
         /// Nothing: every replica holds everything.
         #[default]
-        None = "none",
+        None = "none" | "zero-0" | "zero0" | "0" | "ddp" | "no-shard",
         /// Optimizer state and master weights (ZeRO-1).
-        Optimizer = "optimizer",
+        Optimizer = "optimizer" | "zero-1" | "zero1" | "1",
         /// Gradients too (ZeRO-2).
-        Gradients = "gradients",
+        Gradients = "gradients" | "zero-2" | "zero2" | "2" | "shard-grad-op",
         /// Weights too, which are gathered layer by layer when they are needed (ZeRO-3, FSDP).
-        Parameters = "parameters",
+        Parameters = "parameters" | "zero-3" | "zero3" | "3" | "fsdp" | "full-shard",
     }
 }
 
@@ -300,13 +317,13 @@ named! {
     /// Optimizers, by the state they keep.
     Optimizer {
         /// Two moments per parameter, weight decay apart (Loshchilov and Hutter, arXiv:1711.05101).
-        AdamW = "adamw",
+        AdamW = "adamw" | "adam-w",
         /// Two moments per parameter, weight decay part of the gradient (Kingma and Ba, arXiv:1412.6980).
         Adam = "adam",
         /// No state.
         Sgd = "sgd",
         /// One moment (Sutskever et al., ICML 2013).
-        Momentum = "sgd-momentum",
+        Momentum = "sgd-momentum" | "momentum",
         /// The mean of squares and a moment of what it scales (Hinton, Coursera lecture 6e, as TensorFlow does it).
         RmsProp = "rmsprop",
         /// One moment, a rate for each tensor from its norms (You et al., arXiv:1708.03888).
@@ -324,7 +341,7 @@ named! {
         /// Spare capacity at a discount; it can be reclaimed.
         Spot = "spot",
         /// By the hour for a year, used or not, with nothing paid in advance.
-        Reserved = "reserved",
+        Reserved = "reserved" | "reserved-1y",
         /// The same for three years.
         ReservedThreeYears = "reserved-3y",
     }
@@ -407,6 +424,7 @@ impl PlanSpec {
             schedule: ScheduleName::None,
             virtual_stages: 1,
             stages: vec![StageSpec { first: 0, layers }],
+            stack: None,
             precision: Precision::Fp32,
             recompute: Recompute::None,
             state_sharding: StateSharding::None,
@@ -421,5 +439,61 @@ impl PlanSpec {
             pricing: Pricing::OnDemand,
             service: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, StrDeserializer};
+    use std::fmt::{Debug, Display};
+    use std::str::FromStr;
+
+    /// Reads a word from a document and from a flag.
+    fn read<T: FromStr<Err = UnknownName> + DeserializeOwned + PartialEq + Debug>(word: &str) -> Result<T, String> {
+        let document: StrDeserializer<'_, Error> = word.into_deserializer();
+        let (written, typed) = (T::deserialize(document), word.parse::<T>());
+        assert_eq!(written.as_ref().ok(), typed.as_ref().ok(), "{word}");
+        written.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_spellings_of_other_programs_are_read() {
+        for word in ["zero-3", "zero3", "ZeRO-3", "fsdp", "full_shard", "FULL_SHARD", "parameters"] {
+            assert_eq!(read(word), Ok(StateSharding::Parameters), "{word}");
+        }
+        assert_eq!((read("zero1"), read("zero_2")), (Ok(StateSharding::Optimizer), Ok(StateSharding::Gradients)));
+        assert_eq!((read("fp16"), read("fp16-mixed")), (Ok(Precision::Fp16Mixed), Ok(Precision::Fp16Mixed)));
+        assert_eq!((read("bf16"), read("BF16")), (Ok(Precision::Bf16Mixed), Ok(Precision::Bf16Mixed)));
+        assert_eq!(
+            (read("gradient_checkpointing"), read("selective")),
+            (Ok(Recompute::Full), Ok(Recompute::Selective))
+        );
+        assert_eq!(
+            (read("interleaved"), read("zero-bubble")),
+            (Ok(ScheduleName::Interleaved), Ok(ScheduleName::ZeroBubbleH1))
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        fn all<T: Copy + FromStr<Err = UnknownName> + DeserializeOwned + PartialEq + Debug + Display>(values: &[T]) {
+            for value in values {
+                assert_eq!(read(&value.to_string()), Ok(*value));
+            }
+        }
+        all(ScheduleName::ALL);
+        all(Precision::ALL);
+        all(Recompute::ALL);
+        all(StateSharding::ALL);
+        all(Optimizer::ALL);
+        all(Pricing::ALL);
+        let refused = read::<StateSharding>("zero-4").expect_err("there are three");
+        assert!(
+            refused.contains("`zero-4`") && refused.contains("`parameters`") && !refused.contains("fsdp"),
+            "{refused}"
+        );
     }
 }

@@ -53,6 +53,11 @@ impl Architecture {
     pub fn graph(&self) -> &OperatorGraph {
         &self.graph
     }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
 }
 
 /// A plan whose parts fit together.
@@ -68,6 +73,7 @@ pub struct Plan {
     batch: BatchSpec,
     schedule: ScheduleName,
     stages: Stages,
+    stack: Option<String>,
     precision: Precision,
     recompute: Recompute,
     state_sharding: StateSharding,
@@ -273,6 +279,16 @@ impl Plan {
         self.gradient_compression
     }
 
+    /// The software that runs it, if the plan names it; else that of the job.
+    pub fn stack(&self) -> Option<&str> {
+        self.stack.as_deref()
+    }
+
+    /// Over how many replicas a state is sharded, if not over all that hold the same parameters.
+    pub fn sharding_ranks(&self) -> Option<u32> {
+        self.sharding_ranks
+    }
+
     /// What is kept off the devices.
     pub fn offload(&self) -> Offload {
         self.offload
@@ -333,6 +349,7 @@ impl Plan {
             schedule: self.schedule,
             virtual_stages: self.stages.runs(),
             stages: self.stages.specs(),
+            stack: self.stack.clone(),
             precision: self.precision,
             recompute: self.recompute,
             state_sharding: self.state_sharding,
@@ -392,6 +409,7 @@ impl Plan {
             batch: spec.batch,
             schedule: spec.schedule,
             stages,
+            stack: spec.stack,
             precision: spec.precision,
             recompute: spec.recompute,
             state_sharding: spec.state_sharding,

@@ -19,9 +19,25 @@ pub fn usd(amount: f64) -> String {
     format!("{} USD", human_count(amount.round() as u64))
 }
 
+/// How many are expected of what comes in whole numbers.
+pub fn expected_count(expected: f64) -> String {
+    match expected {
+        expected if expected >= 10.0 => human_count(expected.round() as u64),
+        expected if expected >= 0.1 => format!("{expected:.1}"),
+        expected if expected >= 0.001 => format!("{expected:.3}"),
+        _ => "less than 0.001".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn expected_counts_have_the_digits_that_mean_something() {
+        let told = [1234.4, 12.4, 1.23, 0.012, 1e-5].map(expected_count);
+        assert_eq!(told, ["1,234", "12", "1.2", "0.012", "less than 0.001"]);
+    }
 
     #[test]
     fn amounts_have_the_digits_that_tell_them_apart() {

@@ -2,7 +2,7 @@
 
 use crate::fix::Fixed;
 use crate::problem::Problem;
-use crate::space::Candidate;
+use crate::space::{Candidate, Space};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -96,10 +96,10 @@ pub(crate) struct Bounds {
     parameters: f64,
     /// The fewest elements of a sample that a layer hands to the next.
     boundary: f64,
-    /// Whether a stage that sends waits until the bytes have left.
-    blocking: bool,
-    /// Whether each rank of a tensor group sends its own part only.
-    scattered: bool,
+    /// Of each choice, whether a stage that sends waits until the bytes have left.
+    blocking: Vec<bool>,
+    /// Of each choice, whether each rank of a tensor group sends its own part only.
+    scattered: Vec<bool>,
     compressed: bool,
     placement: Placement,
     /// For each kind of recomputation, in order.
@@ -111,16 +111,18 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(problem: &Problem, fixed: &Fixed, candidates: &[Candidate]) -> Self {
+    pub(crate) fn new(problem: &Problem, fixed: &Fixed, space: &Space<'_>, candidates: &[Candidate]) -> Self {
         let machine = |choice, instances| problem.place.machine(choice, instances, fixed.encrypted);
-        let clusters: Vec<Cluster> =
-            (0..problem.place.choices().len()).map(|choice| machine(choice, 1).cluster).collect();
+        let machines: Vec<Machine> = (0..problem.place.choices().len()).map(|choice| machine(choice, 1)).collect();
+        let blocking = machines.iter().map(|machine| machine.lowering().blocking_transfers).collect();
+        let scattered = machines.iter().map(|machine| machine.stack.scattered_transfers.value).collect();
+        let clusters: Vec<Cluster> = machines.into_iter().map(|machine| machine.cluster).collect();
         let mut bounds = Self {
             network: clusters.iter().map(network).collect(),
             parameters: problem.model.graph().updated_parameters() as f64,
             boundary: handed_on(&problem.model.graph()),
-            blocking: (0..clusters.len()).all(|choice| machine(choice, 1).lowering().blocking_transfers),
-            scattered: (0..clusters.len()).any(|choice| machine(choice, 1).stack.scattered_transfers.value),
+            blocking,
+            scattered,
             compressed: fixed.gradient_compression.is_some(),
             clusters,
             placement: fixed.placement.unwrap_or_default(),
@@ -131,14 +133,14 @@ impl Bounds {
         let mut keys: Vec<PriceKey> = candidates.par_iter().map(|candidate| bounds.key(candidate)).collect();
         keys.par_sort_unstable();
         keys.dedup();
-        let graph = problem.model.graph();
         let price = |key: &PriceKey| {
             let machine: Machine = machine(key.choice, key.instances);
+            let graph = space.graph_of(key.choice);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
-            let near = layer_prices(&graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let near = layer_prices(graph, key.micro, mesh, key.precision, &machine).ok()?;
             let measured = matches!(machine.cluster.first().device, Device::Measured(_));
             let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
-            let far = layer_prices_among(devices, &graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let far = layer_prices_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
             let apart = behind(devices) - behind(mesh.ranks());
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
             Some(Recompute::ALL.iter().map(weights).collect())
@@ -226,10 +228,11 @@ impl Bounds {
         let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
         let devices = cluster.first().devices_per_instance;
         let own = (parallel.data * parallel.tensor * parallel.context).is_multiple_of(devices);
-        if !self.blocking || parallel.pipeline == 1 || !own || self.placement != Placement::Cluster {
+        if !self.blocking[candidate.choice] || parallel.pipeline == 1 || !own || self.placement != Placement::Cluster {
             return 0.0;
         }
-        let parts = parallel.context * if parallel.sequence || self.scattered { parallel.tensor } else { 1 };
+        let parts =
+            parallel.context * if parallel.sequence || self.scattered[candidate.choice] { parallel.tensor } else { 1 };
         let elements = self.boundary * candidate.batch.micro as f64 / f64::from(parts);
         elements * candidate.precision.element_bytes() as f64 * f64::from(devices) / self.network[candidate.choice]
     }

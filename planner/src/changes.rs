@@ -49,7 +49,10 @@ impl<'a> Changes<'a> {
         let mut others: Vec<&Evaluated> = found.best.iter().skip(1).collect();
         let listed = |plan: &Evaluated| found.best.iter().any(|known| known.plan.cluster() == plan.plan.cluster());
         others.extend(other_gpu.filter(|other| !listed(other)));
-        Self { problem, chosen, others, ranking: Ranking::of(problem, chosen) }
+        let ranking = Ranking::of(problem, chosen);
+        // What cannot be told from the recommended plan may be ahead of it by a hair: nothing must change for that.
+        others.retain(|other| !ranking.prefers(Totals::found(other), Totals::found(chosen)));
+        Self { problem, chosen, others, ranking }
     }
 
     /// The nearest price, network and batch at which another plan wins, where there is one, and what to say of all three.
@@ -360,7 +363,7 @@ mod tests {
         job.goal.objective = Some(Objective::Time);
         let problem = problem(&job, Resources::default()).expect("a solvable job");
         let objective = problem.objective;
-        let aim = Aim { objective, top: 5, max_simulations: None, within: Within::Goal, without_gpu: None };
+        let aim = Aim { top: 5, within: Within::Goal, ..Aim::best(objective) };
         let found = search(&problem, &Fixed::default(), aim);
         (problem, found)
     }

@@ -2,7 +2,7 @@
 
 use crate::front::front;
 use crate::problem::{Enough, Problem};
-use crate::recommendation::{Limits, NoPlan, Solved, candidates_of_front, no_plan, prediction, solve_with_offload};
+use crate::recommendation::{Limits, NoPlan, candidates_of_front, no_plan, prediction, solve};
 use crate::warnings::Warnings;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
@@ -10,7 +10,7 @@ use trainyard_plan::{JobSpec, Timeline};
 /// What is enough of a draft's search: stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
 /// 6 % more than the proof's plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9 times as much.
 /// A simulation takes up to 0.2 s.
-const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
+pub(crate) const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
 
 /// A plan whose document says nothing of why, with its simulated step.
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ pub struct Draft {
 pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft, NoPlan> {
     let problem = &Problem { enough: Some(ENOUGH), ..problem.clone() };
     let limits = &Limits { top: 1, ..limits.clone() };
-    let solved = solve_with_offload(problem, limits);
-    let Solved { found, limits, .. } = &solved;
+    let solved = solve(problem, limits);
+    let found = &solved.found;
     let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, chosen).ok_or(NoPlan::Unmeasured)?;
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
-    let pareto = front(problem, job, candidates_of_front(problem, &solved));
+    let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
@@ -48,6 +48,10 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
         prediction,
         warnings,
         alternatives: Vec::new(),
+        evidence: Vec::new(),
+        to_meet_goal: None,
+        optimum: None,
+        stacks: Vec::new(),
         pareto,
         reasons: Vec::new(),
         rejected: Vec::new(),
@@ -55,7 +59,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
         remedies: Vec::new(),
         precisions: Vec::new(),
         batches: Vec::new(),
-        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
+        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out: None },
     };
     Ok(Draft { document, timeline: outcome.timeline })
 }

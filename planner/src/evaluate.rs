@@ -4,9 +4,10 @@ use crate::bounds::Bounds;
 use crate::room::{NEAR, Room};
 use crate::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use trainyard_plan::{GradientReduction, Plan, ScheduleName, StageId, StageSpec, Stages, StateSharding};
+use trainyard_plan::{Plan, ScheduleName, StageId, StageSpec, Stages};
 use trainyard_sim::{
     Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_runs, simulate,
     step_time_bound_with, step_time_with,
@@ -88,8 +89,8 @@ struct Builder<'a> {
     machine: &'a Machine,
     /// Prices of layers, which all variants share; nothing where the machine was not measured for them.
     layers: OnceCell<Option<LayerTable>>,
-    /// What they send to each other.
-    communications: RefCell<Communications>,
+    /// What they send to each other, by how many replicas share a state.
+    communications: RefCell<BTreeMap<Option<u32>, Communications>>,
 }
 
 impl Looked {
@@ -105,18 +106,12 @@ impl Builder<'_> {
         self.layers.get_or_init(|| self.bounds.layers(self.candidate, plan, self.machine)).as_ref()
     }
 
-    /// The variants that fit. Beyond the optimizer's state, sharing out more adds communication and saves memory only,
-    /// so of each schedule it is tried where sharing out less does not fit. (Weights that are gathered just in time may
-    /// hide behind compute what an optimizer's shards exchange after it: a hundredth of a step, left out knowingly.)
+    /// The variants that fit and matter.
     fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
         let mut all: Vec<Built> = Vec::new();
-        let mut plainer_fits: Option<(ScheduleName, u32)> = None;
-        for variant in self.space.variants(self.candidate.parallel, self.candidate.batch) {
-            let schedule = (variant.schedule, variant.virtual_stages);
-            if plainer_fits == Some(schedule) && shares_more(&variant) {
-                continue;
-            }
-            let stages = self.bounds.cut(self.candidate, self.candidate.parallel.pipeline * variant.virtual_stages);
+        let Candidate { choice, parallel, batch, .. } = *self.candidate;
+        for variant in self.space.variants(choice, parallel, batch) {
+            let stages = self.bounds.cut(self.candidate, parallel.pipeline * variant.virtual_stages);
             let Some(stages) = stages else { continue };
             let first = self.runs_of_first_stage(&variant, &stages);
             if let Some((needed, available)) = self.room.first_stage_lacks(self.candidate, &variant, &first) {
@@ -126,16 +121,11 @@ impl Builder<'_> {
             let Some(plan) = self.plan(&variant, stages.to_vec()) else { continue };
             let bound = self.bound(&plan);
             if !matters(&plan, bound) {
-                plainer_fits = Some(schedule);
                 continue;
             }
             match self.build(&variant, plan, bound) {
-                Ok(built) => {
-                    plainer_fits = Some(schedule);
-                    if matters(&built.plan, built.bound) {
-                        all.push(built);
-                    }
-                }
+                Ok(built) if matters(&built.plan, built.bound) => all.push(built),
+                Ok(_) => {}
                 Err(full) => {
                     let (needed, available) = full.amounts();
                     looked.note_too_large(needed, available);
@@ -172,8 +162,8 @@ impl Builder<'_> {
     /// A machine that was not measured for a plan cannot run it.
     fn bound(&self, plan: &Plan) -> f64 {
         let mut known = self.communications.borrow_mut();
-        let bound =
-            self.layers(plan).and_then(|layers| step_time_bound_with(plan, self.machine, layers, &mut known).ok());
+        let known = known.entry(plan.sharding_ranks()).or_default();
+        let bound = self.layers(plan).and_then(|layers| step_time_bound_with(plan, self.machine, layers, known).ok());
         bound.map_or(f64::INFINITY, |bound| bound.0)
     }
 
@@ -184,10 +174,10 @@ impl Builder<'_> {
         let stages = plan.stages();
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();
         let asked = total(&mut stages.ids().map(|stage| needed.total(stage)));
-        let there = total(&mut needed.limits.iter().copied());
+        let there = total(&mut needed.usable.iter().copied());
         let near = stages
             .ids()
-            .zip(&needed.limits)
+            .zip(&needed.usable)
             .all(|(stage, limit)| needed.total(stage).as_f64() <= limit.as_f64() * NEAR);
         if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
             return None;
@@ -197,9 +187,4 @@ impl Builder<'_> {
         let cut = Stages::balanced_within(self.weights, stages.count(), fits)?;
         self.plan(variant, cut.specs())
     }
-}
-
-/// Whether a variant is there for its memory only: more is shared out than the optimizer's state, or more often.
-pub(crate) fn shares_more(variant: &Variant) -> bool {
-    variant.state_sharding > StateSharding::Optimizer || variant.gradient_reduction == GradientReduction::MicroBatch
 }

@@ -1,14 +1,13 @@
 //! Fields of a plan that the user holds: `--fix parallel.tensor=8`.
 
 use crate::space::{Candidate, Variant};
-use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trainyard_plan::{
     Cache, Collectives, DecodePlace, GradientCompression, GradientReduction, INPUT_COUNT_MAX, Offload, Placement,
     Precision, RANKS_MAX, Recompute, ScheduleName, StateSharding, StorageMode,
 };
-use trainyard_units::similar;
+use trainyard_units::{count, similar};
 
 /// The fields that can be held, each with its path under `plan` of the plan document and how its value is read.
 macro_rules! fields {
@@ -71,6 +70,8 @@ fields! {
     instance: String = "instance" by set,
     /// Number of machines.
     instances: u32 = "instances" by set_count,
+    /// Training framework.
+    stack: String = "stack" by set,
     /// Whether traffic between machines is encrypted.
     encrypted: bool = "cluster.encrypted" by set,
     /// Replicas.
@@ -165,22 +166,59 @@ impl FixError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownKey { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
+            Self::BadValue { key, value, problem } => {
+                let (_, allowed) = problem.split_once(" is not one of ")?;
+                let meant = similar(value, allowed.split(", ")).map(|meant| format!("did you mean `{meant}`?"));
+                meant.or_else(|| usual_words(abbreviated(key)).map(Into::into))
+            }
             _ => None,
         }
     }
 }
 
-/// The machines' type and number go by their last name alone.
+/// Other names of fields: the machines' type and number go by their last name alone, degrees by their usual letters, and
+/// some fields by the names that training scripts have for them.
+pub(crate) const ABBREVIATIONS: [(&str, &str); 19] = [
+    ("cluster.instance", "instance"),
+    ("cluster.instances", "instances"),
+    ("dp", "parallel.data"),
+    ("tp", "parallel.tensor"),
+    ("pp", "parallel.pipeline"),
+    ("cp", "parallel.context"),
+    ("ep", "parallel.expert"),
+    ("sp", "parallel.sequence"),
+    ("global_batch", "batch.global"),
+    ("global_batch_size", "batch.global"),
+    ("micro_batch", "batch.micro"),
+    ("micro_batch_size", "batch.micro"),
+    ("accumulation", "batch.accumulation"),
+    ("gradient_accumulation", "batch.accumulation"),
+    ("gradient_accumulation_steps", "batch.accumulation"),
+    ("virtual_pipeline", "virtual_stages"),
+    ("checkpointing", "recompute"),
+    ("zero", "state_sharding"),
+    ("zero_stage", "state_sharding"),
+];
+
+/// The path of a field that goes by another name, too.
 fn abbreviated(key: &str) -> &str {
+    ABBREVIATIONS.iter().find(|(name, _)| *name == key).map_or(key, |(_, path)| path)
+}
+
+/// The words of other programs that a field takes besides its own.
+fn usual_words(key: &str) -> Option<&'static str> {
     match key {
-        "cluster.instance" => "instance",
-        "cluster.instances" => "instances",
-        _ => key,
+        "state_sharding" => Some("zero-1, zero-2 and zero-3 are optimizer, gradients and parameters"),
+        "schedule" => Some("interleaved and zero-bubble are interleaved-1f1b and zb-h1"),
+        "precision" => Some("fp16 and bf16 are fp16-mixed and bf16-mixed"),
+        "recompute" => Some("gradient-checkpointing is full"),
+        _ => None,
     }
 }
 
 fn unknown(key: &str) -> FixError {
-    FixError::UnknownKey { key: key.into(), similar: similar(key, KEYS.iter().copied()) }
+    let names = KEYS.iter().copied().chain(ABBREVIATIONS.iter().map(|(name, _)| *name));
+    FixError::UnknownKey { key: key.into(), similar: similar(key, names) }
 }
 
 impl Fixed {
@@ -220,6 +258,8 @@ impl Fixed {
             && is_held(self.virtual_stages, variant.virtual_stages)
             && is_held(self.state_sharding, variant.state_sharding)
             && is_held(self.gradient_reduction, variant.gradient_reduction)
+            && is_held(self.offload, variant.offload)
+            && self.sharding_ranks.is_none_or(|held| variant.sharding_ranks == Some(held))
     }
 }
 
@@ -249,7 +289,8 @@ fn set_prefetch(field: &mut Option<u32>, key: &str, value: &str) -> Result<(), F
 }
 
 fn set_within(field: &mut Option<u32>, key: &str, value: &str, allowed: RangeInclusive<u32>) -> Result<(), FixError> {
-    let parsed = value.parse().ok().filter(|count| allowed.contains(count)).ok_or_else(|| FixError::BadValue {
+    let whole = count(value).ok().and_then(|count| u32::try_from(count).ok());
+    let parsed = whole.filter(|count| allowed.contains(count)).ok_or_else(|| FixError::BadValue {
         key: key.into(),
         value: value.into(),
         problem: format!("it must be a whole number from {} to {}", allowed.start(), allowed.end()),
@@ -258,11 +299,7 @@ fn set_within(field: &mut Option<u32>, key: &str, value: &str, allowed: RangeInc
 }
 
 fn set_large_count(field: &mut Option<u64>, key: &str, value: &str) -> Result<(), FixError> {
-    set_positive(field, key, value, NonZeroU64::get)
-}
-
-fn set_positive<N: FromStr, T>(field: &mut Option<T>, key: &str, value: &str, get: fn(N) -> T) -> Result<(), FixError> {
-    let parsed = value.parse().map(get).map_err(|_| FixError::BadValue {
+    let parsed = count(value).ok().filter(|count| *count > 0).ok_or_else(|| FixError::BadValue {
         key: key.into(),
         value: value.into(),
         problem: "it must be a whole number, at least 1".into(),
@@ -292,6 +329,32 @@ mod tests {
         assert_eq!(parse("instances=1048576").map(|fixed| fixed.instances), Ok(Some(1 << 20)));
         assert!(parse("instances=2147483648").is_err_and(|error| error.to_string().contains("from 1 to 1048576")));
         assert_eq!(parse("schedule=1f1b").map(|fixed| fixed.schedule), Ok(Some(ScheduleName::OneForwardOneBackward)));
+    }
+
+    #[test]
+    fn fields_go_by_the_names_that_people_use() {
+        for (short, path) in [
+            ("tp=8", "parallel.tensor=8"),
+            ("pp=4", "parallel.pipeline=4"),
+            ("dp=2", "parallel.data=2"),
+            ("cp=2", "parallel.context=2"),
+            ("ep=2", "parallel.expert=2"),
+            ("micro_batch_size=1", "batch.micro=1"),
+            ("global_batch=2k", "batch.global=2000"),
+            ("zero=3", "state_sharding=parameters"),
+            ("zero=zero-1", "state_sharding=optimizer"),
+            ("precision=bf16", "precision=bf16-mixed"),
+            ("schedule=interleaved", "schedule=interleaved-1f1b"),
+        ] {
+            let held = parse(short);
+            assert!(held.is_ok() && held == parse(path), "{short}: {held:?}");
+        }
+        assert!(ABBREVIATIONS.iter().all(|(name, path)| KEYS.contains(path) && !KEYS.contains(name)));
+        assert!(Fixed::parse(&["tp=2".into(), "parallel.tensor=2".into()]).is_err());
+        let slip = parse("precision=fp23").expect_err("a slip");
+        assert_eq!(slip.hint().as_deref(), Some("did you mean `fp32`?"));
+        let beyond = parse("zero=4").expect_err("there are three");
+        assert!(beyond.hint().is_some_and(|hint| hint.contains("zero-3")), "{beyond}");
     }
 
     #[test]
@@ -338,6 +401,9 @@ mod tests {
             "parallel.tensor=0",
             "parallel.tensor=-1",
             "parallel.tensor=1e9",
+            "parallel.tensor=1.5",
+            "parallel.tensor=NaN",
+            "batch.micro=0",
             "parallel.tensor",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");

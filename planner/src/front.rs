@@ -7,7 +7,7 @@ use crate::problem::{Place, Problem, price_of, price_used, purchase};
 use crate::search::{Evaluated, pareto};
 use crate::warnings::Warnings;
 use trainyard_hardware_profiles::{Price, PriceQuery};
-use trainyard_plan::document::{Alternative, PlanDocument};
+use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
 use trainyard_units::{Seconds, UsdPerHour, human_duration};
 
@@ -44,12 +44,14 @@ pub enum PointError {
 pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> Vec<Alternative> {
     let own = problem.place.pricing();
     let others = Pricing::ALL.iter().copied().filter(|other| *other != own);
-    let Place::Rented(rental) = &problem.place else { return pareto(found).iter().map(alternative).collect() };
+    if !matches!(problem.place, Place::Rented(_)) {
+        return pareto(found).iter().map(alternative).collect();
+    }
     let mut points = Vec::new();
     for pricing in [own].into_iter().chain(others) {
         let priced = |evaluated: &Evaluated| {
             if pricing == own {
-                return Some((evaluated.clone(), rental.instances[evaluated.choice].1.clone()));
+                return Some((evaluated.clone(), problem.place.price(evaluated.choice)?.clone()));
             }
             let price = on_terms(problem, evaluated.choice, pricing)?;
             let cost_usd = Some(cost(problem, job, evaluated, &price)?);
@@ -63,6 +65,9 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
             let mut point = alternative(evaluated);
             point.plan.pricing = pricing;
             point.price = price_at(evaluated.choice);
+            if let Some(price) = point.price.clone() {
+                point.time_s += interrupted_s(problem, job, evaluated, price);
+            }
             point
         }));
     }
@@ -93,10 +98,32 @@ pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
     }
 }
 
+/// A plan on the job's own terms as a document lists it.
+pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
+    let mut other = alternative(evaluated);
+    if let Some(price) = problem.place.price(evaluated.choice) {
+        other.time_s += interrupted_s(problem, job, evaluated, price_used(price));
+    }
+    other
+}
+
+/// Seconds that expected reclaims add to a plan at a price on spot terms; none on others.
+fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: PriceUsed) -> f64 {
+    if price.pricing != Some(Pricing::Spot) {
+        return 0.0;
+    }
+    let cluster = evaluated.plan.cluster();
+    let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
+    let Ok(rent) = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, price) else { return 0.0 };
+    let steps = problem.training.steps(evaluated.plan.batch().global);
+    let course = rent.overheads.course(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
+    course.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
+}
+
 /// The price of a type of machine on other terms than the job's, where there is one.
 fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price> {
     let Place::Rented(rental) = &problem.place else { return None };
-    let (instance, own) = &rental.instances[choice];
+    let (instance, own) = problem.place.offer(choice)?;
     let query = PriceQuery { region: &own.region, service: own.service, purchase: purchase(pricing) };
     let price = price_of(instance, query)?.clone();
     Some(match &rental.repriced {
@@ -139,8 +166,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     let chosen = chosen.ok_or(PointError::Beyond { number, points })?;
     let unpredicted = |why: String| PointError::Unpredicted { number, why };
     let plan = Plan::try_from(chosen.plan.clone()).map_err(|error| unpredicted(error.to_string()))?;
-    let choices = problem.place.choices();
-    let choice = choices.iter().position(|(name, _)| *name == chosen.plan.cluster.instance).unwrap_or(0);
+    let choice = problem.place.choice_of(&plan).unwrap_or(0);
     let cluster = plan.cluster();
     let machine = problem.place.machine(choice, cluster.instances, Some(cluster.encrypted));
     let job = match &chosen.price {
@@ -169,6 +195,10 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         reasons: vec![reason],
         // All of these compare with the recommended plan.
         alternatives: Vec::new(),
+        evidence: Vec::new(),
+        to_meet_goal: None,
+        optimum: None,
+        stacks: Vec::new(),
         rejected: Vec::new(),
         changes: Vec::new(),
         remedies: Vec::new(),

@@ -7,7 +7,7 @@ use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem, Rental};
 use crate::reasons::relative;
-use crate::search::{Aim, Evaluated, Found, Within, search};
+use crate::search::{Aim, Evaluated, Found, search};
 use trainyard_hardware_profiles::{Instance, Price};
 use trainyard_plan::Objective;
 use trainyard_units::{Seconds, human_duration};
@@ -57,13 +57,7 @@ impl Guidance<'_> {
     /// The best plan on one of these types, with at least as many devices as the recommended one.
     fn best_of(&self, guided: &[&Instance], rental: &Rental) -> Option<Evaluated> {
         let devices = self.chosen.plan.mesh().ranks();
-        let aim = Aim {
-            objective: self.problem.objective,
-            top: 1,
-            max_simulations: None,
-            within: Within::Anything,
-            without_gpu: None,
-        };
+        let aim = Aim::best(self.problem.objective);
         let plans = guided.iter().filter_map(|instance| {
             let enough = devices.div_ceil(instance.gpus).min(rental.max_instances);
             let instances = self.fixed.instances.or(Some(enough));

@@ -2,11 +2,12 @@
 
 use crate::fix::Fixed;
 use crate::job::{JobError, invalid};
+use crate::stored::{NO_DATA_SET, Samples, Stored, stored};
 use trainyard_hardware_profiles::{Storage, catalog};
 use trainyard_models::{Model, Sample};
 use trainyard_plan::{
-    BatchSpec, Cache, DataSpec, DecodePlace, INPUT_COUNT_MAX, InputSpec, Mesh, ParallelSpec, Placement, SampleFormat,
-    StorageMode,
+    BatchSpec, Cache, DataSpec, DecodePlace, INPUT_COUNT_MAX, InputSpec, JobSpec, Mesh, ParallelSpec, Placement,
+    SampleFormat, StorageMode,
 };
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
 use trainyard_units::{Bytes, Seconds};
@@ -28,6 +29,8 @@ pub struct Data {
     pub set: DataSet,
     /// What is held.
     pub held: InputChoice,
+    /// Whether the job says nothing of its samples, so that they are taken to be those of the model's usual data set.
+    pub assumed: bool,
 }
 
 /// What is held of an input; the rest is chosen.
@@ -45,37 +48,33 @@ pub struct InputChoice {
     pub cache: Option<Cache>,
 }
 
-/// The data set that a job describes; nothing if it does not say how large a sample is.
+/// The data set that a job describes; nothing if its samples are taken to be there, or if nothing is known of them.
 ///
 /// # Errors
 ///
 /// When a field is out of range or contradicts another.
-pub(crate) fn data(spec: &DataSpec, model: &Model, samples: Option<u64>) -> Result<Option<Data>, JobError> {
-    let Some(bytes_per_sample) = spec.bytes_per_sample else {
-        return match field_of_input(spec) {
-            None => Ok(None),
-            Some(_) => Err(JobError::Missing {
-                field: "data.bytes_per_sample",
-                why: "the job says how samples are brought in; write how large one is as stored",
-            }),
-        };
+pub(crate) fn data(job: &JobSpec, model: &Model, samples: Option<u64>) -> Result<Option<Data>, JobError> {
+    let spec = &job.data;
+    let Stored::As(Samples { bytes, deviation, format: usual, count, assumed }) = stored(job, model)? else {
+        return Ok(None);
     };
-    if !(1.0..=BYTES_MAX).contains(&bytes_per_sample) {
-        return Err(invalid("data.bytes_per_sample", bytes_per_sample, "from 1 to 1e15"));
+    if !(1.0..=BYTES_MAX).contains(&bytes) {
+        return Err(invalid("data.bytes_per_sample", bytes, "from 1 to 1e15"));
     }
-    let bytes_deviation = spec.bytes_deviation.unwrap_or(0.0);
-    if !(0.0..=bytes_per_sample).contains(&bytes_deviation) {
+    let bytes_deviation = spec.bytes_deviation.unwrap_or(deviation);
+    if !(0.0..=bytes).contains(&bytes_deviation) {
         return Err(invalid("data.bytes_deviation", bytes_deviation, "from 0 to data.bytes_per_sample"));
     }
+    let samples = samples.or(count);
     counts(spec, samples)?;
     let storage = catalog().storage();
     provisioned(spec, storage)?;
     let set = DataSet {
         samples,
-        bytes_per_sample,
+        bytes_per_sample: bytes,
         bytes_deviation,
-        decoded_bytes: decoded_bytes(model, bytes_per_sample),
-        format: format(spec, model)?,
+        decoded_bytes: decoded_bytes(model, bytes),
+        format: format(spec, usual, model)?,
         files: spec.files,
         fsx_throughput: spec.fsx_throughput.unwrap_or(storage.fsx.tiers[0].throughput.value),
         fsx_size: spec.fsx_size,
@@ -83,12 +82,13 @@ pub(crate) fn data(spec: &DataSpec, model: &Model, samples: Option<u64>) -> Resu
         volume: spec.volume,
     };
     let DataSpec { storage, decode, workers, prefetch, cache, .. } = *spec;
-    Ok(Some(Data { set, held: InputChoice { storage, decode, workers, prefetch, cache } }))
+    Ok(Some(Data { set, held: InputChoice { storage, decode, workers, prefetch, cache }, assumed }))
 }
 
-/// The first field that says how samples are brought in, if one does.
+/// The first field that says how samples are stored or brought in, if one does.
 pub(crate) fn field_of_input(spec: &DataSpec) -> Option<&'static str> {
     let fields = [
+        ("data.dataset", spec.dataset.as_ref().is_some_and(|name| name != NO_DATA_SET)),
         ("data.bytes_per_sample", spec.bytes_per_sample.is_some()),
         ("data.bytes_deviation", spec.bytes_deviation.is_some()),
         ("data.format", spec.format.is_some()),
@@ -156,14 +156,15 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
     }
 }
 
-fn format(spec: &DataSpec, model: &Model) -> Result<SampleFormat, JobError> {
+/// How samples are stored: as the job says, as its data set is, or as is usual for what the model reads.
+fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Result<SampleFormat, JobError> {
     let sample = model.sample();
     let usual = match sample {
         Sample::Tokens(_) => SampleFormat::Tokens,
         Sample::Image(_) => SampleFormat::Jpeg,
         Sample::Volume(_) | Sample::Record => SampleFormat::Raw,
     };
-    let format = spec.format.unwrap_or(usual);
+    let format = spec.format.or(of_set).unwrap_or(usual);
     let fits = match format {
         SampleFormat::Tokens => matches!(sample, Sample::Tokens(_)),
         SampleFormat::Jpeg => matches!(sample, Sample::Image(_)),

@@ -7,19 +7,23 @@ use crate::hyper_parameters::check_hyper_parameters;
 use crate::input::{Data, data, field_of_input};
 use crate::problem::{Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase};
 use crate::quota::Quotas;
+use crate::software::{AUTO_STACK, SoftwareError, executable, names_of_those_that, of_today, trains};
+use crate::stored::named_set;
 use crate::unpriced::Unpriced;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
     Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, Instance, MeasuredMachine,
-    Price, PriceQuery, PriceTable, Service, Stack,
+    Price, PriceQuery, PriceTable, Service, Sourced, Stack,
 };
-use trainyard_models::{ConvergenceError, Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
+use trainyard_models::{
+    ConvergenceError, Family, Model, ModelError, ModelSpec, UnknownDataSet, convergence_curve, find, samples_in,
+};
 use trainyard_plan::{
     Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
     Optimizer, Precision, Pricing, StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
-use trainyard_units::Seconds;
+use trainyard_units::{Bytes, Seconds};
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
@@ -28,7 +32,7 @@ pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
 pub(crate) const DEFAULT_REGION: &str = "us-east-1";
-pub(crate) const MAX_INSTANCES: u32 = 1024;
+pub(crate) const MAX_INSTANCES: u32 = 16_384;
 const MAX_SAMPLES: f64 = 1e18;
 const MAX_STEPS: u64 = 1_000_000_000_000;
 
@@ -62,6 +66,9 @@ pub enum JobError {
     /// The target is not one, or not one of this model.
     #[error("in `training.target`: {0}")]
     Target(#[from] ConvergenceError),
+    /// The data set is not one.
+    #[error("in `data.dataset`: {0}")]
+    DataSet(#[from] UnknownDataSet),
     /// An instance or stack does not exist.
     #[error("in `{field}`: {error}")]
     Catalog {
@@ -119,6 +126,19 @@ pub enum JobError {
     /// Samples cannot be brought in as the job says, on any of its machines.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The stack cannot train the model.
+    #[error("`cluster.stack` is {value}, which does not train {model}")]
+    UnableStack {
+        /// The stack.
+        value: String,
+        /// The model.
+        model: String,
+        /// The stacks of today that can.
+        others: Vec<String>,
+    },
+    /// A stack is described in words that plans do not have.
+    #[error(transparent)]
+    Software(#[from] SoftwareError),
     /// No instance has a price on these terms.
     #[error("{}", .0.in_table("cluster"))]
     Unpriced(Box<Unpriced>),
@@ -142,6 +162,7 @@ impl JobError {
         match self {
             Self::Model(error) => error.hint(),
             Self::Target(error) => Some(error.hint()),
+            Self::DataSet(error) => Some(error.hint()),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::ClusterFile { error, .. } => error.hint(),
             Self::NoSpotBand { regions, .. } if regions.is_empty() => Some("write campaign.monthly_reclaims".into()),
@@ -150,6 +171,11 @@ impl JobError {
             }
             Self::Input(error) => error.hint(),
             Self::Unpriced(error) => Some(error.hint()),
+            Self::UnableStack { others, .. } => Some(match others.as_slice() {
+                [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
+                others => format!("use one of {}, or `auto`", others.join(", ")),
+            }),
+            Self::Software(_) => Some("the words are those of plan documents, docs/schemas/plan.json".into()),
             Self::OverQuota { .. } => {
                 Some("ask AWS for more (Service Quotas), or allow other types in cluster.instances".into())
             }
@@ -182,9 +208,11 @@ pub(crate) fn problem_on(
     resources: Resources,
     other: impl FnOnce(Place) -> Place,
 ) -> Result<Problem, JobError> {
-    let model = model(&job.model, resources.model_file.clone())?;
+    let spec = model_spec(&job.model, resources.model_file.clone())?;
+    let states_attention = spec.attention.is_some();
+    let model = Model::try_from(spec)?;
     countable(&model)?;
-    let place = other(place(&job.cluster, resources)?);
+    let place = other(place(&job.cluster, resources, &model)?);
     let (deadline, budget) = goal(&job.goal, &place)?;
     let (precisions, unusable_precisions) = precisions(&job.training, &place)?;
     let optimizer = job.training.optimizer.unwrap_or(Optimizer::AdamW);
@@ -204,6 +232,7 @@ pub(crate) fn problem_on(
         optimizer,
         objective: job.goal.objective.unwrap_or_default(),
         model,
+        states_attention,
         place,
         deadline,
         budget,
@@ -229,14 +258,21 @@ fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, 
     let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
     let refusals: Option<Vec<InputError>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
     match refusals.and_then(|all| all.into_iter().next()) {
+        // A warning says so.
+        Some(_) if data.assumed && field_of_input(&job.data).is_none() => Ok(None),
         Some(error) => Err(JobError::Input(error)),
         None => Ok(Some(data)),
     }
 }
 
-/// The data set that a job describes, with how it is to be brought in; nothing if it does not say how large a sample is.
+/// The data set of a job, with how it is to be brought in; nothing if its samples are taken to be there.
 pub(crate) fn data_set(job: &JobSpec, model: &Model) -> Result<Option<Data>, JobError> {
-    data(&job.data, model, epoch(job, model)?)
+    data(job, model, epoch(job, model)?)
+}
+
+/// Bytes of the data set of a job as stored, where its size is known.
+pub fn stored_bytes(job: &JobSpec, model: &Model) -> Option<Bytes> {
+    data_set(job, model).ok()??.set.bytes()
 }
 
 /// Samples of a pass over the data set, where the job or its target says so.
@@ -270,7 +306,7 @@ fn region(data: &DataSpec, place: &Place) -> Result<(), JobError> {
     Ok(())
 }
 
-fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError> {
+fn place(choice: &ClusterChoice, resources: Resources, model: &Model) -> Result<Place, JobError> {
     if choice.constants.is_some() && resources.constants.is_none() {
         return Err(JobError::Missing { field: "cluster.constants", why: "the constants file was not read" });
     }
@@ -282,7 +318,7 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
         (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
             Err(JobError::Missing { field: "cluster.prices", why: "the table of prices was not read" })
         }
-        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref())?))),
+        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), model)?))),
         (Some(_), Some(_)) => Err(JobError::Conflict {
             first: "cluster.profile",
             second: "cluster.file",
@@ -294,21 +330,25 @@ fn place(choice: &ClusterChoice, resources: Resources) -> Result<Place, JobError
         }
         (None, Some(_)) => {
             let missing = JobError::Missing { field: "cluster.file", why: "the cluster file was not read" };
-            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path, before)
+            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path, before, model)
         }
     }
 }
 
 /// The model that a job names or describes; `read` is the content of the file that it names, if it names one.
 pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, JobError> {
+    Ok(Model::try_from(model_spec(choice, read)?)?)
+}
+
+fn model_spec(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<ModelSpec, JobError> {
     one_source(choice)?;
     let mut spec = match (&choice.name, choice.family) {
         _ if choice.file.is_some() || choice.config.is_some() => {
             let field = if choice.file.is_some() { "model.file" } else { "model.config" };
             read.ok_or(JobError::Missing { field, why: "the file was not read" })?
         }
-        (name, Some(family)) => return Ok(Model::try_from(own_model(choice, name.as_deref(), family))?),
-        (Some(name), None) => find(name)?.model.spec(),
+        (name, Some(family)) => return Ok(own_model(choice, name.as_deref(), family)),
+        (Some(name), None) => catalog_spec(name)?,
         (None, None) => {
             return Err(JobError::Missing {
                 field: "model",
@@ -320,7 +360,7 @@ pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Mod
     spec.seq_len = choice.seq_len.or(spec.seq_len);
     spec.image_size = choice.image_size.or(spec.image_size);
     spec.attention = choice.attention.or(spec.attention);
-    Ok(Model::try_from(spec)?)
+    Ok(spec)
 }
 
 /// A model comes from the catalog, from a file, from a configuration or from its dimensions. Those that do not bring
@@ -334,6 +374,11 @@ fn one_source(choice: &ModelChoice) -> Result<(), JobError> {
         (Some(_), _, _, Some(_)) => conflict("model.name", "model.file", "write one of them"),
         _ => Ok(()),
     }
+}
+
+/// A model of the catalog, which leaves the attention kernel to software and GPU.
+fn catalog_spec(name: &str) -> Result<ModelSpec, JobError> {
+    Ok(ModelSpec { attention: None, ..find(name)?.model.spec() })
 }
 
 fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelSpec {
@@ -428,7 +473,7 @@ fn samples(data: &DataSpec, model: &Model) -> Result<Option<u64>, JobError> {
             second: "model",
             rule: "this model reads no tokens; write samples",
         }),
-        (None, None) => Ok(None),
+        (None, None) => Ok(named_set(data)?.and_then(|set| set.samples.as_ref()).map(|samples| samples.value)),
     }
 }
 
@@ -516,9 +561,16 @@ fn owned(
         let rule = "a measured machine needs constants of the stack `trainyard-executor` only, and the file has none";
         JobError::Conflict { first: "cluster.constants", second: "cluster.profile", rule }
     })?;
-    let machine = Machine { cluster: Cluster::of_measured(profile), stack };
+    let margin = memory_margin(choice)?.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+    let stack = Stack { memory_margin: margin, ..stack };
+    let machine = Machine { cluster: Cluster::of_measured(profile), stack: stack.clone() };
     let path = path.or_else(|| choice.profile.clone()).unwrap_or_default();
-    Ok(Place::Owned { machine: Box::new(machine), described_by: Description::Profile(path), constants: before.path })
+    Ok(Place::Owned {
+        machine: Box::new(machine),
+        stacks: vec![stack],
+        described_by: Description::Profile(path),
+        constants: before.path,
+    })
 }
 
 fn described(
@@ -526,6 +578,7 @@ fn described(
     file: ClusterFile,
     path: Option<String>,
     before: Before,
+    model: &Model,
 ) -> Result<Place, JobError> {
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
@@ -535,20 +588,70 @@ fn described(
     let catalog = catalog_with(before.constants.as_ref());
     let cluster =
         Cluster::of_file(file, &catalog).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
-    let machine = Machine { cluster, stack: stack(choice, &catalog)? };
+    let stacks = stacks(choice, &catalog, model)?;
+    let machine = Machine { cluster, stack: stacks[0].clone() };
     Ok(Place::Owned {
         machine: Box::new(machine),
+        stacks,
         described_by: Description::ClusterFile(path),
         constants: before.path,
     })
 }
 
-fn stack(choice: &ClusterChoice, catalog: &Catalog) -> Result<Stack, JobError> {
-    let name = choice.stack.as_deref().unwrap_or(DEFAULT_STACK);
-    catalog.stack(name).cloned().map_err(|error| JobError::Catalog { field: "cluster.stack", error })
+/// The stacks that a job compares: the one that it names, or those that people use today. Of these at least one must be
+/// able to train the model.
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, JobError> {
+    let of_today = of_today(catalog);
+    let all = match choice.stack.as_deref().filter(|name| *name != AUTO_STACK) {
+        Some(name) => {
+            let named = catalog.stack(name).map_err(|error| JobError::Catalog { field: "cluster.stack", error })?;
+            vec![named.clone()]
+        }
+        None if of_today.is_empty() => {
+            vec![
+                catalog
+                    .stack(DEFAULT_STACK)
+                    .map_err(|error| JobError::Catalog { field: "cluster.stack", error })?
+                    .clone(),
+            ]
+        }
+        None => of_today.clone(),
+    };
+    let mut able = Vec::new();
+    for stack in all.iter().cloned() {
+        if trains(&executable(&stack)?, model) {
+            able.push(stack);
+        }
+    }
+    if able.is_empty() {
+        let others = names_of_those_that(&of_today, |runs| trains(runs, model));
+        let (value, model) = (all[0].name.clone(), model.name().to_owned());
+        return Err(JobError::UnableStack { value, model, others });
+    }
+    let margin = memory_margin(choice)?;
+    for stack in &mut able {
+        stack.memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+    }
+    Ok(able)
 }
 
-fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -> Result<Rental, JobError> {
+/// Part of each GPU's memory that a job leaves free, if it says so.
+pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, JobError> {
+    let Some(text) = &choice.memory_margin else { return Ok(None) };
+    let number = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.trim().parse(),
+    };
+    let part = number.ok().filter(|part| (0.0..=0.5).contains(part));
+    part.map(Some).ok_or_else(|| invalid("cluster.memory_margin", format!("`{text}`"), "from 0% to 50%, such as 8%"))
+}
+
+fn rental(
+    choice: &ClusterChoice,
+    before: Before,
+    prices: Option<&PriceTable>,
+    model: &Model,
+) -> Result<Rental, JobError> {
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
     if patterns.is_empty() {
@@ -558,7 +661,7 @@ fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -
     let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
     let matching =
         catalog.matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
-    let stack = stack(choice, &catalog)?;
+    let stacks = stacks(choice, &catalog, model)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
         return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
@@ -589,7 +692,7 @@ fn rental(choice: &ClusterChoice, before: Before, prices: Option<&PriceTable>) -
         max_instances,
         pricing,
         service: named,
-        stack,
+        stacks,
         catalog,
         constants: before.path,
         changes: Vec::new(),

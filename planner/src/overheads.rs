@@ -1,7 +1,7 @@
 //! What a training takes and costs besides its steps, in closed form: the search ranks by it, and predictions carry it.
 //!
-//! Start-up, checkpoints and storage are expected values of a training that nothing interrupts. What interruptions and
-//! tests of the model add is drawn by `campaign`, from the same surroundings.
+//! Start-up, checkpoints, storage and what reclaims of spot instances add are expected values of a training in which
+//! nothing fails. What failures and tests of the model add is drawn by `campaign`, from the same surroundings.
 
 use crate::campaign::{Saved, Surroundings, ranks_of_state, settings};
 use crate::job::JobError;
@@ -10,10 +10,10 @@ use crate::search::Evaluated;
 use crate::space::Candidate;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Price, Service};
-use trainyard_plan::document::{CostParts, Prediction, PriceUsed};
+use trainyard_plan::document::{CostParts, ExpectedInterruptions, Prediction, PriceUsed};
 use trainyard_plan::{JobSpec, Plan, Precision, Pricing, StateSharding, StorageMode, checkpoint_bytes_of};
 use trainyard_sim::Machine;
-use trainyard_sim::campaign::{checkpoints, open_interval};
+use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, open_interval};
 use trainyard_units::{Bytes, Seconds, Usd, UsdPerHour};
 
 /// What does not depend on how long a step takes.
@@ -28,6 +28,9 @@ pub(crate) struct Overheads {
     write: Seconds,
     /// From one to the next; nothing if only the last step is followed by one.
     interval: Option<Seconds>,
+    /// What reclaims a machine, and what a restart takes without the data set; nothing where nobody reclaims, or nobody
+    /// published how often.
+    exposure: Option<Exposure>,
     /// What keeps checkpoints, for an hour.
     checkpoints_hour: Usd,
     /// What keeps the data set, for an hour, by where samples are read from; what costs nothing is left out.
@@ -45,12 +48,19 @@ pub(crate) struct Course {
     paid_start_up: Seconds,
     /// Writing checkpoints.
     pub(crate) checkpoints: Seconds,
+    /// What reclaims add.
+    pub(crate) reclaims: Option<Reclaims>,
 }
 
 impl Course {
     /// From the request for machines to the last checkpoint.
     pub(crate) fn elapsed(&self) -> Seconds {
-        self.steps + self.start_up + self.checkpoints
+        self.steps + self.start_up + self.checkpoints + self.interrupted()
+    }
+
+    /// What reclaims add, all of it.
+    fn interrupted(&self) -> Seconds {
+        self.reclaims.map_or(Seconds(0.0), |reclaims| reclaims.total())
     }
 }
 
@@ -60,11 +70,20 @@ impl Overheads {
     pub(crate) fn new(around: &Surroundings<'_>) -> Self {
         let write = around.transfer_time().unwrap_or(Seconds(0.0));
         let settings = around.settings;
-        let hazards = around.hazards(settings.scenario).or_else(|_| {
+        let known = around.hazards(settings.scenario);
+        let hazards = known.clone().or_else(|_| {
             let pricing = Pricing::OnDemand;
             Surroundings { pricing, ..*around }.hazards(settings.scenario)
         });
         let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(around.instances(), write));
+        let interval = settings.interval.or_else(|| open_interval(losing, write));
+        let exposure = known.ok().filter(|_| around.pricing == Pricing::Spot).map(|hazards| Exposure {
+            instances: around.instances(),
+            hazards,
+            restart: around.restart().software + write,
+            write,
+            interval,
+        });
         let start = around.start();
         let copies = |storage: &StorageMode| {
             let price = Surroundings { input: Some(*storage), ..*around }.copies_hour();
@@ -76,7 +95,8 @@ impl Overheads {
             waiting: start.machines,
             software: start.software,
             write,
-            interval: settings.interval.or_else(|| open_interval(losing, write)),
+            interval,
+            exposure,
             checkpoints_hour: around.checkpoints_hour(),
             copies_hour: kept.iter().filter_map(copies).collect(),
         }
@@ -100,11 +120,16 @@ impl Overheads {
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
         let paid_start_up = self.software + download;
+        let reclaims = self.exposure.map(|exposure| {
+            let exposure = Exposure { restart: exposure.restart + download, ..exposure };
+            exposure.reclaims(time, step)
+        });
         Course {
             steps: time,
             start_up: self.waiting + paid_start_up,
             paid_start_up,
             checkpoints: Seconds(self.write.0 * written as f64),
+            reclaims,
         }
     }
 
@@ -118,6 +143,11 @@ impl Overheads {
             start_up_usd: machines(course.paid_start_up),
             storage_usd: storage_hour * course.elapsed().0 / 3600.0,
             checkpoints_usd: machines(course.checkpoints),
+            interruptions_usd: course.reclaims.map_or(0.0, |reclaims| {
+                // While one is replaced, the others are paid for.
+                let idle = (hourly * reclaims.waiting).0 * (self.instances - 1.0);
+                idle + machines(reclaims.restarts + reclaims.lost + reclaims.saving)
+            }),
         }
     }
 
@@ -163,7 +193,7 @@ impl SearchOverheads {
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },
                     pricing: rental.pricing,
-                    region: Some(&rental.instances[choice].1.region),
+                    region: problem.place.price(choice).map(|price| price.region.as_str()),
                     input: None,
                 })
             };
@@ -228,6 +258,13 @@ impl Rent {
         let [low, high] = prediction.interval_s.map(time_of);
         let ends = [cost(low, self.price.low_usd_per_hour), cost(high, self.price.high_usd_per_hour)];
         (prediction.start_up_s, prediction.checkpoints_s) = (Some(own.start_up.0), Some(own.checkpoints.0));
+        prediction.interruptions = own.reclaims.map(|reclaims| ExpectedInterruptions {
+            expected: reclaims.expected,
+            waiting_s: reclaims.waiting.0,
+            restarts_s: reclaims.restarts.0,
+            lost_s: (reclaims.lost + reclaims.saving).0,
+        });
+        prediction.checkpoint_interval_s = self.overheads.interval.map(|interval| interval.0);
         (prediction.cost_usd, prediction.cost_parts) = (Some(parts.total()), Some(parts));
         prediction.cost_interval_usd = Some(ends.map(|parts| parts.total()));
         prediction.price = Some(self.price);

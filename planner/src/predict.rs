@@ -1,12 +1,13 @@
 //! Predictions: a simulated step carried over to a whole training.
 
-use crate::job::{JobError, data_set};
+use crate::job::{JobError, data_set, memory_margin};
 use crate::overheads::Rent;
 use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase};
+use crate::software::AUTO_STACK;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,
-    PriceQuery, PriceTable, Service, USD_PER_HOUR_MAX, catalog,
+    PriceQuery, PriceTable, Service, Sourced, Stack, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, StepTrace, Store};
@@ -33,7 +34,9 @@ pub enum DocumentError {
     #[error("in `job`: {0}")]
     Job(#[from] JobError),
     /// The plan says how samples are brought in, but the job does not say how large they are.
-    #[error("`plan.input` says how samples are brought in, but `job.data.bytes_per_sample` is missing")]
+    #[error(
+        "`plan.input` says how samples are brought in, but `job.data` says that they are there, or nothing of their size"
+    )]
     NoData,
     /// The document tells of no step.
     #[error("`prediction.steps` is 0, but a training has at least one step")]
@@ -189,6 +192,8 @@ pub(crate) fn predict_of(
         time_s,
         start_up_s: None,
         checkpoints_s: None,
+        interruptions: None,
+        checkpoint_interval_s: None,
         cost_usd: None,
         cost_parts: None,
         cost_interval_usd: None,
@@ -297,7 +302,7 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
             return Err(DocumentError::NoProfile { path: path.clone() });
         };
         let stack = executor_stack(constants.as_ref()).map_err(|stack| DocumentError::IdleConstants { stack })?;
-        return Ok(Machine { cluster: Cluster::of_measured(*profile), stack });
+        return Ok(Machine { cluster: Cluster::of_measured(*profile), stack: with_margin(document, stack)? });
     }
     let catalog = catalog_with(constants.as_ref());
     let mut cluster = match (&named.file, file) {
@@ -308,9 +313,23 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
         (Some(path), _) => return Err(DocumentError::NoClusterFile { path: path.clone() }),
     };
     cluster.encrypted = named.encrypted;
-    let stack = document.job.cluster.stack.as_deref().unwrap_or(DEFAULT_STACK);
-    let stack = catalog.stack(stack).map_err(|error| DocumentError::Catalog { field: "job.cluster.stack", error })?;
-    Ok(Machine { cluster, stack: stack.clone() })
+    let stack = stack_of(document);
+    let stack = catalog.stack(stack).map_err(|error| DocumentError::Catalog { field: "plan.stack", error })?;
+    Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
+}
+
+/// The stack of a document's plan: what the plan names, else what the job does; documents from before plans named one
+/// have the mean of what was measured.
+pub(crate) fn stack_of(document: &PlanDocument) -> &str {
+    let of_job = document.job.cluster.stack.as_deref().filter(|name| *name != AUTO_STACK);
+    document.plan.stack.as_deref().or(of_job).unwrap_or(DEFAULT_STACK)
+}
+
+/// A stack with the memory margin of a document's job.
+fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, DocumentError> {
+    let margin = memory_margin(&document.job.cluster)?;
+    let memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
+    Ok(Stack { memory_margin, ..stack })
 }
 
 /// As many machines of a cluster file as a plan uses, if they are alike and there are as many; else all.

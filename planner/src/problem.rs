@@ -11,7 +11,7 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_models::{ConvergenceCurve, Model};
 use trainyard_plan::document::PriceUsed;
-use trainyard_plan::{ClusterSpec, Objective, Optimizer, Precision, Pricing, Volume};
+use trainyard_plan::{ClusterSpec, Objective, Optimizer, Plan, Precision, Pricing, Volume};
 use trainyard_sim::Machine;
 use trainyard_units::Seconds;
 
@@ -20,9 +20,11 @@ use trainyard_units::Seconds;
 pub struct Problem {
     /// What is trained.
     pub model: Model,
+    /// Whether the job or the model's file says how attention is computed; otherwise software and GPU decide.
+    pub(crate) states_attention: bool,
     /// How much.
     pub training: Training,
-    /// The data set, if the job says how large a sample is.
+    /// The data set, unless samples are taken to be there.
     pub data: Option<Data>,
     /// Global batch sizes that may be chosen, ascending.
     pub global_batches: Vec<u64>,
@@ -99,8 +101,10 @@ pub enum Place {
     Rented(Box<Rental>),
     /// On machines of one's own: one that was measured, or a cluster that a file describes.
     Owned {
-        /// All of them.
+        /// All of them, with the first of the stacks.
         machine: Box<Machine>,
+        /// The training frameworks that are compared.
+        stacks: Vec<Stack>,
         /// The file that describes them.
         described_by: Description,
         /// The constants file that stands before the catalog, as a plan shall name it.
@@ -136,8 +140,8 @@ pub struct Rental {
     pub pricing: Pricing,
     /// The service, where the job names it.
     pub service: Option<Service>,
-    /// The training framework.
-    pub stack: Stack,
+    /// The training frameworks that are compared.
+    pub stacks: Vec<Stack>,
     /// What the machines are looked up in.
     pub catalog: Cow<'static, Catalog>,
     /// The constants file that stands before the program's own catalog, as a plan shall name it.
@@ -146,6 +150,18 @@ pub struct Rental {
     pub(crate) changes: Vec<MachineChange>,
     /// What is other about prices.
     pub(crate) repriced: Option<PriceChange>,
+}
+
+impl Rental {
+    /// The type of instance of a choice.
+    pub(crate) fn kind(&self, choice: usize) -> usize {
+        choice / self.stacks.len()
+    }
+
+    /// The instance of a choice, with its price: the stacks of a type follow each other.
+    pub(crate) fn offer(&self, choice: usize) -> &(Instance, Price) {
+        &self.instances[self.kind(choice)]
+    }
 }
 
 /// The purchase that a pricing stands for.
@@ -227,12 +243,12 @@ impl Place {
         self
     }
 
-    /// The machines of a choice: `instances` of the type `index`. A mixed cluster is used whole. `encrypted` says
+    /// The machines of a choice: `instances` of its type, with its stack. A mixed cluster is used whole. `encrypted` says
     /// whether their traffic is, if it is not to be as the cluster file has it.
-    pub(crate) fn machine(&self, index: usize, instances: u32, encrypted: Option<bool>) -> Machine {
+    pub(crate) fn machine(&self, choice: usize, instances: u32, encrypted: Option<bool>) -> Machine {
         let mut machine = match self {
             Self::Owned { machine, .. } => {
-                let mut machine = (**machine).clone();
+                let mut machine = Machine { stack: self.software(choice).clone(), ..(**machine).clone() };
                 if !machine.cluster.is_mixed() {
                     machine.cluster.pools[0].instances = instances;
                 }
@@ -242,9 +258,9 @@ impl Place {
                 let mut machine = Machine {
                     cluster: rental
                         .catalog
-                        .cluster(&rental.instances[index].0.name, instances)
+                        .cluster(&rental.instances[self.kind(choice)].0.name, instances)
                         .expect("a rental names instances of the catalog"),
-                    stack: rental.stack.clone(),
+                    stack: self.software(choice).clone(),
                 };
                 rental.changes.iter().for_each(|change| change.apply(&mut machine));
                 machine
@@ -275,7 +291,7 @@ impl Place {
     }
 
     /// The types of machine to choose from, with the most of each.
-    pub(crate) fn choices(&self) -> Vec<(String, u32)> {
+    pub(crate) fn types(&self) -> Vec<(String, u32)> {
         match self {
             Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
             Self::Rented(rental) => {
@@ -285,12 +301,57 @@ impl Place {
         }
     }
 
-    /// The price of a type of machine by the hour; nothing for a machine that is owned.
-    pub(crate) fn price(&self, index: usize) -> Option<&Price> {
+    /// What a plan chooses between: each type of machine, with the most of it, under each of the stacks. The stacks of a
+    /// type follow each other.
+    pub(crate) fn choices(&self) -> Vec<(String, u32)> {
+        self.types().into_iter().flat_map(|kind| std::iter::repeat_n(kind, self.stacks().len())).collect()
+    }
+
+    /// The type of machine of a choice.
+    pub(crate) fn kind(&self, choice: usize) -> usize {
+        choice / self.stacks().len()
+    }
+
+    /// The stack of a choice.
+    pub(crate) fn software(&self, choice: usize) -> &Stack {
+        &self.stacks()[choice % self.stacks().len()]
+    }
+
+    /// The stacks that are compared, at least one.
+    pub(crate) fn stacks(&self) -> &[Stack] {
+        match self {
+            Self::Owned { stacks, .. } => stacks,
+            Self::Rented(rental) => &rental.stacks,
+        }
+    }
+
+    /// What the stacks are looked up in.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        match self {
+            Self::Owned { .. } => catalog(),
+            Self::Rented(rental) => &rental.catalog,
+        }
+    }
+
+    /// The choice of a plan: its type of machine and its stack.
+    pub(crate) fn choice_of(&self, plan: &Plan) -> Option<usize> {
+        let stacks = self.stacks();
+        let kind = self.types().iter().position(|(name, _)| *name == plan.cluster().instance)?;
+        let stack = plan.stack().map_or(Some(0), |name| stacks.iter().position(|stack| stack.name == name))?;
+        Some(kind * stacks.len() + stack)
+    }
+
+    /// The instance of a choice, with its price; nothing for machines that are owned.
+    pub(crate) fn offer(&self, choice: usize) -> Option<&(Instance, Price)> {
         match self {
             Self::Owned { .. } => None,
-            Self::Rented(rental) => Some(&rental.instances[index].1),
+            Self::Rented(rental) => Some(rental.offer(choice)),
         }
+    }
+
+    /// The price of a choice's machines by the hour; nothing for machines that are owned.
+    pub(crate) fn price(&self, choice: usize) -> Option<&Price> {
+        self.offer(choice).map(|(_, price)| price)
     }
 
     /// How the machines are paid.

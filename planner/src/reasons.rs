@@ -4,11 +4,14 @@
 use crate::amount::usd;
 use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
-use crate::search::{Aim, Evaluated, Found, Prepared, Within, search};
+use crate::robust::choose;
+use crate::search::{Aim, Evaluated, Found, Prepared, Within};
 use crate::totals::{Ranking, Totals};
 use crate::tuning::Tried;
+use std::cell::RefCell;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Divisible;
+use trainyard_plan::document::Evidence;
 use trainyard_plan::{Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
@@ -26,6 +29,8 @@ pub(crate) struct Reasons<'a> {
     pub(crate) other_gpu: Option<&'a Evaluated>,
     /// The number formats that are not held, the recommended one first.
     pub(crate) tried: &'a [Tried],
+    /// What was last searched for.
+    pub(crate) asked: RefCell<Option<Evidence>>,
 }
 
 /// The best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
@@ -45,7 +50,7 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     }
     let objective = problem.objective;
     let max_simulations = Some(COMPARED);
-    let aim = |within| Aim { objective, top: 1, max_simulations, within, without_gpu: Some(&own.gpu) };
+    let aim = |within| Aim { max_simulations, within, without_gpu: Some(&own.gpu), ..Aim::best(objective) };
     let best = |within| prepared.search(aim(within)).best.into_iter().next();
     let within = |totals| Ranking::goal(problem).meets_goal(totals);
     let limited = problem.deadline.is_some() || problem.budget.is_some();
@@ -53,26 +58,48 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     searched.or_else(|| best(Within::Anything))
 }
 
+/// What would be recommended with these fields held, whatever deadline and budget say, and what of it does not fit.
+pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
+    let (prepared, aim) = (Prepared::new(problem, fixed), Aim::best(problem.objective));
+    let found = choose(&prepared, problem, aim, prepared.search(aim));
+    let too_large = found.too_large.into_values().next();
+    (found.best.into_iter().next(), too_large)
+}
+
+/// A search as a document tells of it.
+pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<(u64, Bytes, Bytes)>) -> Evidence {
+    Evidence {
+        reason: 0,
+        fix: fixed.each().into_iter().map(|(key, value, _)| format!("{key}={value}")).collect(),
+        time_s: best.map(|plan| plan.time_s),
+        cost_usd: best.and_then(|plan| plan.cost_usd),
+        needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),
+    }
+}
+
 impl Reasons<'_> {
-    /// All reasons that apply, most important first.
-    pub(crate) fn all(&self) -> Vec<String> {
-        [
-            Some(self.objective()),
-            self.cluster(),
-            self.instances(),
-            self.bigger_instance(),
-            self.degrees(),
-            self.precision(),
-            self.recompute(),
-            self.sharding(),
-            self.schedule(),
-            self.sequence(),
-            self.offload(),
-            self.micro_batch(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+    /// All reasons that apply, most important first, each with the search that it rests on.
+    pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
+        let reasons: [fn(&Self) -> Option<String>; 12] = [
+            |own| Some(own.objective()),
+            Self::cluster,
+            Self::instances,
+            Self::bigger_instance,
+            Self::degrees,
+            Self::precision,
+            Self::recompute,
+            Self::sharding,
+            Self::schedule,
+            Self::sequence,
+            Self::offload,
+            Self::micro_batch,
+        ];
+        let told = |reason: &fn(&Self) -> Option<String>| {
+            self.asked.take();
+            let text = reason(self)?;
+            Some((text, self.asked.take()))
+        };
+        reasons.iter().filter_map(told).collect()
     }
 
     /// What the user holds, on the cluster of the chosen plan.
@@ -81,22 +108,11 @@ impl Reasons<'_> {
         Fixed { instance: Some(cluster.instance.clone()), instances: Some(cluster.instances), ..self.fixed.clone() }
     }
 
-    /// One plan, whatever deadline and budget say.
-    fn aim(&self) -> Aim {
-        Aim {
-            objective: self.problem.objective,
-            top: 1,
-            max_simulations: None,
-            within: Within::Anything,
-            without_gpu: None,
-        }
-    }
-
     /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
     fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
-        let found = search(self.problem, fixed, self.aim());
-        let too_large = found.too_large.into_values().next();
-        (found.best.into_iter().next(), too_large)
+        let (best, too_large) = recommended(self.problem, fixed);
+        *self.asked.borrow_mut() = Some(evidence(fixed, best.as_ref(), too_large));
+        (best, too_large)
     }
 
     fn objective(&self) -> String {
@@ -160,7 +176,7 @@ impl Reasons<'_> {
                     format!("{own} instances rather than {}: {why}", own - 1)
                 }
                 (None, Some((_, needed, available))) => format!(
-                    "{own} instances because on {} every plan needs at least {} of {} on a device",
+                    "{own} instances because on {} every plan needs at least {} of the {} that may be used of a GPU",
                     own - 1,
                     human_bytes(needed),
                     human_bytes(available)
@@ -228,11 +244,14 @@ impl Reasons<'_> {
         match self.best(&data) {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
             (None, Some((_, needed, available))) => format!(
-                "{split} because data parallel alone needs at least {} of the {} on a device",
+                "{split} because data parallel alone needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             ),
-            (None, None) => format!("{split} because the global batch does not divide over {ranks} replicas"),
+            (None, None) if self.fits_unsplit() => {
+                format!("{split} because the global batch does not divide among {ranks} replicas")
+            }
+            (None, None) => format!("{split} because data parallel alone does not fit, one sample at a time"),
         }
     }
 
@@ -246,13 +265,26 @@ impl Reasons<'_> {
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
     }
 
+    /// Whether the model would fit unsplit if the global batch divided among as many replicas as there are devices.
+    fn fits_unsplit(&self) -> bool {
+        let ranks = u64::from(self.chosen.plan.mesh().ranks());
+        let problem = Problem { global_batches: vec![ranks], ..self.problem.clone() };
+        let fixed = Fixed { tensor: Some(1), pipeline: Some(1), context: Some(1), ..self.same_cluster() };
+        recommended(&problem, &fixed).0.is_some()
+    }
+
     fn precision(&self) -> Option<String> {
         let own = self.chosen.plan.precision();
         let other = self.tried.iter().find(|tried| tried.precision != own)?;
+        *self.asked.borrow_mut() = Some(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         let why = match (&other.best, other.too_large) {
             (Some(best), _) => self.other_side(best),
             (None, Some((_, needed, available))) => {
-                format!("needs at least {} of {} on a device", human_bytes(needed), human_bytes(available))
+                format!(
+                    "needs at least {} of the {} that may be used of a GPU",
+                    human_bytes(needed),
+                    human_bytes(available)
+                )
             }
             (None, None) => return None,
         };
@@ -280,21 +312,18 @@ impl Reasons<'_> {
         let own = self.chosen.plan.recompute();
         if own == Recompute::None {
             let rented = matches!(self.problem.place, Place::Rented(_));
-            return rented.then(|| "recompute none: the activations of a micro-batch fit".into());
+            return rented.then(|| "no activation recomputation: the activations of a micro-batch fit".into());
         }
         let what = match own {
             Recompute::Selective => "recompute selective (the core of attention)",
             _ => "recompute full",
         };
         match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_degrees() }) {
-            (Some(kept), _) if kept.plan.batch().micro < self.chosen.plan.batch().micro => Some(format!(
-                "{what}: keeping all activations allows only micro-batches of {}, which {}",
-                kept.plan.batch().micro,
-                self.other_side(&kept)
-            )),
-            (Some(kept), _) => Some(format!("{what}: keeping all activations {}", self.other_side(&kept))),
+            (Some(kept), _) => {
+                Some(format!("{what}: the best plan that keeps all activations {}", self.other_side(&kept)))
+            }
             (None, Some((_, needed, available))) => Some(format!(
-                "{what}: keeping all activations needs at least {} of {} on a device",
+                "{what}: keeping all activations needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             )),
@@ -309,14 +338,14 @@ impl Reasons<'_> {
             return None;
         }
         let what = match own {
-            StateSharding::Gradients => "optimizer state and gradients shared out",
-            StateSharding::Parameters => "optimizer state, gradients and weights shared out",
-            _ => "optimizer state shared out",
+            StateSharding::Gradients => "optimizer state and gradients sharded (ZeRO-2)",
+            StateSharding::Parameters => "optimizer state, gradients and parameters sharded (ZeRO-3)",
+            _ => "optimizer state sharded (ZeRO-1)",
         };
         match self.best(&Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() }) {
-            (Some(whole), _) => Some(format!("{what}: whole states {}", self.other_side(&whole))),
+            (Some(whole), _) => Some(format!("{what}: the best plan that does not shard {}", self.other_side(&whole))),
             (None, Some((_, needed, available))) => Some(format!(
-                "{what}: whole states need at least {} of {}",
+                "{what}: whole states need at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             )),
@@ -341,7 +370,7 @@ impl Reasons<'_> {
         match self.best(&Fixed { schedule: Some(plainer), ..self.same_degrees() }) {
             (Some(other), _) => Some(format!("schedule {own}{runs}: {plainer} {}", self.other_side(&other))),
             (None, Some((_, needed, available))) => Some(format!(
-                "schedule {own}{runs}: {plainer} needs at least {} of {} on a device",
+                "schedule {own}{runs}: {plainer} needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             )),
@@ -358,7 +387,7 @@ impl Reasons<'_> {
                 Some(format!("sequence parallel too: tensor parallel alone {}", self.other_side(&other)))
             }
             (None, Some((_, needed, available))) => Some(format!(
-                "sequence parallel too: tensor parallel alone needs at least {} of {} on a device",
+                "sequence parallel too: tensor parallel alone needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             )),
@@ -372,13 +401,17 @@ impl Reasons<'_> {
         if own == Offload::NONE {
             return None;
         }
-        match self.best(&Fixed { offload: None, ..self.fixed.clone() }) {
+        if self.fixed.offload.is_some() {
+            return None;
+        }
+        match self.best(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }) {
+            (Some(other), _) => Some(format!("offload {own}: the best plan without {}", self.other_side(&other))),
             (None, Some((_, needed, available))) => Some(format!(
-                "offload {own}: without it every plan needs at least {} of {} on a device",
+                "offload {own}: without it every plan on these machines needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
                 human_bytes(available)
             )),
-            _ => None,
+            (None, None) => None,
         }
     }
 
@@ -392,10 +425,10 @@ impl Reasons<'_> {
         let fixed = Fixed { micro: Some(micro), recompute, ..self.same_degrees() };
         match self.best(&fixed) {
             (Some(other), _) => {
-                Some(format!("micro-batch {} rather than {micro}, which {}", batch.micro, self.other_side(&other)))
+                Some(format!("micro-batch {}: the best plan with {micro} {}", batch.micro, self.other_side(&other)))
             }
             (None, Some((_, needed, available))) => Some(format!(
-                "micro-batch {} because {micro} needs at least {} of {} on a device",
+                "micro-batch {} because {micro} needs at least {} of the {} that may be used of a GPU",
                 batch.micro,
                 human_bytes(needed),
                 human_bytes(available)

@@ -5,25 +5,32 @@ use crate::amount::usd;
 use crate::bound_by::bound_by;
 use crate::changes::Changes;
 use crate::fix::Fixed;
-use crate::front::{alternative, front};
+use crate::front::{alternative, front, runner_up};
+use crate::goal::to_meet_goal;
 use crate::guidance::Guidance;
+use crate::left_out::left_out;
 use crate::overheads::Rent;
 use crate::predict::{predict, predict_of};
+use crate::price_dates::price_dates;
 use crate::problem::{Place, Problem, price_used};
 use crate::reasons::{Reasons, other_gpu};
 use crate::rejected::Rejections;
 use crate::remedies::{Remedies, remedy_reason};
+use crate::robust::{choose, preferred};
 use crate::search::{Aim, Evaluated, Found, Prepared, Within, search};
+use crate::software::{executable_on, names_of_those_that, refused, trains};
 use crate::space::Space;
 use crate::totals::nearest;
 use crate::tuning::{Tuning, batch_reason};
 use crate::warnings::Warnings;
 use rayon::prelude::*;
-use std::borrow::Cow;
+use std::cell::RefCell;
+use trainyard_hardware_profiles::Stack;
 use trainyard_plan::document::{
-    BatchChoice, Change, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
+    Alternative, BatchChoice, Change, Evidence, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
+    StackChoice,
 };
-use trainyard_plan::{JobSpec, Objective, Offload, Store};
+use trainyard_plan::{Executable, JobSpec, NotExecutable, Objective};
 use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -47,8 +54,20 @@ pub enum NoPlan {
         /// What excludes everything.
         why: String,
     },
+    /// A held field that none of the stacks of the job runs.
+    #[error("`{field}` is {value}, which {stacks}")]
+    Unable {
+        /// The held field.
+        field: String,
+        /// Its value.
+        value: String,
+        /// That the stacks of the job do not run it.
+        stacks: String,
+        /// Stacks of the catalog that run it.
+        others: Vec<String>,
+    },
     /// Nothing fits into memory.
-    #[error("no plan of {candidates} fits into memory: the least that any needs is {} on a device with {}", human_bytes(*needed), human_bytes(*available))]
+    #[error("no plan of {candidates} fits into memory: the least that any needs is {}, and {} may be used of a device", human_bytes(*needed), human_bytes(*available))]
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
@@ -86,6 +105,10 @@ impl NoPlan {
                 "allow more than {instances} instances or GPUs with {:.1} times the memory, or take a smaller model",
                 needed.as_f64() / available.as_f64().max(1.0)
             )),
+            Self::Unable { others, .. } if others.is_empty() => Some("leave the field free".into()),
+            Self::Unable { others, .. } => {
+                Some(format!("stacks that run it: {}; choose one with --stack", others.join(", ")))
+            }
             Self::Limited { .. } => Some("raise --max-simulations".into()),
             Self::Cancelled => None,
             Self::Unmeasured => Some("measure again with `trainyard calibrate`".into()),
@@ -101,22 +124,31 @@ impl NoPlan {
 ///
 /// When there is no plan at all.
 pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<PlanDocument, NoPlan> {
-    let solved = solve_with_offload(problem, limits);
-    let Solved { prepared, found, limits, .. } = &solved;
-    let limits = limits.as_ref();
+    if let Some(unable) = unable(problem, &limits.fixed) {
+        return Err(unable);
+    }
+    let solved = solve(problem, limits);
+    let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
     let (prediction, outcome) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
     let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
-    let (changes, mut reasons) = (told.changes, told.reasons);
+    let preferred = found.optimum.as_deref().map(|optimum| (preferred(problem, &chosen, optimum), None));
+    let mut told_reasons = told.reasons;
+    told_reasons.splice(1..1, preferred);
+    let evidence = evidence_of(&told_reasons);
+    let mut reasons: Vec<String> = told_reasons.into_iter().map(|(text, _)| text).collect();
+    let changes = told.changes;
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     reasons.extend(told.bounds);
     reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found }.reason());
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
-    let warnings: Vec<String> = advice.and_then(|advice| advice.warning()).into_iter().chain(warnings.all()).collect();
+    let advised = advice.and_then(|advice| advice.warning()).into_iter();
+    let warnings: Vec<String> =
+        advised.chain(warnings.all()).chain(price_dates(problem, limits, (found, &chosen))).collect();
     let rejections = Rejections { problem, fixed: &limits.fixed, found, chosen: &chosen, top: limits.top.max(1) };
     let rejected = rejections.all(job);
-    let pareto = front(problem, job, candidates_of_front(problem, &solved));
+    let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
@@ -127,21 +159,88 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         plan: chosen.plan.spec(),
         prediction,
         reasons,
-        alternatives: found.best.iter().skip(1).map(alternative).collect(),
+        evidence,
+        to_meet_goal: to_meet_goal(problem, limits, &chosen),
+        alternatives: found.best.iter().skip(1).map(|other| runner_up(problem, job, other)).collect(),
+        optimum: found.optimum.as_deref().map(|optimum| runner_up(problem, job, optimum)),
+        stacks: stack_choices(problem, job, &solved),
         pareto,
         rejected,
         changes,
         remedies: told.remedies,
         precisions: told.precisions,
         batches: told.batches,
-        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap },
+        search: Search {
+            candidates: found.candidates,
+            simulated: found.simulated,
+            gap: found.gap,
+            left_out: left_out(problem, limits, job, (found, &chosen)),
+        },
     })
+}
+
+/// The searches of reasons, each with the place of its reason.
+fn evidence_of(reasons: &[(String, Option<Evidence>)]) -> Vec<Evidence> {
+    let placed = |(reason, (_, own)): (usize, &(String, Option<Evidence>))| Some(Evidence { reason, ..own.clone()? });
+    reasons.iter().enumerate().filter_map(placed).collect()
+}
+
+/// What each of the stacks that the problem compares would give.
+fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<StackChoice> {
+    let Solved { prepared, found, aim, .. } = solved;
+    let stacks = problem.place.stacks();
+    if stacks.len() < 2 {
+        return Vec::new();
+    }
+    let own = found.best.first().map(|plan| &problem.place.software(plan.choice).name);
+    let choice = |(index, stack): (usize, &Stack)| {
+        let recommended = own == Some(&stack.name);
+        let best = if recommended {
+            found.best.first().cloned()
+        } else {
+            let of_stack = Aim { top: 1, stack: Some(index), ..*aim };
+            choose(prepared, problem, of_stack, prepared.search(of_stack)).best.into_iter().next()
+        };
+        let reason = best.is_none().then(|| "no plan of it fits, or meets deadline and budget".into());
+        StackChoice {
+            stack: stack.name.clone(),
+            best: best.as_ref().map(|best| runner_up(problem, job, best)),
+            reason,
+            recommended,
+        }
+    };
+    stacks.iter().enumerate().map(choice).collect()
+}
+
+/// Why no plan is sought: a held field that none of the job's stacks runs.
+fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
+    let divisible = problem.model.graph().divisible();
+    let stacks = problem.place.stacks();
+    if let Some(held) = fixed.stack.as_ref().filter(|held| stacks.iter().all(|stack| stack.name != **held)) {
+        let known = problem.place.catalog().stacks().iter().any(|stack| stack.name == *held);
+        let others = if known { vec![held.clone()] } else { Vec::new() };
+        let stacks = "is none of the stacks of this job".into();
+        return Some(NoPlan::Unable { field: "stack".into(), value: held.clone(), stacks, others });
+    }
+    let machines = (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
+    let softwares = machines.map(|machine| executable_on(&machine).expect("stacks are checked where a job is read"));
+    let refusals: Option<Vec<NotExecutable>> = softwares.map(|software| refused(fixed, &software, divisible)).collect();
+    let NotExecutable { field, value, allowed } = refusals?.into_iter().next()?;
+    let able =
+        |software: &Executable| refused(fixed, software, divisible).is_none() && trains(software, &problem.model);
+    let names: Vec<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+    let others = names_of_those_that(problem.place.catalog().stacks(), able);
+    let stacks = match names.as_slice() {
+        [one] => format!("{one} does not run: it runs {allowed}"),
+        several => format!("none of the stacks of this job runs: {}", several.join(", ")),
+    };
+    Some(NoPlan::Unable { field: field.into(), value, stacks, others })
 }
 
 /// What there is to tell of a decision, besides the plan.
 struct Told {
-    /// Why this plan and not another.
-    reasons: Vec<String>,
+    /// Why this plan and not another, each with the search that it rests on.
+    reasons: Vec<(String, Option<Evidence>)>,
     /// What bounds it, what made it fit, and what would change it.
     bounds: Vec<String>,
     changes: Vec<Change>,
@@ -163,7 +262,16 @@ impl Told {
         let tuning = Tuning { problem, fixed, chosen, prediction };
         let (tried, batches) = (tuning.tried(), tuning.batches());
         let other_gpu = other_gpu(prepared, problem, fixed, found);
-        let reasons = Reasons { problem, fixed, chosen, found, other_gpu: other_gpu.as_ref(), tried: &tried }.all();
+        let reasons = Reasons {
+            problem,
+            fixed,
+            chosen,
+            found,
+            other_gpu: other_gpu.as_ref(),
+            tried: &tried,
+            asked: RefCell::default(),
+        }
+        .all();
         let remedies = Remedies::new(problem, fixed, chosen).all();
         let (changes, would_change) = Changes::new(problem, chosen, found, other_gpu.as_ref()).all();
         let open = problem.global_batches.len() > 1;
@@ -179,18 +287,29 @@ impl Told {
 
 fn aim(problem: &Problem, limits: &Limits) -> Aim {
     Aim {
-        objective: problem.objective,
         top: limits.top.max(1),
         max_simulations: limits.max_simulations,
         within: Within::Goal,
-        without_gpu: None,
+        ..Aim::best(problem.objective)
     }
+}
+
+/// The plan with the least of what a job seeks, to the last digit: [`recommend`] may prefer another that cannot be told
+/// from it.
+///
+/// # Errors
+///
+/// When there is no plan at all.
+pub fn optimum(problem: &Problem, limits: &Limits) -> Result<Alternative, NoPlan> {
+    let prepared = Prepared::new(problem, &limits.fixed);
+    let (found, _) = best_found(&prepared, problem, aim(problem, limits));
+    found.best.first().map(alternative).ok_or_else(|| no_plan(problem, limits, &found))
 }
 
 /// The plan that [`recommend`] recommends, and nothing else.
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
-    let Solved { found, limits, .. } = solve_with_offload(problem, limits);
-    found.best.first().cloned().ok_or_else(|| no_plan(problem, limits.as_ref(), &found))
+    let found = solve(problem, limits).found;
+    found.best.first().cloned().ok_or_else(|| no_plan(problem, limits, &found))
 }
 
 /// The best plan on each type and number of machines on which it is worth while, and what finding them took.
@@ -200,7 +319,7 @@ pub(crate) struct OnEach {
     pub(crate) best: Vec<Evaluated>,
     pub(crate) candidates: u64,
     pub(crate) simulated: u64,
-    /// Fields that were held, those included that had to be for anything to fit.
+    /// Fields that were held.
     pub(crate) limits: Limits,
 }
 
@@ -211,31 +330,22 @@ const WORTH_WHILE: f64 = 0.95;
 /// that are hardly faster than on fewer are left out: they cost more and leave less to others. Where twice as many are
 /// not worth while, no more are tried: there communication takes what they save, and it grows with them.
 pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
-    let plain = on_each_within(problem, limits);
-    if !plain.best.is_empty() {
-        return Ok(plain);
-    }
-    let aim = Aim { within: Within::Anything, ..aim(problem, limits) };
-    let Solved { found, limits: held, .. } = solve_with_offload_for(problem, limits, aim);
-    let with_offload = on_each_within(problem, held.as_ref());
-    if with_offload.best.is_empty() {
-        return Err(no_plan(problem, held.as_ref(), &found));
-    }
-    Ok(with_offload)
-}
-
-fn on_each_within(problem: &Problem, limits: &Limits) -> OnEach {
-    let choices = problem.place.choices();
     let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
+    let types = problem.place.types();
     let types: Vec<OnEach> =
-        choices.par_iter().filter(|(name, _)| wanted(name)).map(|own| on_type(problem, limits, own)).collect();
+        types.par_iter().filter(|(name, _)| wanted(name)).map(|own| on_type(problem, limits, own)).collect();
     let none = OnEach { best: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() };
-    types.into_iter().fold(none, |mut all, own| {
+    let all = types.into_iter().fold(none, |mut all, own| {
         all.best.extend(own.best);
         all.candidates += own.candidates;
         all.simulated += own.simulated;
         all
-    })
+    });
+    if all.best.is_empty() {
+        let found = search(problem, &limits.fixed, aim(problem, limits));
+        return Err(no_plan(problem, limits, &found));
+    }
+    Ok(all)
 }
 
 /// The same of one type: a search for each number, within the time that it must take at most.
@@ -261,67 +371,44 @@ fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> 
     all
 }
 
-/// What is kept in main memory when nothing fits without it, from the least.
-const OFFLOADS: [Offload; 3] = [
-    Offload { optimizer: Some(Store::Host), ..Offload::NONE },
-    Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), ..Offload::NONE },
-    Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: Some(Store::Host) },
-];
-
 /// What a search found, and where.
-pub(crate) struct Solved<'a, 'b> {
+pub(crate) struct Solved<'a> {
     pub(crate) prepared: Prepared<'a>,
+    /// What is recommended first, then the best on other machines.
     pub(crate) found: Found,
+    /// With which aim it was found: where nothing meets deadline and budget, one for what comes nearest.
+    aim: Aim,
     /// What was found for the other objective, if that was searched at the same time.
     other: Option<Found>,
-    /// The limits that the search had in the end.
-    pub(crate) limits: Cow<'b, Limits>,
 }
 
-/// What a search finds, or, if nothing meets deadline and budget, the first for the nearest that finds something.
-fn solve(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> Found {
-    let mut found = prepared.search(aim);
+/// What a search finds, or, if nothing meets deadline and budget, the first for the nearest that finds something; with
+/// the aim that found it.
+fn best_found(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> (Found, Aim) {
+    let mut found = (prepared.search(aim), aim);
     if problem.deadline.is_none() && problem.budget.is_none() {
         return found;
     }
     let mut nearest = nearest(problem.deadline, problem.budget).iter();
-    while found.best.is_empty()
+    while found.0.best.is_empty()
         && let Some(&(objective, within)) = nearest.next()
     {
-        found = prepared.search(Aim { objective, within, ..aim });
+        let aim = Aim { objective, within, ..aim };
+        found = (prepared.search(aim), aim);
     }
     found
 }
 
-/// What a search finds, and, where both are soon done, what one for the other objective finds at the same time.
-fn solve_both(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits, aim: Aim) -> (Found, Option<Found>) {
-    match problem.enough {
-        None => (solve(prepared, problem, aim), None),
-        Some(_) => rayon::join(|| solve(prepared, problem, aim), || search_for_front(prepared, problem, limits)),
-    }
-}
-
-/// What a job seeks, and, if nothing fits, the same with the least offloading with which something does. What is held
-/// stays held.
-pub(crate) fn solve_with_offload<'a, 'b>(problem: &'a Problem, limits: &'b Limits) -> Solved<'a, 'b> {
-    solve_with_offload_for(problem, limits, aim(problem, limits))
-}
-
-fn solve_with_offload_for<'a, 'b>(problem: &'a Problem, limits: &'b Limits, aim: Aim) -> Solved<'a, 'b> {
+/// What a job seeks, and, where both are soon done, what a search for the other objective finds at the same time.
+pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     let prepared = Prepared::new(problem, &limits.fixed);
-    let (found, other) = solve_both(&prepared, problem, limits, aim);
-    let fits = !found.best.is_empty() || found.simulated > 0 || found.too_large.is_empty();
-    if !fits && limits.fixed.offload.is_none() {
-        for offload in OFFLOADS {
-            let fixed = Fixed { offload: Some(offload), ..limits.fixed.clone() };
-            let prepared = Prepared::new(problem, &fixed);
-            let (found, other) = solve_both(&prepared, problem, limits, aim);
-            if !found.best.is_empty() {
-                return Solved { prepared, found, other, limits: Cow::Owned(Limits { fixed, ..limits.clone() }) };
-            }
-        }
-    }
-    Solved { prepared, found, other, limits: Cow::Borrowed(limits) }
+    let seek = || best_found(&prepared, problem, aim(problem, limits));
+    let ((found, aim), other) = match problem.enough {
+        None => (seek(), None),
+        Some(_) => rayon::join(seek, || search_for_front(&prepared, problem, limits)),
+    };
+    let found = choose(&prepared, problem, aim, found);
+    Solved { prepared, found, aim, other }
 }
 
 /// By how much a plan misses deadline or budget, and what is set for the other: for a deadline that is missed a budget
@@ -414,16 +501,16 @@ fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits)
         Objective::Time => Objective::Cost,
     };
     let max_simulations = limits.max_simulations;
-    Some(prepared.search(Aim { objective, top: 1, max_simulations, within: Within::Anything, without_gpu: None }))
+    Some(prepared.search(Aim { max_simulations, ..Aim::best(objective) }))
 }
 
 /// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
 /// the fastest and the best of each number of machines.
-pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_, '_>) -> Vec<Evaluated> {
-    let Solved { prepared, found, other, limits } = solved;
+pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_>, limits: &Limits) -> Vec<Evaluated> {
+    let Solved { prepared, found, other, .. } = solved;
     let later = other.is_none().then(|| search_for_front(prepared, problem, limits)).flatten();
     let all = [Some(found), other.as_ref(), later.as_ref()].into_iter().flatten();
-    all.flat_map(|found| found.best.iter().chain(&found.fastest)).cloned().collect()
+    all.flat_map(|found| found.best.iter().chain(&found.fastest).chain(found.optimum.as_deref())).cloned().collect()
 }
 
 pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPlan {
@@ -445,7 +532,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
             candidates: found.candidates,
             needed: *needed,
             available: *available,
-            instances: problem.place.choices().iter().map(|(_, most)| *most).max().unwrap_or(1),
+            instances: problem.place.types().iter().map(|(_, most)| *most).max().unwrap_or(1),
         },
         None => NoPlan::Unmeasured,
     }

@@ -24,9 +24,9 @@ pub(crate) struct Rejections<'a> {
 impl Rejections<'_> {
     /// Those of each type of machine, in the order of the place, then strategies, number formats, and the rest.
     pub(crate) fn all(&self, job: &JobSpec) -> Vec<Rejected> {
-        let choices = self.problem.place.choices();
+        let types = self.problem.place.types();
         let mut all: Vec<Rejected> =
-            choices.iter().enumerate().filter_map(|(choice, (name, _))| self.machines(choice, name)).collect();
+            types.iter().enumerate().filter_map(|(kind, (name, _))| self.machines(kind, name)).collect();
         if let Place::Rented(rental) = &self.problem.place {
             all.extend(
                 rental
@@ -44,48 +44,52 @@ impl Rejections<'_> {
         all.extend(self.too_large_elsewhere());
         let proved = self.found.candidates - self.found.simulated - self.found.count_too_large();
         if proved > 0 {
-            let why = "a lower bound, or that of a plainer plan that fits, is no better".into();
+            let why = "a lower bound is no better".into();
             all.push(Rejected { count: proved, ..rejected(RejectedBy::Objective, "other plans", why, None) });
         }
         all
     }
 
     /// Why no plan of a type of machine is ranked.
-    fn machines(&self, choice: usize, name: &str) -> Option<Rejected> {
-        if self.found.best.iter().any(|ranked| ranked.choice == choice) {
+    fn machines(&self, kind: usize, name: &str) -> Option<Rejected> {
+        if self.found.best.iter().any(|ranked| self.problem.place.kind(ranked.choice) == kind) {
             return None;
         }
-        let plans = self.found.plans.get(&choice).copied().unwrap_or(0);
+        let plans = self.found.plans.get(&kind).copied().unwrap_or(0);
         if plans == 0 {
-            return self.without_plans(choice, name);
+            return self.without_plans(kind, name);
         }
-        if let Some((count, needed, available)) = self.found.too_large.get(&choice).filter(|large| large.0 >= plans) {
+        if let Some((count, needed, available)) = self.found.too_large.get(&kind).filter(|large| large.0 >= plans) {
             let times = needed.as_f64() / available.as_f64().max(1.0);
             let (needed, available) = (human_bytes(*needed), human_bytes(*available));
-            let why = format!("does not fit: the smallest needs {needed} of {available} on a device");
+            let why = format!("does not fit: the smallest needs {needed} of the {available} that may be used of a GPU");
             return Some(Rejected { count: *count, ..rejected(RejectedBy::Memory, name, why, Some(times)) });
         }
         if let Some(data) = &self.problem.data
-            && let Some(error) = data.refusal(self.fixed, &self.problem.place.machine(choice, 1, None))
+            && let Some(error) = data.refusal(self.fixed, &self.problem.place.machine(self.first(kind), 1, None))
         {
             return Some(rejected(RejectedBy::Data, name, format!("cannot bring in samples: {error}"), None));
         }
-        self.late_or_dear(choice, name).or_else(|| self.no_better(choice, name))
+        self.late_or_dear(kind, name).or_else(|| self.no_better(kind, name))
     }
 
-    fn without_plans(&self, choice: usize, name: &str) -> Option<Rejected> {
+    fn without_plans(&self, kind: usize, name: &str) -> Option<Rejected> {
         if self.fixed.instance.as_ref().is_some_and(|held| held != name) {
             return None;
         }
-        let refusal = Space::new(self.problem, self.fixed).refusal(choice);
+        let space = Space::new(self.problem, self.fixed);
+        let choices = self.first(kind)..self.first(kind + 1);
+        // A type is refused if each of its choices is.
+        let refusals: Option<Vec<String>> = choices.map(|choice| space.refusal(choice)).collect();
+        let refusal = refusals.and_then(|all| all.into_iter().next());
         let undivided = || "no degrees use its devices and divide the global batch evenly".into();
         let limit = if refusal.is_some() { RejectedBy::Machine } else { RejectedBy::Division };
         Some(rejected(limit, name, refusal.unwrap_or_else(undivided), None))
     }
 
     /// What no plan of a type of machine that may fit beats is beyond the deadline or the budget.
-    fn late_or_dear(&self, choice: usize, name: &str) -> Option<Rejected> {
-        let least = *self.found.least.get(&choice)?;
+    fn late_or_dear(&self, kind: usize, name: &str) -> Option<Rejected> {
+        let least = *self.found.least.get(&kind)?;
         let (time, cost) = (least.elapsed_s, least.cost_usd);
         if let Some(deadline) = self.problem.deadline.filter(|deadline| time > deadline.0) {
             let times = time / deadline.0;
@@ -101,12 +105,12 @@ impl Rejections<'_> {
 
     /// By how much every plan of a type of machine is worse than the recommended one: its bound says so, or that it was
     /// not ranked although so many were.
-    fn no_better(&self, choice: usize, name: &str) -> Option<Rejected> {
+    fn no_better(&self, kind: usize, name: &str) -> Option<Rejected> {
         if self.found.gap > 0.0 {
             return None;
         }
         let ranking = Ranking::of(self.problem, self.chosen);
-        let least = *self.found.least.get(&choice)?;
+        let least = *self.found.least.get(&kind)?;
         let bound = ranking.worth(least);
         let full = self.found.best.len() >= self.top;
         let ranked = self.found.best.last().filter(|_| full).map(|last| ranking.worth(Totals::found(last)));
@@ -121,16 +125,21 @@ impl Rejections<'_> {
         Some(rejected(RejectedBy::Objective, name, why, Some(times)))
     }
 
+    /// The first choice with a type of machine.
+    fn first(&self, kind: usize) -> usize {
+        kind * self.problem.place.stacks().len()
+    }
+
     /// Number formats that the job asks for by name and that machines have no units for.
     fn formats(&self, job: &JobSpec) -> Vec<Rejected> {
-        let choices = self.problem.place.choices();
+        let types = self.problem.place.types();
         let asked = job.training.precision.iter().flatten();
         asked
             .filter_map(|precision| {
-                let lacks =
-                    |choice: &usize| self.problem.place.machine(*choice, 1, None).has_units(*precision).is_err();
-                let without: Vec<&str> =
-                    (0..choices.len()).filter(lacks).map(|choice| choices[choice].0.as_str()).collect();
+                let lacks = |kind: &usize| {
+                    self.problem.place.machine(self.first(*kind), 1, None).has_units(*precision).is_err()
+                };
+                let without: Vec<&str> = (0..types.len()).filter(lacks).map(|kind| types[kind].0.as_str()).collect();
                 let why = format!("has no units on {}", without.join(", "));
                 (!without.is_empty()).then(|| rejected(RejectedBy::Machine, precision.name(), why, None))
             })
@@ -139,8 +148,8 @@ impl Rejections<'_> {
 
     /// Plans that do not fit on machines where others do.
     fn too_large_elsewhere(&self) -> Option<Rejected> {
-        let whole = |choice: &usize, count: u64| self.found.plans.get(choice).is_some_and(|plans| count >= *plans);
-        let large = self.found.too_large.iter().filter(|(choice, large)| !whole(choice, large.0));
+        let whole = |kind: &usize, count: u64| self.found.plans.get(kind).is_some_and(|plans| count >= *plans);
+        let large = self.found.too_large.iter().filter(|(kind, large)| !whole(kind, large.0));
         let count: u64 = large.map(|(_, large)| large.0).sum();
         let why = "need more memory than a device has".into();
         (count > 0).then(|| Rejected { count, ..rejected(RejectedBy::Memory, "further plans", why, None) })

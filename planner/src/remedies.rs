@@ -6,6 +6,7 @@
 
 use crate::fix::Fixed;
 use crate::problem::Problem;
+use crate::reasons::recommended;
 use crate::search::Evaluated;
 use trainyard_hardware_profiles::Device;
 use trainyard_models::{Model, ModelSpec};
@@ -96,34 +97,35 @@ impl<'a> Remedies<'a> {
         all
     }
 
-    /// Strategies that do not fit on the recommended machines, even one sample at a time with full recomputation, each
-    /// with what it needs.
+    /// Strategies of which no plan fits on the recommended machines, each with what the least of them needs.
     pub(crate) fn too_large(&self) -> Vec<Rejected> {
         let Device::Gpu(_) = &self.machine.cluster.first().device else { return Vec::new() };
-        let recompute = if self.has_blocks() { Recompute::Full } else { Recompute::None };
-        let alone = Draft { at_once: false, precision: self.chosen.precision(), recompute, ..self.plain() };
-        let shared = Draft { sharding: StateSharding::Parameters, ..alone.clone() };
-        let mut strategies = vec![("data parallel alone", alone.clone())];
-        if self.replicas(&alone).0 > 1 {
-            strategies.push(("data parallel with everything shared out (ZeRO-3)", shared));
-        }
+        let cluster = self.chosen.cluster();
+        let here = Fixed {
+            instance: Some(cluster.instance.clone()),
+            instances: Some(cluster.instances),
+            tensor: Some(1),
+            pipeline: Some(1),
+            ..self.fixed.clone()
+        };
+        let mut strategies = vec![("data parallelism alone", here.clone())];
         if let (Some(tensor), true) = (self.widest_tensor(), self.chosen.mesh().pipeline() > 1) {
-            strategies.push(("tensor parallel inside a machine", Draft { split: (tensor, 1), ..alone }));
+            strategies.push(("tensor parallelism inside a machine", Fixed { tensor: Some(tensor), ..here }));
         }
-        strategies.into_iter().filter_map(|(name, draft)| self.rejected(name, &draft)).collect()
+        strategies.into_iter().filter_map(|(name, fixed)| self.rejected(name, &fixed)).collect()
     }
 
-    fn rejected(&self, name: &str, draft: &Draft) -> Option<Rejected> {
-        let (needed, available) = self.needed(draft)?.fits().err()?.amounts();
+    fn rejected(&self, name: &str, fixed: &Fixed) -> Option<Rejected> {
+        let (None, Some((count, needed, available))) = recommended(self.problem, fixed) else { return None };
         let times = needed.as_f64() / available.as_f64().max(1.0);
         let cluster = self.chosen.cluster();
         let (needed, available) = (human_bytes(needed), human_bytes(available));
         Some(Rejected {
             what: format!("{name} on {} × {}", cluster.instances, cluster.instance),
             why: format!(
-                "does not fit: it needs {needed} of {available} on a device at least, {times:.1} times as much"
+                "does not fit: it needs at least {needed} of the {available} that may be used of a GPU, {times:.1} times as much"
             ),
-            count: 0,
+            count,
             limit: Some(RejectedBy::Memory),
             times: Some(times),
         })
@@ -146,7 +148,7 @@ impl<'a> Remedies<'a> {
         // Formats are in the order of their width.
         let precision = allowed.iter().find(usable).copied().unwrap_or(self.chosen.precision());
         Draft {
-            model: self.problem.model.clone(),
+            model: self.chosen.model().clone(),
             optimizer: self.problem.optimizer,
             at_once: true,
             precision,
@@ -216,19 +218,19 @@ impl<'a> Remedies<'a> {
     }
 
     fn other_model(&self, plain: &Draft, name: String, change: impl FnOnce(&mut ModelSpec)) -> Option<Step> {
-        let mut spec = self.problem.model.spec();
+        let mut spec = self.chosen.model().spec();
         change(&mut spec);
         let model = Model::try_from(spec).ok()?;
         Some(Step { name, changes_training: true, draft: Draft { model, ..plain.clone() }, taken: None })
     }
 
     fn fewer_layers(&self, plain: &Draft) -> Option<Step> {
-        let layers = self.problem.model.spec().layers.filter(|layers| *layers > 1)? / 2;
+        let layers = self.chosen.model().spec().layers.filter(|layers| *layers > 1)? / 2;
         self.other_model(plain, format!("{layers} layers"), |spec| spec.layers = Some(layers))
     }
 
     fn smaller_input(&self, plain: &Draft) -> Option<Step> {
-        let spec = self.problem.model.spec();
+        let spec = self.chosen.model().spec();
         if let Some(tokens) = spec.seq_len.filter(|tokens| *tokens > 1) {
             let half = tokens / 2;
             return self.other_model(plain, format!("{half} tokens a sample"), |spec| spec.seq_len = Some(half));

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::{
-    BatchSpec, GradientReduction, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, ScheduleName,
-    StageId, StageSpec, StateSharding,
+    BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
 };
-use trainyard_sim::held_by_layers;
+use trainyard_sim::{held_by_layers, usable};
 use trainyard_units::Bytes;
 
-/// What decides how much layers hold together, except how many ranks share it.
-type Key = (ParallelSpec, Precision, Recompute, u64);
+/// What decides how much layers hold together, except how many ranks share it: the attention kernel follows from the
+/// choice, what is kept off the devices from the variant.
+type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
 
 /// How much more than a device has a stage may need before another cut of the layers within memory is hopeless, and none
 /// is tried.
@@ -81,31 +81,44 @@ pub(crate) struct Room {
     /// Per type of machine; nothing where ranks share the memory of a measured machine.
     devices: Vec<Option<DeviceRoom>>,
     held: BTreeMap<Key, Option<Vec<Held>>>,
-    offload: Offload,
+    /// Of each choice, what may be kept off the devices.
+    offloads: Vec<Vec<Offload>>,
 }
 
 impl Room {
     pub(crate) fn new(space: &Space<'_>, place: &Place, candidates: &[Candidate]) -> Self {
-        let devices = (0..place.choices().len()).map(|choice| device(place, choice)).collect();
-        let mut first: Vec<(Key, &Candidate)> =
-            candidates.par_iter().map(|candidate| (key(candidate), candidate)).collect();
+        let choices = place.choices().len();
+        let devices = (0..choices).map(|choice| device(place, choice)).collect();
+        let offloads: Vec<Vec<Offload>> = (0..choices).map(|choice| space.offloads(choice)).collect();
+        let keys = |candidate: &Candidate| {
+            let candidate = *candidate;
+            offloads[candidate.choice]
+                .iter()
+                .map(move |offload| (key(&candidate, *offload), candidate))
+                .collect::<Vec<_>>()
+        };
+        let mut first: Vec<(Key, Candidate)> = candidates.par_iter().flat_map_iter(keys).collect();
         first.par_sort_by_key(|(key, _)| *key);
         first.dedup_by_key(|(key, _)| *key);
-        let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, candidate))).collect();
-        Self { devices, held, offload: space.offload() }
+        let held = first.into_par_iter().map(|(key, candidate)| (key, held(space, &candidate, key))).collect();
+        Self { devices, held, offloads }
     }
 
     /// What a candidate lacks for sure: the least that some stage of every variant needs, and what there is. Each stage
-    /// has its share of the model with everything shared out that can be, and one micro-batch under way. Nothing where
-    /// it may fit, or no such bound is known.
+    /// has its part of the model with everything sharded and kept elsewhere that can be, and one micro-batch under way.
+    /// Nothing where it may fit, or no such bound is known.
     pub(crate) fn lacks(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
         let device = self.devices[candidate.choice]?;
-        let held = *self.held[&key(candidate)].as_ref()?.last()?;
         let parallel = candidate.parallel;
-        // Experts are shared out among fewer, which would need more.
-        let state = held.state() / f64::from(parallel.data * parallel.context);
-        let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
-        (needed > device.available).then_some((needed, device.available))
+        let mut least = Bytes(u64::MAX);
+        for offload in &self.offloads[candidate.choice] {
+            let held = *self.held[&key(candidate, *offload)].as_ref()?.last()?;
+            // Experts are divided among fewer, which would need more.
+            let state = held.state() / f64::from(parallel.data * parallel.context);
+            let needed = device.needed((state + held.activations) / f64::from(parallel.pipeline));
+            least = least.min(needed);
+        }
+        (least > device.available).then_some((least, device.available))
     }
 
     /// What the first stage of a variant lacks for sure if it has these runs of layers. It holds as many micro-batches
@@ -117,12 +130,13 @@ impl Room {
         runs: &[Range<usize>],
     ) -> Option<(Bytes, Bytes)> {
         // Of activations that leave the devices few are there at once.
-        let device = self.devices[candidate.choice].filter(|_| self.offload.activations.is_none())?;
-        let before = self.held[&key(candidate)].as_ref()?;
+        let device = self.devices[candidate.choice].filter(|_| variant.offload.activations.is_none())?;
+        let before = self.held[&key(candidate, variant.offload)].as_ref()?;
         let of_runs: Vec<Held> = runs.iter().map(|run| before[run.end].less(before[run.start])).collect();
         let parallel = candidate.parallel;
-        let copies = f64::from(parallel.data * parallel.context);
-        let by_layer = variant.state_sharding == StateSharding::Parameters || self.offload.parameters.is_some();
+        let copies = variant.sharding_ranks.unwrap_or(parallel.data * parallel.context);
+        let copies = f64::from(copies);
+        let by_layer = variant.state_sharding == StateSharding::Parameters || variant.offload.parameters.is_some();
         let beside = device.bucketed || by_layer;
         let at_once = variant.gradient_reduction.is_at_once(candidate.batch.accumulation, beside);
         let part = |state, whole_until_then: bool| {
@@ -159,28 +173,23 @@ fn device(place: &Place, choice: usize) -> Option<DeviceRoom> {
         Device::Gpu(gpu) => Some(gpu.memory.value),
         Device::Measured(_) => None,
     });
-    let available = memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?;
     let stack = &machine.stack;
+    let available = usable(memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?, stack);
     let (software, unused) = (stack.resident.value, stack.fragmentation.value);
     Some(DeviceRoom { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
 }
 
-fn key(candidate: &Candidate) -> Key {
+fn key(candidate: &Candidate, offload: Offload) -> Key {
     let parallel = ParallelSpec { data: candidate.parallel.expert, pipeline: 1, ..candidate.parallel };
-    (parallel, candidate.precision, candidate.recompute, candidate.batch.micro)
+    (candidate.choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
 }
 
 /// The model on the ranks of one stage, for one micro-batch: what its first layers hold, from none to all.
-fn held(space: &Space<'_>, candidate: &Candidate) -> Option<Vec<Held>> {
-    let (parallel, .., micro) = key(candidate);
+fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> Option<Vec<Held>> {
+    let (_, parallel, .., micro, offload) = key;
     let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };
     let alone = Candidate { parallel, batch, ..*candidate };
-    let variant = Variant {
-        schedule: ScheduleName::None,
-        virtual_stages: 1,
-        state_sharding: StateSharding::None,
-        gradient_reduction: GradientReduction::Step,
-    };
+    let variant = Variant { offload, ..Variant::PLAIN };
     let machine = space.machine(candidate);
     let layers = vec![StageSpec { first: 0, layers: space.layers() }];
     let plan = space.plan(&alone, &variant, layers, &machine)?;

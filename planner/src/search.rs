@@ -16,16 +16,17 @@ use crate::fix::Fixed;
 use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Enough, Place, Problem};
 use crate::ranked::Ranked;
+use crate::robust::Complexity;
 use crate::room::Room;
 use crate::space::{Candidate, Space};
 use crate::totals::Totals;
 use rayon::prelude::*;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::{Arc, OnceLock};
 use trainyard_hardware_profiles::Device;
-use trainyard_plan::{Objective, Plan};
-use trainyard_sim::Outcome;
+use trainyard_plan::{Objective, ParallelSpec, Plan, Precision};
+use trainyard_sim::{Machine, Outcome};
 use trainyard_units::{Bytes, Seconds};
 
 /// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
@@ -38,7 +39,7 @@ const SIMULATIONS: usize = 2;
 pub(crate) struct Evaluated {
     /// The plan.
     pub plan: Plan,
-    /// Which type of machine of the place.
+    /// Which of the choices of the place: its type of machine and its stack.
     pub(crate) choice: usize,
     /// Seconds of a step, with what it waits for its samples.
     pub step_time_s: f64,
@@ -76,6 +77,8 @@ pub(crate) struct Found {
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
     /// By type of machine, what no plan beats which may fit.
     pub(crate) least: BTreeMap<usize, Totals>,
+    /// The plan with the least of what is sought, where another that cannot be told from it is recommended.
+    pub(crate) optimum: Option<Box<Evaluated>>,
 }
 
 /// Which limits of the job count.
@@ -97,6 +100,58 @@ pub(crate) struct Aim {
     pub(crate) within: Within,
     /// A GPU that is left out.
     pub(crate) without_gpu: Option<&'static str>,
+    /// The only stack, by its place among those of the problem.
+    pub(crate) stack: Option<usize>,
+    /// What plans may take at most, besides deadline and budget.
+    pub(crate) ceilings: Ceilings,
+    /// How complex plans are.
+    pub(crate) complexity: Option<Complexity>,
+}
+
+impl Aim {
+    /// One plan with the least of what is sought, whatever deadline and budget say.
+    pub(crate) fn best(objective: Objective) -> Self {
+        Self {
+            objective,
+            top: 1,
+            max_simulations: None,
+            within: Within::Anything,
+            without_gpu: None,
+            stack: None,
+            ceilings: Ceilings::NONE,
+            complexity: None,
+        }
+    }
+}
+
+/// What a training may take at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ceilings {
+    /// Seconds of all steps.
+    time_s: f64,
+    /// Its price.
+    cost_usd: f64,
+}
+
+impl Ceilings {
+    pub(crate) const NONE: Self = Self { time_s: f64::INFINITY, cost_usd: f64::INFINITY };
+
+    /// At most so many times what a training takes of what is sought.
+    pub(crate) fn near(objective: Objective, totals: Totals, times: f64) -> Self {
+        match (objective, totals.cost_usd) {
+            (Objective::Cost, Some(cost)) => Self { cost_usd: cost * times, ..Self::NONE },
+            _ => Self { time_s: totals.time_s * times, ..Self::NONE },
+        }
+    }
+
+    /// Both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { time_s: self.time_s.min(other.time_s), cost_usd: self.cost_usd.min(other.cost_usd) }
+    }
+
+    pub(crate) fn admit(self, totals: Totals) -> bool {
+        totals.time_s <= self.time_s && totals.cost_usd.is_none_or(|cost| cost <= self.cost_usd)
+    }
 }
 
 impl Within {
@@ -121,6 +176,8 @@ pub(crate) struct Prepared<'a> {
     bounds: Bounds,
     feeding: Feeding,
     overheads: SearchOverheads,
+    /// By choice.
+    usual_formats: Vec<Precision>,
     least: OnceLock<Vec<(u32, Totals)>>,
 }
 
@@ -130,7 +187,7 @@ impl<'a> Prepared<'a> {
         let mut candidates = space.candidates();
         let mut plans: BTreeMap<usize, u64> = BTreeMap::new();
         for candidate in &candidates {
-            *plans.entry(candidate.choice).or_default() += u64::from(candidate.plans);
+            *plans.entry(problem.place.kind(candidate.choice)).or_default() += u64::from(candidate.plans);
         }
         let room = Room::new(&space, &problem.place, &candidates);
         let mut dropped = Found::default();
@@ -138,22 +195,25 @@ impl<'a> Prepared<'a> {
         for (candidate, (needed, available)) in
             candidates.iter().zip(&lacks).filter_map(|(candidate, lacks)| Some((candidate, (*lacks)?)))
         {
-            dropped.note_too_large(candidate.choice, u64::from(candidate.plans), needed, available);
+            dropped.note_too_large(problem.place.kind(candidate.choice), u64::from(candidate.plans), needed, available);
         }
         let mut lacks = lacks.iter();
         candidates.retain(|_| lacks.next().is_some_and(Option::is_none));
-        let bounds = Bounds::new(problem, fixed, &candidates);
+        let bounds = Bounds::new(problem, fixed, &space, &candidates);
         let feeding = Feeding::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &candidates);
+        let choices = 0..problem.place.choices().len();
+        let usual_formats = choices.map(|choice| usual_format(&problem.place.machine(choice, 1, None))).collect();
         let least = OnceLock::new();
-        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, least }
+        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, usual_formats, least }
     }
 
     pub(crate) fn search(&self, aim: Aim) -> Found {
         let searcher = Searcher::new(self, aim);
-        let wanted = |choice: usize| searcher.uses_wanted_gpu(choice);
+        let stacks = self.problem.place.stacks().len();
+        let wanted = |kind: usize| searcher.uses_wanted_gpu(kind * stacks);
         let plans: BTreeMap<usize, u64> =
-            self.plans.iter().map(|(choice, plans)| (*choice, *plans)).filter(|(choice, _)| wanted(*choice)).collect();
+            self.plans.iter().map(|(kind, plans)| (*kind, *plans)).filter(|(kind, _)| wanted(*kind)).collect();
         let mut found = Found { candidates: plans.values().sum(), plans, ..Found::default() };
         let searcher = searcher.run(&mut found);
         found.count_dropped(&self.dropped);
@@ -173,6 +233,42 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    /// The format in which people train on the devices of a choice.
+    fn usual_format(&self, choice: usize) -> Precision {
+        self.usual_formats[choice]
+    }
+
+    /// How complex a plan is.
+    pub(crate) fn complexity(&self, plan: &Evaluated) -> Complexity {
+        Complexity::of(&plan.plan, self.usual_format(plan.choice))
+    }
+
+    /// How complex plans are that may stay below ceilings, the simplest first.
+    pub(crate) fn complexities(&self, ceilings: Ceilings) -> BTreeSet<Complexity> {
+        let below = self.least().iter().filter(|(_, totals)| ceilings.admit(*totals));
+        let mut seen: BTreeSet<(usize, ParallelSpec, Precision, [bool; 2])> = BTreeSet::new();
+        let mut all = BTreeSet::new();
+        for candidate in below.map(|(number, _)| &self.candidates[*number as usize]) {
+            let Candidate { choice, parallel, precision, batch, .. } = *candidate;
+            // Of the batch only this decides which variants there are.
+            let micro_batches = [batch.accumulation == 1, batch.accumulation.is_multiple_of(parallel.pipeline.into())];
+            if seen.insert((choice, parallel, precision, micro_batches)) {
+                all.extend(self.complexities_of(candidate));
+            }
+        }
+        all
+    }
+
+    fn complexities_of(&self, candidate: &Candidate) -> impl Iterator<Item = Complexity> + use<'_, 'a> {
+        let (candidate, usual) = (*candidate, self.usual_format(candidate.choice));
+        let variants = self.space.variants(candidate.choice, candidate.parallel, candidate.batch);
+        variants.into_iter().map(move |variant| Complexity::of_variant(&candidate, &variant, usual))
+    }
+
+    fn may_be(&self, candidate: &Candidate, class: Complexity) -> bool {
+        self.complexities_of(candidate).any(|own| own == class)
+    }
+
     /// What a candidate comes to whose step takes this long. `shared_out` says whether its replicas share out their state.
     fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
@@ -189,6 +285,14 @@ impl<'a> Prepared<'a> {
         let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
         Totals { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd }
     }
+}
+
+/// The format in which people train on a machine: mixed precision where its GPUs have the units, bfloat16 before half
+/// precision, and single precision on processors.
+fn usual_format(machine: &Machine) -> Precision {
+    let Device::Gpu(_) = &machine.cluster.first().device else { return Precision::Fp32 };
+    let mixed = [Precision::Bf16Mixed, Precision::Fp16Mixed];
+    mixed.into_iter().find(|precision| machine.has_units(*precision).is_ok()).unwrap_or(Precision::Fp32)
 }
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
@@ -358,7 +462,10 @@ impl<'a> Searcher<'a> {
         let Prepared { space, bounds, room, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
             let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
-            let matters = |plan: &Plan, seconds| worth(plan, seconds).is_some_and(|value| value < *limit);
+            let usual = self.prepared.usual_format(candidate.choice);
+            let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, usual) == class);
+            let matters =
+                |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
             look(space, (bounds, room), candidate, matters)
         };
         let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
@@ -369,7 +476,8 @@ impl<'a> Searcher<'a> {
         let fitting = looked.iter().filter(|looked| !looked.fitting.is_empty()).count() as u64;
         for ((candidate, _), looked) in turn.looks.into_iter().zip(looked) {
             if let Some((needed, available)) = looked.least_too_large {
-                found.note_too_large(candidate.choice, looked.too_large, needed, available);
+                let kind = self.problem().place.kind(candidate.choice);
+                found.note_too_large(kind, looked.too_large, needed, available);
             }
             for built in looked.fitting {
                 if let Some(bound) = self.assess(&candidate, shares_out(&built.plan), built.bound) {
@@ -385,10 +493,15 @@ impl<'a> Searcher<'a> {
         fitting
     }
 
+    fn is_wanted(&self, choice: usize) -> bool {
+        let stacks = self.problem().place.stacks().len();
+        self.aim.stack.is_none_or(|wanted| choice % stacks == wanted) && self.uses_wanted_gpu(choice)
+    }
+
     fn uses_wanted_gpu(&self, choice: usize) -> bool {
         let Some(unwanted) = self.aim.without_gpu else { return true };
         match &self.problem().place {
-            Place::Rented(rental) => rental.instances[choice].0.gpu != unwanted,
+            place @ Place::Rented(_) => place.offer(choice).is_none_or(|(instance, _)| instance.gpu != unwanted),
             Place::Owned { machine, .. } => match &machine.cluster.first().device {
                 Device::Gpu(gpu) => gpu.name != unwanted,
                 Device::Measured(_) => true,
@@ -410,9 +523,12 @@ impl<'a> Searcher<'a> {
         let candidates = &self.prepared.candidates;
         let choice = |number: u32| candidates[number as usize].choice;
         let mut values = Vec::new();
-        for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.uses_wanted_gpu(choice(*number)))
-        {
-            found.note_least(choice(*number), *totals);
+        for (number, totals) in self.prepared.least().iter().filter(|(number, _)| self.is_wanted(choice(*number))) {
+            found.note_least(self.problem().place.kind(choice(*number)), *totals);
+            let candidate = &candidates[*number as usize];
+            if self.aim.complexity.is_some_and(|class| !self.prepared.may_be(candidate, class)) {
+                continue;
+            }
             let value = self.value(*totals);
             // What never ends, on machines that somebody described so, is no candidate.
             if self.within_goal(*totals) && value.is_finite() {
@@ -440,14 +556,20 @@ impl<'a> Searcher<'a> {
 
     fn within_goal(&self, totals: Totals) -> bool {
         let (deadline, budget) = self.aim.within.of(self.problem().deadline, self.problem().budget);
-        deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
+        self.aim.ceilings.admit(totals)
+            && deadline.is_none_or(|deadline| totals.elapsed_s <= deadline.0)
             && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
     }
 
     /// What a candidate must beat to matter, the best on its own machines included.
     fn limit_of(&self, candidate: &Candidate) -> f64 {
-        let own = self.best.get(&(candidate.choice, candidate.instances));
+        let own = self.best.get(&self.site(candidate));
         own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
+    }
+
+    /// The type and number of a candidate's machines, on which all stacks compete.
+    fn site(&self, candidate: &Candidate) -> (usize, u32) {
+        (self.problem().place.kind(candidate.choice), candidate.instances)
     }
 
     /// What every candidate must beat to matter.
@@ -478,7 +600,7 @@ impl<'a> Searcher<'a> {
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
         let evaluated =
             Evaluated { plan, choice, step_time_s, time_s, elapsed_s, download_s, cost_usd, memory_peak, outcome };
-        let key = (choice, candidate.instances);
+        let key = self.site(candidate);
         if self.fastest.get(&key).is_none_or(|kept| evaluated.time_s < kept.time_s) {
             self.fastest.insert(key, evaluated.clone());
         }
@@ -523,15 +645,15 @@ pub(crate) fn pareto(mut all: Vec<Evaluated>) -> Vec<Evaluated> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluate::shares_more;
     use crate::job::{Resources, problem};
     use crate::space::Variant;
     use trainyard_plan::{GlobalBatch, JobSpec, StageId, Stages};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
-    fn small(objective: Objective, bytes_per_sample: Option<f64>) -> Problem {
+    fn small(objective: Objective, bytes_per_sample: Option<f64>, stack: &str) -> Problem {
         let mut job = JobSpec::default();
+        job.cluster.stack = Some(stack.into());
         job.model.name = Some("gpt2-large".into());
         job.data.samples = Some(10_000);
         job.data.bytes_per_sample = bytes_per_sample;
@@ -542,13 +664,12 @@ mod tests {
         problem(&job, Resources::default()).expect("a solvable job")
     }
 
-    /// The oracle: build, check and simulate every variant of every candidate. Those that are there for their memory
-    /// count where no other of their schedule fits.
+    /// The oracle: build, check and simulate every variant of every candidate.
     fn exhaustive(problem: &Problem, fixed: &Fixed, aim: Aim) -> f64 {
         let prepared = Prepared::new(problem, fixed);
         let Prepared { space, bounds, .. } = &prepared;
         let searcher = Searcher::new(&prepared, aim);
-        let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| {
+        let value_of = |candidate: &Candidate, coarse: f64, variant: &Variant| -> Option<f64> {
             let weights = bounds.weights(candidate).expect("a GPU prices everything");
             let machine = space.machine(candidate);
             let runs = candidate.parallel.pipeline * variant.virtual_stages;
@@ -564,7 +685,7 @@ mod tests {
             let value = searcher.value(prepared.totals(candidate, shares_out(&plan), simulated));
             assert!(coarse <= value * (1.0 + 1e-6), "the coarse bound is not one: {candidate:?} {variant:?}");
             assert!(fine <= simulated * (1.0 + 1e-6), "the fine bound is not one: {candidate:?} {variant:?}");
-            Some((value, *variant))
+            Some(value)
         };
         searcher
             .bounded(&mut Found::default())
@@ -572,13 +693,11 @@ mod tests {
             .into_par_iter()
             .flat_map_iter(|(coarse, number)| {
                 let candidate = &prepared.candidates[number as usize];
-                let variants = space.variants(candidate.parallel, candidate.batch);
-                let all: Vec<_> = variants.iter().filter_map(|variant| value_of(candidate, coarse, variant)).collect();
-                let plainer = |other: &Variant, own: &Variant| {
-                    other.schedule == own.schedule && other.virtual_stages == own.virtual_stages && !shares_more(other)
-                };
-                let counts = |own: &Variant| !shares_more(own) || !all.iter().any(|(_, other)| plainer(other, own));
-                all.iter().filter(|(_, own)| counts(own)).map(|(value, _)| *value).collect::<Vec<_>>()
+                let variants = space.variants(candidate.choice, candidate.parallel, candidate.batch);
+                variants
+                    .into_iter()
+                    .filter_map(move |variant| value_of(candidate, coarse, &variant))
+                    .collect::<Vec<_>>()
             })
             .min_by(f64::total_cmp)
             .expect("something fits")
@@ -586,16 +705,16 @@ mod tests {
 
     #[test]
     fn the_search_finds_what_trying_everything_finds() {
-        for (fixed, bytes) in [
-            (&["instances=1"][..], None),
-            (&["instances=2", "parallel.pipeline=4"], None),
-            (&["parallel.tensor=2", "parallel.context=2"], None),
-            (&["instances=1", "parallel.pipeline=2"], Some(5e7)),
+        for (fixed, bytes, stack) in [
+            (&["instances=1"][..], None, "auto"),
+            (&["instances=2", "parallel.pipeline=4"], None, "auto"),
+            (&["parallel.tensor=2", "parallel.context=2", "offload=none"], None, "pytorch"),
+            (&["instances=1", "parallel.pipeline=2"], Some(5e7), "auto"),
         ] {
             let fixed = Fixed::parse(&fixed.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("fields");
             for objective in [Objective::Cost, Objective::Time] {
-                let problem = small(objective, bytes);
-                let aim = Aim { objective, top: 3, max_simulations: None, within: Within::Goal, without_gpu: None };
+                let problem = small(objective, bytes, stack);
+                let aim = Aim { top: 3, within: Within::Goal, ..Aim::best(objective) };
                 let found = search(&problem, &fixed, aim);
                 let best = match objective {
                     Objective::Cost => found.best[0].cost_usd.expect("rented machines cost"),
@@ -612,14 +731,8 @@ mod tests {
 
     #[test]
     fn a_search_that_is_cut_short_says_how_much_better_a_plan_could_be() {
-        let problem = small(Objective::Cost, None);
-        let aim = Aim {
-            objective: Objective::Cost,
-            top: 5,
-            max_simulations: Some(1),
-            within: Within::Goal,
-            without_gpu: None,
-        };
+        let problem = small(Objective::Cost, None, "auto");
+        let aim = Aim { top: 5, max_simulations: Some(1), within: Within::Goal, ..Aim::best(Objective::Cost) };
         let cut = search(&problem, &Fixed::default(), aim);
         assert!(cut.gap > 0.0 && cut.gap < 1.0, "{}", cut.gap);
     }

@@ -5,22 +5,24 @@
 //! - Half precision where the GPUs multiply brain floats as fast: those need the same time and memory and no loss
 //!   scaling.
 //! - Gradients that are shared out but summed once a step after several micro-batches: they are whole until then.
-//! - Ranks that share a sample's tokens, unless each keeps thousands of them.
+//! - Context parallelism with less than thousands of tokens for each rank.
 //! - What changes the training itself or rarely pays: weights of two versions (2bw), compressed gradients, state shared
 //!   out among some replicas, other placements and algorithms of collectives. They are there when they are held.
-//! - GPipe, which takes as long as 1F1B and holds more; ZB-V and more than two runs of layers on a stage, which ZB-H1 and
-//!   two runs come close to. They would double the search, and are there when they are held.
-//! - Offloading, which is tried when nothing fits without it.
+//! - GPipe where there is 1F1B, which takes as long and holds less; ZB-V, and more than four chunks of layers on a stage.
+//!
+//! What the stack of a choice does not run is not in the space at all.
 
 use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
+use crate::software::{executable_on, refused, with_chosen_attention};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
-use trainyard_plan::operators::{OperatorGraph, Pass};
+use trainyard_models::Divisible;
+use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Collectives, EXECUTABLE, GradientCompression, GradientReduction, Offload, ParallelSpec,
+    Architecture, BatchSpec, Collectives, Executable, GradientCompression, GradientReduction, Offload, ParallelSpec,
     Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, divisors,
     greatest_common_divisor,
 };
@@ -46,7 +48,22 @@ pub(crate) struct Variant {
     pub(crate) schedule: ScheduleName,
     pub(crate) virtual_stages: u32,
     pub(crate) state_sharding: StateSharding,
+    /// Over how many replicas the state is sharded, if not over all.
+    pub(crate) sharding_ranks: Option<u32>,
     pub(crate) gradient_reduction: GradientReduction,
+    pub(crate) offload: Offload,
+}
+
+impl Variant {
+    /// No pipeline, whole states, nothing kept elsewhere.
+    pub(crate) const PLAIN: Self = Self {
+        schedule: ScheduleName::None,
+        virtual_stages: 1,
+        state_sharding: StateSharding::None,
+        sharding_ranks: None,
+        gradient_reduction: GradientReduction::Step,
+        offload: Offload::NONE,
+    };
 }
 
 /// The largest micro-batches that are considered: so many samples, or, of models that compute less for each, so many
@@ -54,8 +71,8 @@ pub(crate) struct Variant {
 const MICRO_MAX: u64 = 256;
 const MICRO_FLOPS_MAX: f64 = 1e14;
 
-/// Runs of layers on a stage that are considered: more of them shorten the bubble by less and less.
-const RUNS_MAX: u32 = 4;
+/// Chunks of layers on a stage that are considered: more of them shorten the bubble by less and less.
+const CHUNKS_MAX: u32 = 4;
 
 /// The fewest tokens of a sample that a rank keeps for itself: with fewer, passing keys and values round takes longer
 /// than attention on them. A stated default.
@@ -65,7 +82,12 @@ const CONTEXT_TOKENS_MIN: u64 = 4096;
 pub(crate) struct Space<'a> {
     problem: &'a Problem,
     fixed: Fixed,
-    architecture: Arc<Architecture>,
+    /// The model as each choice computes it.
+    architectures: Vec<Arc<Architecture>>,
+    /// What the stack of each choice runs.
+    software: Vec<Executable>,
+    /// Devices of one machine of each choice.
+    devices: Vec<u32>,
     /// The largest micro-batch that is considered.
     largest_micro_batch: u64,
     /// Machines by type and number, which many candidates share.
@@ -74,9 +96,21 @@ pub(crate) struct Space<'a> {
 
 impl<'a> Space<'a> {
     pub(crate) fn new(problem: &'a Problem, fixed: &Fixed) -> Self {
-        let architecture = Architecture::new(problem.model.clone());
-        let largest_micro_batch = largest_micro_batch(&architecture);
-        Self { problem, fixed: fixed.clone(), architecture, largest_micro_batch, machines: Mutex::default() }
+        let architectures = architectures(problem);
+        let largest_micro_batch = largest_micro_batch(&architectures[0]);
+        let machines = || (0..problem.place.choices().len()).map(|choice| problem.place.machine(choice, 1, None));
+        let software =
+            machines().map(|machine| executable_on(&machine).expect("stacks are checked where a job is read"));
+        let devices = machines().map(|machine| machine.cluster.first().devices_per_instance);
+        Self {
+            problem,
+            fixed: fixed.clone(),
+            architectures,
+            software: software.collect(),
+            devices: devices.collect(),
+            largest_micro_batch,
+            machines: Mutex::default(),
+        }
     }
 
     /// All candidates, each with at least one variant.
@@ -104,11 +138,12 @@ impl<'a> Space<'a> {
     /// Those on so many machines of a type.
     fn candidates_on(&self, (choice, instances): (usize, u32)) -> Vec<Candidate> {
         let machine = self.machine_of(choice, instances);
-        let precisions = self.precisions(&machine);
+        let precisions = self.precisions(choice, &machine);
         let devices = devices_of_each(&machine.cluster);
+        let software = self.software(choice);
         let mut all = Vec::new();
         for ranks in rank_counts(&machine.cluster) {
-            for parallel in self.degrees(ranks, devices) {
+            for parallel in self.degrees(software, ranks, devices) {
                 self.push(&mut all, (choice, instances), parallel, &precisions);
             }
         }
@@ -118,9 +153,12 @@ impl<'a> Space<'a> {
     /// Why no plan with the held fields goes onto a type of machine, whatever its degrees.
     pub(crate) fn refusal(&self, choice: usize) -> Option<String> {
         let machine = self.problem.place.machine(choice, 1, None);
+        if let Some(refused) = self.software_refusal(choice) {
+            return Some(refused);
+        }
         let cluster = self.problem.place.spec_of(&machine.cluster);
         let spec = PlanSpec {
-            offload: self.offload(),
+            offload: self.fixed.offload.unwrap_or(Offload::NONE),
             placement: self.placement(),
             gradient_compression: self.compression(),
             ..PlanSpec::plain(self.problem.model.spec(), cluster, self.graph().len())
@@ -132,18 +170,40 @@ impl<'a> Space<'a> {
         admitted.and(precision.map_err(|error| error.to_string())).and(input.map_or(Ok(()), Err)).err()
     }
 
+    /// What is held that the stack of a choice does not run.
+    fn software_refusal(&self, choice: usize) -> Option<String> {
+        let stack = &self.problem.place.software(choice).name;
+        if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
+            return Some(format!("`stack` is {held}, which is not among those of the job"));
+        }
+        let refused = refused(&self.fixed, self.software(choice), self.graph().divisible())?;
+        Some(format!("`{}` is {}, but {stack} runs {}", refused.field, refused.value, refused.allowed))
+    }
+
     fn input_refusal(&self, machine: &Machine) -> Option<String> {
         match &self.problem.data {
             Some(data) => data.refusal(&self.fixed, machine).map(|error| error.to_string()),
             None if self.fixed.holds_input() => {
-                Some("what is held of `input` needs `data.bytes_per_sample` in the job".into())
+                Some("what is fixed of `input` needs `data.dataset` or `data.bytes_per_sample` in the job".into())
             }
             None => None,
         }
     }
 
+    /// The model's layers, with the attention kernel of the first choice: their number and what of them divides is the
+    /// same for all.
     pub(crate) fn graph(&self) -> &OperatorGraph {
-        self.architecture.graph()
+        self.architectures[0].graph()
+    }
+
+    /// The model as a choice computes it.
+    pub(crate) fn graph_of(&self, choice: usize) -> &OperatorGraph {
+        self.architectures[choice].graph()
+    }
+
+    /// What the stack of a choice runs.
+    pub(crate) fn software(&self, choice: usize) -> &Executable {
+        &self.software[choice]
     }
 
     /// Layers of the model, the first and the last included.
@@ -157,10 +217,6 @@ impl<'a> Space<'a> {
 
     pub(crate) fn fixed(&self) -> &Fixed {
         &self.fixed
-    }
-
-    pub(crate) fn offload(&self) -> Offload {
-        self.fixed.offload.unwrap_or(Offload::NONE)
     }
 
     pub(crate) fn placement(&self) -> Placement {
@@ -184,22 +240,22 @@ impl<'a> Space<'a> {
 
     /// A plan as it is written, with its model cut into these runs of layers.
     fn spec(&self, candidate: &Candidate, variant: &Variant, stages: Vec<StageSpec>, machine: &Machine) -> PlanSpec {
-        let shared_out = variant.state_sharding != StateSharding::None;
         PlanSpec {
-            model: self.problem.model.spec(),
+            model: self.architectures[candidate.choice].model().spec(),
             cluster: self.problem.place.spec_of(&machine.cluster),
             parallel: candidate.parallel,
             batch: candidate.batch,
             schedule: variant.schedule,
             virtual_stages: variant.virtual_stages,
             stages,
+            stack: self.named_stack(candidate.choice),
             precision: candidate.precision,
             recompute: candidate.recompute,
             state_sharding: variant.state_sharding,
-            sharding_ranks: self.fixed.sharding_ranks.filter(|_| shared_out),
+            sharding_ranks: variant.sharding_ranks,
             gradient_reduction: variant.gradient_reduction,
             gradient_compression: self.compression(),
-            offload: self.offload(),
+            offload: variant.offload,
             placement: self.placement(),
             collectives: self.fixed.collectives.unwrap_or(Collectives::Nccl),
             optimizer: self.problem.optimizer,
@@ -217,22 +273,23 @@ impl<'a> Space<'a> {
         stages: Vec<StageSpec>,
         machine: &Machine,
     ) -> Option<Plan> {
-        Plan::of(self.architecture.clone(), self.spec(candidate, variant, stages, machine)).ok()
+        Plan::of(self.architectures[candidate.choice].clone(), self.spec(candidate, variant, stages, machine)).ok()
     }
 
     fn measured(&self) -> bool {
         self.problem.place.is_measured()
     }
 
-    /// Whether plans with something may be searched: on a measured machine only if the executor has it `built`.
-    fn runs(&self, built: bool) -> bool {
-        built || !self.measured()
+    /// The stack as plans name it; a measured machine has no other than its own.
+    fn named_stack(&self, choice: usize) -> Option<String> {
+        (!self.measured()).then(|| self.problem.place.software(choice).name.clone())
     }
 
     /// The number formats of the job that all GPUs have units for.
-    fn precisions(&self, machine: &Machine) -> Vec<Precision> {
-        let held = self.fixed.precision;
+    fn precisions(&self, choice: usize, machine: &Machine) -> Vec<Precision> {
+        let (held, runs) = (self.fixed.precision, &self.software(choice).precisions);
         let wanted = self.problem.precisions.iter().copied().filter(|own| held.is_none_or(|held| held == *own));
+        let wanted = wanted.filter(|own| runs.contains(own));
         let mut all: Vec<Precision> = wanted.filter(|precision| machine.has_units(*precision).is_ok()).collect();
         if all.contains(&Precision::Bf16Mixed) && gpus(machine).all(|gpu| gpu.peak(Rate::Bf16) >= gpu.peak(Rate::Fp16))
         {
@@ -242,18 +299,24 @@ impl<'a> Space<'a> {
     }
 
     /// Degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads evenly; a
-    /// stage has at least one layer; tokens and experts are shared evenly.
-    fn degrees(&self, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
+    /// stage has at least one layer; tokens and experts are divided evenly.
+    fn degrees(&self, software: &Executable, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
+        let pipelined = software.schedules.iter().any(|name| *name != ScheduleName::None);
+        let stages = if pipelined { self.most_stages() } else { 1 };
+        let needs_sequence =
+            software.experts_need_sequence && matches!(self.graph().divisible(), Some(Divisible::Experts(_)));
         let mut all = Vec::new();
-        for tensor in divisors_of(ranks).filter(|tensor| self.splits_heads(*tensor, devices)) {
-            for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= self.graph().len()) {
+        for tensor in divisors_of(ranks).filter(|tensor| self.splits_heads(software, *tensor, devices)) {
+            for pipeline in divisors_of(ranks / tensor).filter(|pipeline| *pipeline as usize <= stages) {
                 let rest = ranks / tensor / pipeline;
-                for context in divisors_of(rest).filter(|context| self.splits_tokens(*context)) {
+                for context in divisors_of(rest).filter(|context| self.splits_tokens(software, *context)) {
                     let data = rest / context;
-                    for expert in divisors_of(data).filter(|expert| self.splits_experts(*expert)) {
+                    for expert in divisors_of(data).filter(|expert| self.splits_experts(software, *expert)) {
                         let plain = ParallelSpec { data, tensor, pipeline, context, expert, sequence: false };
-                        all.push(plain);
-                        if tensor > 1 && self.splits_sequence(tensor) {
+                        if tensor == 1 || !needs_sequence {
+                            all.push(plain);
+                        }
+                        if tensor > 1 && software.sequence && self.splits_sequence(tensor) {
                             all.push(ParallelSpec { sequence: true, ..plain });
                         }
                     }
@@ -263,10 +326,18 @@ impl<'a> Space<'a> {
         all
     }
 
-    fn splits_heads(&self, tensor: u32, devices: u32) -> bool {
+    /// The most stages of a pipeline: on GPUs a stage has at least one block; one that only looks up or only scores tokens
+    /// would idle.
+    fn most_stages(&self) -> usize {
+        let is_block = |kind: &&usize| self.graph().distinct()[**kind].role == LayerRole::Block;
+        let blocks = self.graph().order().iter().filter(is_block).count();
+        if self.measured() || blocks == 0 { self.graph().len() } else { blocks }
+    }
+
+    fn splits_heads(&self, software: &Executable, tensor: u32, devices: u32) -> bool {
         let heads = self.problem.model.tensor_heads();
         let evenly = || heads.is_some_and(|heads| heads.is_multiple_of(u64::from(tensor)));
-        tensor == 1 || (self.runs(EXECUTABLE.tensor) && devices.is_multiple_of(tensor) && evenly())
+        tensor == 1 || (software.tensor && devices.is_multiple_of(tensor) && evenly())
     }
 
     /// Whether the ranks of a tensor group can share the tokens of what each would otherwise compute in full: the
@@ -276,19 +347,20 @@ impl<'a> Space<'a> {
         !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(tensor)))
     }
 
-    fn splits_tokens(&self, context: u32) -> bool {
+    fn splits_tokens(&self, software: &Executable, context: u32) -> bool {
         if context == 1 {
             return true;
         }
         let Some(tokens) = self.graph().tokens_shared_by_context() else { return false };
         let parts = u64::from(context);
         let sensible = self.fixed.context == Some(context) || tokens / parts >= CONTEXT_TOKENS_MIN;
-        self.runs(EXECUTABLE.context) && tokens.is_multiple_of(parts) && sensible
+        software.context && tokens.is_multiple_of(parts) && sensible
     }
 
-    fn splits_experts(&self, expert: u32) -> bool {
-        let admitted = || self.graph().divisible().is_some_and(|divisible| divisible.admits(u64::from(expert)));
-        expert == 1 || (self.runs(EXECUTABLE.expert) && admitted())
+    fn splits_experts(&self, software: &Executable, expert: u32) -> bool {
+        let divisible = self.graph().divisible();
+        let admitted = || divisible.is_some_and(|divisible| divisible.admits(u64::from(expert)));
+        expert == 1 || (software.distributes(divisible) && admitted())
     }
 
     fn push(
@@ -307,11 +379,11 @@ impl<'a> Space<'a> {
             sizes.retain(|micro| *micro <= most && (!hasty || micro.is_power_of_two()));
             for micro in sizes {
                 let batch = BatchSpec { global, micro, accumulation: replica / micro };
-                let plans = self.variants(parallel, batch).len() as u32;
+                let plans = self.variants(choice, parallel, batch).len() as u32;
                 if plans == 0 {
                     continue;
                 }
-                for (precision, recompute) in self.formats(precisions) {
+                for (precision, recompute) in self.formats(choice, parallel, precisions) {
                     let candidate = Candidate { choice, instances, parallel, batch, precision, recompute, plans };
                     if self.fixed.admits(&candidate) {
                         all.push(candidate);
@@ -321,19 +393,24 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn formats(&self, precisions: &[Precision]) -> impl Iterator<Item = (Precision, Recompute)> {
-        let recompute = |kind: &Recompute| self.runs(EXECUTABLE.recompute.contains(kind));
-        let kinds: Vec<Recompute> = Recompute::ALL.iter().copied().filter(recompute).collect();
-        precisions.iter().flat_map(move |precision| kinds.clone().into_iter().map(move |kind| (*precision, kind)))
+    fn formats(
+        &self,
+        choice: usize,
+        parallel: ParallelSpec,
+        precisions: &[Precision],
+    ) -> impl Iterator<Item = (Precision, Recompute)> {
+        let software = self.software(choice);
+        let formats =
+            precisions.iter().filter(move |own| parallel.expert == 1 || software.expert_precisions.contains(own));
+        formats.flat_map(|precision| software.recompute.iter().map(|kind| (*precision, *kind)))
     }
 
-    /// The variants with these degrees and batch: for each schedule, those that share out more after those that share
-    /// out less.
-    pub(crate) fn variants(&self, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
+    /// The variants with these degrees and batch: for each schedule, those that shard more after those that shard less.
+    pub(crate) fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
-        for (schedule, virtual_stages) in self.schedules(parallel.pipeline, batch.accumulation) {
-            for (state_sharding, gradient_reduction) in self.shardings(parallel, batch.accumulation) {
-                let variant = Variant { schedule, virtual_stages, state_sharding, gradient_reduction };
+        for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
+            for states in self.states(choice, parallel, batch.accumulation) {
+                let variant = Variant { schedule, virtual_stages, ..states };
                 if self.fixed.admits_variant(&variant) && self.is_simulable(&variant, parallel, batch) {
                     all.push(variant);
                 }
@@ -343,7 +420,7 @@ impl<'a> Space<'a> {
     }
 
     fn is_simulable(&self, variant: &Variant, parallel: ParallelSpec, batch: BatchSpec) -> bool {
-        let gathers = variant.state_sharding == StateSharding::Parameters || self.offload().parameters.is_some();
+        let gathers = variant.state_sharding == StateSharding::Parameters || variant.offload.parameters.is_some();
         let size = StepSize {
             schedule: variant.schedule,
             accumulation: batch.accumulation,
@@ -353,69 +430,133 @@ impl<'a> Space<'a> {
         size.is_simulable()
     }
 
-    /// Schedules with the runs of layers on each stage: every run has a layer, and interleaving takes micro-batches in
+    /// Schedules with the chunks of layers on each stage: every chunk has a layer, and interleaving takes micro-batches in
     /// groups of as many as there are stages.
-    fn schedules(&self, pipeline: u32, accumulation: u64) -> Vec<(ScheduleName, u32)> {
+    fn schedules(&self, choice: usize, pipeline: u32, accumulation: u64) -> Vec<(ScheduleName, u32)> {
         use ScheduleName::{GPipe, Interleaved, OneForwardOneBackward, TwoBufferedWeights, ZeroBubbleH1, ZeroBubbleV};
         if pipeline == 1 {
             return vec![(ScheduleName::None, 1)];
         }
+        let runs = |schedule| self.software(choice).schedules.contains(&schedule);
         let held = |schedule| self.fixed.schedule == Some(schedule);
-        let mut all = vec![(OneForwardOneBackward, 1)];
-        if self.measured() || held(GPipe) {
+        let mut all = Vec::new();
+        if runs(OneForwardOneBackward) {
+            all.push((OneForwardOneBackward, 1));
+        }
+        if runs(GPipe) && (self.measured() || held(GPipe) || !runs(OneForwardOneBackward)) {
             all.push((GPipe, 1));
         }
-        all.push((ZeroBubbleH1, 1));
-        if held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
+        if runs(ZeroBubbleH1) {
+            all.push((ZeroBubbleH1, 1));
+        }
+        if runs(TwoBufferedWeights) && held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
             all.push((TwoBufferedWeights, 1));
         }
-        let has_layers = |runs: u32| u64::from(pipeline) * u64::from(runs) <= self.graph().len() as u64;
-        if held(ZeroBubbleV) && has_layers(2) {
+        let most = self.most_stages() as u64;
+        let has_layers = |chunks: u32| u64::from(pipeline) * u64::from(chunks) <= most;
+        if runs(ZeroBubbleV) && held(ZeroBubbleV) && has_layers(2) {
             all.push((ZeroBubbleV, 2));
         }
-        if accumulation.is_multiple_of(u64::from(pipeline)) {
-            let most = if held(Interleaved) { RUNS_MAX } else { 2 };
-            let runs = self.fixed.virtual_stages.map_or(2..=most, |held| held.max(2)..=held);
-            all.extend(runs.filter(|runs| has_layers(*runs)).map(|runs| (Interleaved, runs)));
+        if runs(Interleaved) && accumulation.is_multiple_of(u64::from(pipeline)) {
+            let chunks = self.fixed.virtual_stages.map_or(2..=CHUNKS_MAX, |held| held.max(2)..=held);
+            all.extend(chunks.filter(|chunks| has_layers(*chunks)).map(|chunks| (Interleaved, chunks)));
         }
-        all.retain(|(schedule, _)| self.runs(EXECUTABLE.schedules.contains(schedule)));
         all
     }
 
-    /// What replicas share out and how often they sum gradients, from the least shared.
-    fn shardings(&self, parallel: ParallelSpec, accumulation: u64) -> Vec<(StateSharding, GradientReduction)> {
-        use GradientReduction::{MicroBatch, Step};
-        let copies = u64::from(parallel.data) * u64::from(parallel.context);
-        let mut all = vec![(StateSharding::None, Step)];
-        if copies > 1 || self.fixed.state_sharding.is_some() {
-            let several = accumulation > 1;
-            all.push((StateSharding::Optimizer, Step));
-            all.push((StateSharding::Gradients, if several { MicroBatch } else { Step }));
-            all.push((StateSharding::Parameters, Step));
-            if several {
-                all.push((StateSharding::Parameters, MicroBatch));
+    /// What replicas shard, over how many of them, how often they sum gradients, and what is kept off the devices: from
+    /// the least.
+    fn states(&self, choice: usize, parallel: ParallelSpec, accumulation: u64) -> Vec<Variant> {
+        let (software, copies) = (self.software(choice), parallel.data * parallel.context);
+        let mut all = Vec::new();
+        for state_sharding in software.state_sharding.iter().copied() {
+            let alone = copies == 1;
+            for sharding_ranks in self.sharding_groups(choice, state_sharding, parallel) {
+                for gradient_reduction in self.reductions(software, state_sharding, accumulation) {
+                    let offloads = software.offloads.iter().filter(|(_, least)| state_sharding >= *least);
+                    // One rank shards its state with nobody; some software calls it so where it keeps it elsewhere. What a
+                    // measured machine keeps in main memory stays where it is.
+                    let sensible = |offload: &Offload| {
+                        let kept = *offload != Offload::NONE;
+                        (!alone || state_sharding == StateSharding::None || kept)
+                            && (!kept || !self.measured() || self.fixed.offload.is_some())
+                    };
+                    all.extend(offloads.map(|(offload, _)| *offload).filter(sensible).map(|offload| Variant {
+                        state_sharding,
+                        sharding_ranks,
+                        gradient_reduction,
+                        offload,
+                        ..Variant::PLAIN
+                    }));
+                }
             }
         }
-        if let Some(held) = self.fixed.gradient_reduction {
-            for (_, reduction) in &mut all {
-                *reduction = held;
-            }
-            all.dedup();
+        all
+    }
+
+    /// What plans of a choice may keep off the devices.
+    pub(crate) fn offloads(&self, choice: usize) -> Vec<Offload> {
+        if let Some(held) = self.fixed.offload {
+            return vec![held];
         }
-        all.retain(|(sharding, _)| self.shares_evenly(*sharding, copies, parallel.expert));
-        all.retain(|(sharding, reduction)| {
-            let built = EXECUTABLE.state_sharding.contains(sharding);
-            self.runs(built && EXECUTABLE.gradient_reduction.contains(reduction))
+        let all = self.software(choice).offloads.iter().map(|(offload, _)| *offload);
+        all.filter(|offload| *offload == Offload::NONE || !self.measured()).collect()
+    }
+
+    /// Over how many replicas a state may be sharded: over all, or inside each machine where there are several.
+    fn sharding_groups(&self, choice: usize, sharding: StateSharding, parallel: ParallelSpec) -> Vec<Option<u32>> {
+        let copies = parallel.data * parallel.context;
+        let divides = |ranks: u32| {
+            sharding != StateSharding::None && copies.is_multiple_of(ranks) && (parallel.expert == 1 || ranks == copies)
+        };
+        if let Some(held) = self.fixed.sharding_ranks {
+            let software = self.software(choice);
+            let of_machine = software.hybrid_sharding && held == self.devices[choice];
+            let grouped = self.measured() || software.any_sharding_groups || of_machine;
+            return if grouped && divides(held) { vec![Some(held)] } else { Vec::new() };
+        }
+        let neighbours = Some(self.devices[choice]).filter(|devices| {
+            let ordinary = self.software(choice).hybrid_sharding && !self.measured() && *devices > 1;
+            let alone = parallel.tensor == 1 && parallel.pipeline == 1 && parallel.context == 1;
+            ordinary && alone && copies > *devices && divides(*devices)
         });
-        all
+        std::iter::once(None).chain(neighbours.map(Some)).collect()
     }
 
-    /// What is shared out goes in equal parts to a held number of ranks, and with experts to all that hold copies.
-    fn shares_evenly(&self, sharding: StateSharding, copies: u64, expert: u32) -> bool {
-        self.fixed.sharding_ranks.map(u64::from).is_none_or(|ranks| {
-            sharding != StateSharding::None && copies.is_multiple_of(ranks) && (expert == 1 || ranks == copies)
-        })
+    fn reductions(&self, software: &Executable, sharding: StateSharding, accumulation: u64) -> Vec<GradientReduction> {
+        use GradientReduction::{MicroBatch, Step};
+        let forced = software.reduces_micro_batches_from.is_some_and(|least| sharding >= least);
+        if let Some(held) = self.fixed.gradient_reduction {
+            let runs = software.gradient_reduction.contains(&held) && !(forced && held == Step && accumulation > 1);
+            return if runs { vec![held] } else { Vec::new() };
+        }
+        if accumulation == 1 {
+            return vec![Step];
+        }
+        let runs = |reduction: &GradientReduction| software.gradient_reduction.contains(reduction);
+        let of_each = if forced { &[MicroBatch][..] } else { &[Step, MicroBatch] };
+        // Whole gradients are summed after each micro-batch for nothing.
+        let sharded = |reduction: &GradientReduction| sharding >= StateSharding::Gradients || *reduction == Step;
+        of_each.iter().copied().filter(runs).filter(sharded).collect()
     }
+}
+
+/// The model as each choice of a problem computes it; those that compute it alike share it.
+fn architectures(problem: &Problem) -> Vec<Arc<Architecture>> {
+    let mut known: Vec<Arc<Architecture>> = vec![Architecture::new(problem.model.clone())];
+    let choices = problem.place.choices().len();
+    let of_choice = |choice: usize| {
+        if problem.states_attention {
+            return known[0].clone();
+        }
+        let model = with_chosen_attention(&problem.model, &problem.place.machine(choice, 1, None));
+        if let Some(own) = known.iter().find(|own| *own.model() == model) {
+            return own.clone();
+        }
+        known.push(Architecture::new(model));
+        known[known.len() - 1].clone()
+    };
+    (0..choices).map(of_choice).collect()
 }
 
 fn largest_micro_batch(architecture: &Architecture) -> u64 {
@@ -474,6 +615,8 @@ mod tests {
     fn spaces(model: &str, fixed: &[&str], check: impl Fn(&Space<'_>)) {
         let mut job = trainyard_plan::JobSpec::default();
         job.model.name = Some(model.into());
+        // Any plan that can be priced.
+        job.cluster.stack = Some("pytorch".into());
         job.data.samples = Some(1000);
         job.training.global_batch = Some(trainyard_plan::GlobalBatch::Exactly(64));
         let problem = crate::problem(&job, crate::Resources::default()).expect("a solvable job");
@@ -484,7 +627,7 @@ mod tests {
     #[test]
     fn degrees_multiply_to_the_ranks_and_divide_the_heads() {
         spaces("gpt2-xl", &[], |space| {
-            let all = space.degrees(16, 8);
+            let all = space.degrees(&space.software[0], 16, 8);
             assert!(all.iter().all(|p| p.data * p.tensor * p.pipeline == 16));
             // 25 heads have no even divisor.
             assert!(all.iter().all(|p| p.tensor == 1));
@@ -496,7 +639,8 @@ mod tests {
     fn tokens_are_shared_by_ranks_only_when_that_is_held_or_there_are_many() {
         let contexts = |fixed: &[&str], wanted: &[u32]| {
             spaces("gpt2-large", fixed, |space| {
-                let mut contexts: Vec<u32> = space.degrees(16, 8).iter().map(|p| p.context).collect();
+                let mut contexts: Vec<u32> =
+                    space.degrees(&space.software[0], 16, 8).iter().map(|p| p.context).collect();
                 contexts.sort_unstable();
                 contexts.dedup();
                 assert_eq!(contexts, wanted);
@@ -518,7 +662,7 @@ mod tests {
                 let candidates = space.candidates();
                 assert!(!candidates.is_empty(), "{fixed:?}");
                 for candidate in candidates {
-                    for variant in space.variants(candidate.parallel, candidate.batch) {
+                    for variant in space.variants(candidate.choice, candidate.parallel, candidate.batch) {
                         let runs = (candidate.parallel.pipeline * variant.virtual_stages) as usize;
                         let layers = space.graph().len();
                         let ends = (0..=runs).map(|run| run * layers / runs).collect::<Vec<_>>();

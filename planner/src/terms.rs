@@ -3,19 +3,22 @@
 use crate::campaign::{Saved, Surroundings, settings};
 use crate::problem::{Place, Rental, purchase};
 use crate::quota::class;
+use crate::reclaimed::spot;
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_units::{Seconds, human_count, human_duration};
 
 /// What the terms of a plan on machines of a type bring with them.
-pub(crate) fn terms(rental: &Rental, prediction: &Prediction, plan: &Plan, choice: usize) -> Vec<String> {
+pub(crate) fn terms(
+    job: &JobSpec,
+    rental: &Rental,
+    prediction: &Prediction,
+    plan: &Plan,
+    choice: usize,
+) -> Vec<String> {
     let mut warnings = Vec::new();
-    if plan.pricing() == Pricing::Spot {
-        let text = "spot capacity can be reclaimed; interruptions are not in time and cost, but in `trainyard simulate \
-                    --campaign`";
-        warnings.push(text.into());
-    }
+    warnings.extend(spot(job, rental, prediction, plan, choice));
     warnings.extend(reserved(prediction, plan));
     warnings.extend(quota(rental, plan, choice));
     let text = "availability of instances is not known; failures, and tests of the model, are not in time and cost, but \
@@ -49,7 +52,7 @@ fn reserved(prediction: &Prediction, plan: &Plan) -> Option<String> {
 /// What a plan takes of a quota that the job does not state, or lacks of one that it states: where the number of
 /// instances is held, it is what the user wants.
 fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
-    let (instance, price) = &rental.instances[choice];
+    let (instance, price) = rental.offer(choice);
     if rental.quotas.most(instance).is_some() {
         let lacking = rental.quotas.refusal(instance, plan.cluster().instances)?;
         return Some(format!("the plan {lacking}; have the quota raised before, or hold fewer instances"));

@@ -3,7 +3,8 @@
 use crate::changes::is_quick;
 use crate::fix::Fixed;
 use crate::problem::{Problem, Training};
-use crate::search::{Aim, Evaluated, Within, search};
+use crate::reasons::recommended;
+use crate::search::Evaluated;
 use crate::totals::Totals;
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
 use trainyard_plan::{BatchSpec, Plan, PlanSpec, Precision};
@@ -20,6 +21,8 @@ const MICRO_FACTOR_MAX: u64 = 4;
 /// is.
 pub(crate) struct Tried {
     pub(crate) precision: Precision,
+    /// What was held to find it.
+    pub(crate) fixed: Fixed,
     pub(crate) best: Option<Evaluated>,
     pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
 }
@@ -36,7 +39,8 @@ impl Tuning<'_> {
     /// The number formats that the job allows and that are not held, the recommended one first: the same work with each.
     pub(crate) fn tried(&self) -> Vec<Tried> {
         let own = self.chosen.plan.precision();
-        let mut all = vec![Tried { precision: own, best: Some(self.chosen.clone()), too_large: None }];
+        let (best, fixed) = (Some(self.chosen.clone()), self.same_work());
+        let mut all = vec![Tried { precision: own, fixed, best, too_large: None }];
         if self.fixed.precision.is_some() {
             return all;
         }
@@ -45,8 +49,8 @@ impl Tuning<'_> {
         let others = self.problem.precisions.iter().copied().filter(usable);
         all.extend(others.map(|precision| {
             let fixed = Fixed { precision: Some(precision), ..self.same_work() };
-            let (best, too_large) = self.best(&fixed);
-            Tried { precision, best, too_large }
+            let (best, too_large) = recommended(self.problem, &fixed);
+            Tried { precision, fixed, best, too_large }
         }));
         all
     }
@@ -105,7 +109,7 @@ impl Tuning<'_> {
                 precision: Some(self.chosen.plan.precision()),
                 ..self.same_work()
             };
-            let best = self.best(&fixed).0?;
+            let best = recommended(self.problem, &fixed).0?;
             Some(self.choice(best.plan.batch(), Some(Totals::found(&best)), best.memory_peak))
         })
         .collect()
@@ -174,14 +178,6 @@ impl Tuning<'_> {
             global: Some(self.chosen.plan.batch().global),
             ..self.fixed.clone()
         }
-    }
-
-    fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
-        let objective = self.problem.objective;
-        let aim = Aim { objective, top: 1, max_simulations: None, within: Within::Anything, without_gpu: None };
-        let found = search(self.problem, fixed, aim);
-        let too_large = found.too_large.into_values().next();
-        (found.best.into_iter().next(), too_large)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::campaign::extrapolated;
 use crate::problem::{Place, Problem, Rental, Training};
+use crate::stored::unsure_of_samples;
 use crate::terms::{terms, unpriced_copies};
 use crate::totals::Totals;
 use trainyard_hardware_profiles::{Device, Instance, Service};
@@ -21,11 +22,11 @@ const NORMALISED_MIN: u64 = 16;
 /// arXiv:1706.02677, section 5.2.
 const LINEAR_BATCH_MAX: u64 = 8192;
 
-/// Memory that should stay free: a stated default.
-const FREE_MIN: f64 = 0.08;
-
 /// Intervals of GPUs that are at least this uncertain are wide.
 const UNCERTAIN: f64 = 0.4;
+
+/// Intervals that reach this many times the prediction are wide, too.
+const WIDE: f64 = 1.25;
 
 /// A recommended plan with all that is known of it.
 pub(crate) struct Warnings<'a> {
@@ -50,6 +51,7 @@ impl Warnings<'_> {
             self.region(),
             self.zone(),
             self.wide_interval(),
+            self.stack_interval(),
         ]
         .into_iter()
         .flatten()
@@ -58,12 +60,29 @@ impl Warnings<'_> {
             all.extend(self.rental(rental));
         }
         let memory = &self.prediction.memory_bytes;
-        all.extend(little_memory(memory.peak(), memory.limit));
+        let margin = self.problem.place.software(self.choice).usual_memory_margin();
+        all.extend(little_memory(memory.peak(), memory.limit, margin));
         all.extend(self.problem.unusable_precisions.iter().map(|precision| {
             format!("training.precision {precision} is left out: no machine that may be chosen has units for it")
         }));
         all.extend(self.convergence());
+        all.extend(unsure_of_samples(self.problem, self.job, self.plan, self.choice, self.prediction.step_time_s));
         all
+    }
+
+    /// What makes the interval wide, where that is the software, and what would narrow it.
+    fn stack_interval(&self) -> Option<String> {
+        let stack = self.problem.place.software(self.choice);
+        let [_, high] = self.prediction.interval_s;
+        let factor = high / self.prediction.step_time_s;
+        (stack.runs.today && factor > WIDE).then(|| {
+            format!(
+                "a step may take {factor:.1} times as long as predicted or as much less, mostly because few step times of \
+                 {} are published: measure some and refit with `trainyard calibrate --from MEASUREMENTS.csv --out \
+                 CONSTANTS.toml`, then plan with --constants",
+                stack.name
+            )
+        })
     }
 
     /// That the constants of the GPU are carried over or known from little.
@@ -76,13 +95,7 @@ impl Warnings<'_> {
 
     fn rental(&self, rental: &Rental) -> Vec<String> {
         let mut all = Vec::new();
-        let mut dates: Vec<&str> = rental.instances.iter().map(|(_, price)| price.date.as_str()).collect();
-        dates.sort_unstable();
-        dates.dedup();
-        if dates.len() > 1 {
-            all.push(format!("prices of the instance types were seen at different times: {}", dates.join(", ")));
-        }
-        all.extend(terms(rental, self.prediction, self.plan, self.choice));
+        all.extend(terms(self.job, rental, self.prediction, self.plan, self.choice));
         all.extend(unpriced_copies(self.job, self.prediction, self.plan, &self.problem.place, self.choice));
         all
     }
@@ -146,7 +159,7 @@ impl Warnings<'_> {
 
     fn smddp(&self) -> Option<String> {
         let Place::Rented(rental) = &self.problem.place else { return None };
-        let (instance, price) = &rental.instances[self.choice];
+        let (instance, price) = rental.offer(self.choice);
         (self.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
     }
 
@@ -260,8 +273,17 @@ fn encryption(slowdown: f64) -> String {
     )
 }
 
-fn little_memory(peak: u64, limit: u64) -> Option<String> {
-    (peak as f64 > (1.0 - FREE_MIN) * limit as f64).then(|| "less than 8 % of the device memory stays free".into())
+/// That a plan leaves less memory free than its stack usually wants.
+fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
+    let used = peak as f64 / limit as f64;
+    (used > 1.0 - margin).then(|| {
+        format!(
+            "memory: the plan fills {:.0} % of each GPU and leaves less than the {:.0} % that measured peaks were seen to \
+             exceed predicted ones by; it may run out of memory",
+            100.0 * used,
+            100.0 * margin
+        )
+    })
 }
 
 #[cfg(test)]
@@ -311,8 +333,8 @@ mod tests {
 
     #[test]
     fn little_memory_and_what_encryption_takes_are_told_in_numbers() {
-        assert_eq!(little_memory(91, 100), None);
-        assert!(little_memory(93, 100).is_some());
+        assert_eq!(little_memory(91, 100, 0.08), None);
+        assert!(little_memory(93, 100, 0.08).is_some_and(|warning| warning.contains("93 %")));
         assert!(encryption(1.25).contains("25 % longer"));
     }
 }

@@ -124,18 +124,24 @@ fn what_does_not_divide_and_what_has_no_units_is_rejected_for_that() {
 
 #[test]
 fn strategies_that_do_not_fit_are_rejected_with_what_they_need() {
-    let document = plan(&job("gpt2-xl", 64, &["p3.16xlarge"]), &["instances=1", "precision=fp32"]);
-    let alone = rejection(&document, "data parallel alone on 1 × p3.16xlarge");
+    let whole = ["instances=1", "precision=fp32", "offload=none", "state_sharding=none"];
+    let document = plan(&job("gpt2-xl", 64, &["p3.16xlarge"]), &whole);
+    let alone = rejection(&document, "data parallelism alone on 1 × p3.16xlarge");
     assert_eq!(alone.limit, Some(RejectedBy::Memory));
     // 16 bytes for each of 1.56 billion parameters do not fit into 16 GB.
     assert!(alone.times.is_some_and(|times| times > 1.4 && times < 2.5), "{alone:?}");
+    // A smaller model fits, and so does this one with its states sharded.
+    let sharded = plan(&job("gpt2-xl", 64, &["p3.16xlarge"]), &whole[..3]);
     let fits = plan(&job("gpt2", 64, &["p3.16xlarge"]), &["instances=1"]);
-    assert!(fits.rejected.iter().all(|rejected| !rejected.what.starts_with("data parallel")));
+    let split = |rejected: &Rejected| rejected.what.starts_with("data parallel");
+    assert!(!fits.rejected.iter().chain(&sharded.rejected).any(split));
 }
 
 #[test]
 fn a_model_too_large_for_one_device_is_told_what_makes_room_in_the_order_of_trying() {
-    let document = plan(&job("gpt2-xl", 64, &["p3.2xlarge"]), &["instances=1", "precision=fp32"]);
+    let mut asked = job("gpt2-xl", 64, &["p3.2xlarge"]);
+    (asked.cluster.stack, asked.cluster.memory_margin) = (Some("pytorch".into()), Some("0%".into()));
+    let document = plan(&asked, &["instances=1", "precision=fp32"]);
     let names: Vec<&str> = document.remedies.iter().map(|remedy| remedy.remedy.as_str()).collect();
     let expected = [
         "fp32 with adamw, 64 samples at once on one device",
@@ -152,13 +158,15 @@ fn a_model_too_large_for_one_device_is_told_what_makes_room_in_the_order_of_tryi
     assert!(!remedy("micro-batch 1").fits && !remedy("full recomputation").fits);
     assert!(remedy("offload to main memory").fits);
     assert!(remedy("fp16-mixed").changes_training, "the number format is held");
-    assert_eq!(remedy("offload to main memory").taken.as_deref(), Some("optimizer offloaded"));
+    assert!(document.plan.offload.optimizer.is_some());
+    let taken = format!("{} offloaded", document.plan.offload);
+    assert_eq!(remedy("offload to main memory").taken.as_ref(), Some(&taken));
     // Each makes room, alone and upon those before it.
     let plain = document.remedies[0].memory_bytes;
     assert!(document.remedies.iter().skip(1).all(|remedy| remedy.memory_bytes < plain));
     let together: Vec<u64> = document.remedies.iter().filter_map(|remedy| remedy.together_bytes).collect();
     assert!(together.len() == 3 && together.is_sorted_by(|a, b| a > b), "{together:?}");
-    assert!(reason(&document, "what makes it fit").is_some_and(|reason| reason.ends_with("optimizer offloaded")));
+    assert!(reason(&document, "what makes it fit").is_some_and(|reason| reason.ends_with(&taken)));
 }
 
 #[test]
@@ -182,7 +190,9 @@ fn number_formats_are_compared_at_the_same_work() {
 
 #[test]
 fn a_micro_batch_is_compared_with_its_neighbours() {
-    let document = plan(&job("gpt2", 64, &["p3.2xlarge"]), &["instances=1"]);
+    let mut asked = job("gpt2", 64, &["p3.2xlarge"]);
+    asked.cluster.memory_margin = Some("0%".into());
+    let document = plan(&asked, &["instances=1"]);
     let micro: Vec<u64> = document.batches.iter().map(|choice| choice.batch.micro).collect();
     assert!(micro.len() > 2 && micro.is_sorted_by(|a, b| a < b), "{micro:?}");
     let own = document.batches.iter().find(|choice| choice.recommended).expect("the recommended one");
@@ -200,7 +210,7 @@ fn a_micro_batch_is_compared_with_its_neighbours() {
 /// ResNet-50 to MLPerf's target, with any of some global batches.
 fn to_target(min: u64, max: u64) -> JobSpec {
     let mut job = job("resnet50", 1, &["p3.16xlarge"]);
-    job.data.samples = None;
+    (job.data.samples, job.data.dataset) = (None, Some("none".into()));
     job.training.global_batch = Some(GlobalBatch::Between { min, max });
     job.training.target = Some("mlperf-resnet".into());
     job.training.optimizer = Some(Optimizer::Momentum);

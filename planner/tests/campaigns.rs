@@ -136,6 +136,31 @@ fn what_copies_lie_on_is_paid_for() {
     assert!(warned(&stored(StorageMode::FsxLustre, None)) && !warned(&least));
 }
 
+/// The prediction's closed form against courses that are drawn.
+#[test]
+fn a_prediction_on_spot_terms_expects_what_campaigns_draw() {
+    let mut job = job();
+    job.cluster.pricing = Some(Pricing::Spot);
+    job.campaign = Some(CampaignSpec {
+        monthly_reclaims: Some(0.99),
+        spot_scenario: Some(20),
+        node_mtbf: Some("10000000 h".into()),
+        ..CampaignSpec::default()
+    });
+    let document = planned(&job);
+    let expected = document.prediction.interruptions.expect("spot instances are reclaimed");
+    assert!(document.prediction.cost_parts.expect("rented").interruptions_usd > 0.0);
+    let drawn = campaign(&document, MachineFiles::default(), 20_000, 1).expect("a campaign");
+    let own = expected.expected / document.prediction.time_s;
+    let others = drawn.interruptions.reclaims / drawn.phases.training_s;
+    assert!(expected.expected > 0.3 && (own / others - 1.0).abs() < 0.04, "{expected:?} {:?}", drawn.interruptions);
+    job.cluster.pricing = None;
+    job.campaign = None;
+    let calm = planned(&job).prediction;
+    assert_eq!(calm.interruptions, None);
+    assert!(document.prediction.elapsed_s() > calm.elapsed_s() + 100.0 * expected.expected);
+}
+
 #[test]
 fn machines_that_share_experts_write_their_own() {
     let mut job = job();

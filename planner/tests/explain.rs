@@ -43,7 +43,8 @@ fn samples_that_are_late_are_on_the_path_which_is_the_step() {
 
 #[test]
 fn the_slower_of_two_is_slower_by_what_stands_on_its_path() {
-    let asked = job("gpt2", 64_000, 64, "p3.8xlarge");
+    let mut asked = job("gpt2", 64_000, 64, "p3.8xlarge");
+    asked.cluster.stack = Some("pytorch".into());
     let held = ["instances=2", "parallel.tensor=1", "parallel.pipeline=1", "precision=fp16-mixed"];
     let whole = plan(&asked, &[&held[..], &["parallel.data=8", "gradient_compression=none"]].concat());
     let fewer = plan(&asked, &[&held[..], &["parallel.data=8", "gradient_compression=int8"]].concat());

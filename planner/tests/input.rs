@@ -1,7 +1,10 @@
 //! Jobs whose samples have to be brought in.
 
+use trainyard_models::Family;
 use trainyard_plan::document::{InputPrediction, PlanDocument};
-use trainyard_plan::{Bottleneck, Cache, DataSpec, DecodePlace, GlobalBatch, JobSpec, SampleFormat, StorageMode};
+use trainyard_plan::{
+    Bottleneck, Cache, DataSpec, DecodePlace, GlobalBatch, JobSpec, ModelChoice, SampleFormat, StorageMode,
+};
 use trainyard_planner::{
     DocumentError, Fixed, JobError, Limits, MachineFiles, Resources, problem, recommend, resimulate,
 };
@@ -66,6 +69,7 @@ fn a_plan_is_simulated_anew_as_it_was_recommended() {
     let mut nothing = document.clone();
     nothing.job.data.bytes_per_sample = None;
     nothing.job.data.files = None;
+    nothing.job.data.dataset = Some("none".into());
     assert_eq!(
         resimulate(&nothing, MachineFiles::default(), Options::default()).expect_err("no data"),
         DocumentError::NoData
@@ -140,6 +144,7 @@ fn machines_that_starve_are_not_recommended() {
     let fed = plan(&both, &["input.decode=cpu"]);
     let mut silent = both.clone();
     (silent.data.bytes_per_sample, silent.data.files) = (None, None);
+    silent.data.dataset = Some("none".into());
     let cheapest = |document: &PlanDocument| document.prediction.cost_usd.expect("rented machines cost");
     assert!(cheapest(&fed) > cheapest(&plan(&silent, &[])));
     for instance in ["instance=p3.2xlarge", "instance=g4dn.12xlarge"] {
@@ -187,7 +192,16 @@ fn what_is_out_of_range_or_contradictory_is_refused_by_field() {
     wrong(&|job| job.data.bytes_per_sample = Some(0.0), "data.bytes_per_sample");
     wrong(&|job| job.data.bytes_per_sample = Some(1e-300), "data.bytes_per_sample");
     wrong(&|job| job.data.bytes_per_sample = Some(f64::NAN), "data.bytes_per_sample");
-    wrong(&|job| job.data.bytes_per_sample = None, "`data.bytes_per_sample` is missing");
+    let own = |job: &mut JobSpec| {
+        job.data.bytes_per_sample = None;
+        let (layers, width) = (Some(1), Some(8));
+        let inputs = ModelChoice { inputs: width, outputs: width, ..ModelChoice::default() };
+        job.model = ModelChoice { family: Some(Family::Mlp), layers, hidden: width, ..inputs };
+    };
+    wrong(&own, "`data.bytes_per_sample` is missing");
+    wrong(&|job| job.data.dataset = Some("imagnet".into()), "there is no data set `imagnet`");
+    wrong(&|job| job.data.dataset = Some("none".into()), "exclude each other");
+    wrong(&|job| job.data.dataset = Some("text".into()), "does not read such samples");
     wrong(&|job| job.data.bytes_deviation = Some(-1.0), "data.bytes_deviation");
     wrong(&|job| job.data.files = Some(0), "data.files");
     wrong(&|job| job.data.files = Some(2_000_000), "the samples that there are");
@@ -223,6 +237,49 @@ fn machines_without_what_the_job_wants_are_rejected_by_name() {
 }
 
 #[test]
+fn a_model_of_the_catalog_brings_its_data_set() {
+    let mut said = images(&["g4dn.xlarge", "g4dn.2xlarge"]);
+    said.data.files = None;
+    let mut silent = said.clone();
+    silent.data.bytes_per_sample = None;
+    let (said, silent) = (plan(&said, &[]), plan(&silent, &[]));
+    assert_eq!((&said.plan, &said.prediction), (&silent.plan, &silent.prediction));
+    let assumed = |document: &PlanDocument| document.warnings.iter().any(|warning| warning.contains("`imagenet`"));
+    assert!(assumed(&silent) && !assumed(&said), "{:?}", silent.warnings);
+}
+
+#[test]
+fn of_images_of_ones_own_it_is_said_what_is_not_counted() {
+    let mut own = images(&["g4dn.xlarge"]);
+    (own.data.bytes_per_sample, own.data.files) = (None, None);
+    let file = trainyard_models::find("resnet18").expect("in the catalog").model.spec();
+    own.model = ModelChoice { file: Some("own.toml".into()), ..ModelChoice::default() };
+    let resources = || Resources { model_file: Some(file.clone()), ..Resources::default() };
+    let solve = |job: &JobSpec| {
+        let problem = problem(job, resources()).expect("a solvable job");
+        recommend(&problem, &Limits::default(), job).expect("a plan")
+    };
+    let uncounted = |document: &PlanDocument| document.warnings.iter().any(|warning| warning.contains("not counted"));
+    let silent = solve(&own);
+    assert!(uncounted(&silent) && silent.plan.input.is_none(), "{:?}", silent.warnings);
+    own.data.dataset = Some("none".into());
+    assert!(!uncounted(&solve(&own)));
+    own.data.dataset = Some("imagenet".into());
+    let named = solve(&own);
+    assert!(!uncounted(&named) && named.prediction.time_s > silent.prediction.time_s);
+}
+
+#[test]
+fn the_size_of_a_named_data_set_is_that_of_an_epoch() {
+    let mut said = images(&["p3.2xlarge"]);
+    (said.data.bytes_per_sample, said.data.files) = (None, None);
+    said.data.dataset = Some("imagenet".into());
+    let mut silent = said.clone();
+    silent.data.samples = None;
+    assert_eq!(plan(&said, &[]).prediction, plan(&silent, &[]).prediction);
+}
+
+#[test]
 fn images_are_decoded_to_their_size_and_only_images_are() {
     let of = |model: &str| {
         let mut job = images(&["p4d.24xlarge"]);
@@ -248,6 +305,7 @@ fn what_is_held_of_the_input_is_refused_where_it_cannot_be() {
     }
     let mut job = images(&["p3.2xlarge"]);
     (job.data.bytes_per_sample, job.data.files) = (None, None);
+    job.data.dataset = Some("none".into());
     let problem = problem(&job, Resources::default()).expect("a solvable job");
     let fixed = Fixed::parse(&["input.storage=s3-pipe".into()]).expect("a field of the plan");
     let refusal = recommend(&problem, &Limits { top: 1, max_simulations: None, fixed }, &job).expect_err("refused");

@@ -45,6 +45,7 @@ fn a_cost_is_the_sum_of_its_parts_and_lies_in_its_interval() {
     assert!(near(parts.total(), cost) && low < cost && cost < high, "{low} {cost} {high}");
     let each = [parts.instances_usd, parts.start_up_usd, parts.storage_usd, parts.checkpoints_usd];
     assert!(each.iter().all(|part| *part > 0.0), "{each:?}");
+    assert!(parts.interruptions_usd.abs() < f64::EPSILON && prediction.interruptions.is_none(), "nobody reclaims");
     let price = prediction.price.as_ref().expect("rented");
     // 90 s of downloading the image and 40 s of starting the framework are paid for, 150 s of waiting are not.
     let instances = parts.instances_usd / (price.usd_per_hour * prediction.time_s / 3600.0);
@@ -154,7 +155,8 @@ fn every_point_of_a_front_can_be_had_as_a_plan() {
         let own = point(&problem, &document, index + 1).expect("a point");
         assert_eq!((&own.plan, own.job.cluster.pricing), (&chosen.plan, Some(chosen.plan.pricing)));
         assert!(near(own.prediction.cost_usd.expect("rented"), chosen.cost_usd.expect("rented")), "{index}");
-        assert!(near(own.prediction.time_s, chosen.time_s));
+        let interrupted = own.prediction.interruptions.map_or(0.0, |added| added.total_s());
+        assert!(near(own.prediction.time_s + interrupted, chosen.time_s));
         assert!(own.reasons[0].starts_with(&format!("point {} of", index + 1)), "{:?}", own.reasons);
         let (again, _) = resimulate(&own, MachineFiles::default(), Options::default()).expect("a plan of the catalog");
         assert_eq!(again, own);

@@ -26,6 +26,8 @@ fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
 fn ranks_that_share_samples_make_room_as_replicas_do() {
     let mut job = job("gpt2-xl", 1e9, 8);
     (job.cluster.instances, job.cluster.max_instances) = (Some(vec!["p3.16xlarge".into()]), Some(1));
+    // No launchable software computes fused attention across such ranks on V100.
+    job.cluster.stack = Some("pytorch".into());
     let found = plan(&job, &["parallel.context=8", "offload=none"]).expect("16 GB hold an eighth of the state");
     assert_eq!((found.plan.parallel.context, found.plan.parallel.data), (8, 1));
 }
@@ -144,9 +146,9 @@ fn half_precision_is_chosen_where_tensor_cores_are() {
 fn a_tighter_deadline_is_met_with_more_machines() {
     let mut job = job("gpt2-xl", 10e9, 512);
     let relaxed = plan(&job, &[]).expect("a plan");
-    job.goal.deadline = Some("12 h".into());
+    job.goal.deadline = Some("6 h".into());
     let tight = plan(&job, &[]).expect("a plan");
-    assert!(tight.prediction.time_s <= 12.0 * 3600.0 && relaxed.prediction.time_s > 12.0 * 3600.0);
+    assert!(tight.prediction.time_s <= 6.0 * 3600.0 && relaxed.prediction.time_s > 6.0 * 3600.0);
     assert!(tight.plan.cluster.instances > relaxed.plan.cluster.instances);
     assert!(tight.prediction.cost_usd >= relaxed.prediction.cost_usd);
     assert_eq!(missed_goal(&tight), None);
@@ -236,7 +238,9 @@ fn fastest_plans_are_not_slower_than_cheapest_ones() {
         (own.first().map(|point| point.time_s), own.last().and_then(|point| point.cost_usd))
     };
     assert_eq!(ends(&cheapest), ends(&fastest));
-    assert_eq!(ends(&cheapest), (Some(fastest.prediction.time_s), cheapest.prediction.cost_usd));
+    let least_time = fastest.optimum.as_ref().map_or(fastest.prediction.time_s, |optimum| optimum.time_s);
+    let least_cost = cheapest.optimum.as_ref().map_or(cheapest.prediction.cost_usd, |optimum| optimum.cost_usd);
+    assert_eq!(ends(&cheapest), (Some(least_time), least_cost));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What-if: a key at its present value changes nothing, better hardware is never slower, and what must follow follows.
 
+use trainyard_models::AttentionKernel;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{GlobalBatch, JobSpec, ScheduleName, WhatIfDocument, WhatIfFigures};
 use trainyard_planner::what_if::{HeldPlan, SoughtJob, Subject, WhatIfError, axes, tornado, what_if};
@@ -81,6 +82,8 @@ fn a_held_plan_with_a_key_at_its_present_value_is_simulated_as_ever() {
         "gpu.memory_bandwidth=×1",
         "gpu.peak=×1",
         "stack.launch=x1",
+        "cluster.stack=megatron-core",
+        "stack=megatron-core",
         "model.layers=48",
         "model.seq_len=1024",
         "model.hidden=1600",
@@ -218,6 +221,8 @@ fn what_is_not_possible_is_a_case_with_its_reason() {
         ("parallel.context=3", "no multiple"),
         ("input.workers=4", "does not say how its samples are brought in"),
         ("cluster.stack=tensorflow9", "tensorflow"),
+        ("cluster.stack=auto", "name that"),
+        ("cluster.stack=pytorch-ddp", "but pytorch-ddp runs none"),
         ("model.heads=x0.5", "12.5"),
         ("schedule=none", "a pipeline needs"),
     ] {
@@ -226,6 +231,36 @@ fn what_is_not_possible_is_a_case_with_its_reason() {
     }
     let best = ask(&sought(job(), &[]), &["instance=p3.17xlarge,p4d.*"]);
     assert!(reason(&best, 0).contains("p3.17xlarge") && best.cases[1].figures.is_some());
+}
+
+#[test]
+fn a_plan_goes_to_another_stack_and_other_gpus_with_the_attention_that_they_have() {
+    let document =
+        plan(&["instances=1", "instance=p4d.24xlarge", "parallel.data=8", "recompute=full", "stack=pytorch-ddp"]);
+    assert_eq!(document.plan.model.attention, Some(AttentionKernel::Flash));
+    let answer = ask(&held(&document), &["stack=pytorch-ddp,pytorch-ddp-compiled,pytorch"]);
+    let times: Vec<f64> = figures(&answer).iter().map(|own| own.step_time_s).collect();
+    assert!(times[0].to_bits() == document.prediction.step_time_s.to_bits() && times[1] < times[0], "{times:?}");
+    let stacks: Vec<_> = figures(&answer).iter().map(|own| own.plan.stack.clone().expect("a stack")).collect();
+    assert_eq!(stacks, ["pytorch-ddp", "pytorch-ddp-compiled", "pytorch"]);
+    // Other GPUs have another kernel, unless the job says which.
+    let fixed = ["instances=1", "instance=p4d.24xlarge", "precision=fp16-mixed", "recompute=full"];
+    let mut asked = job();
+    asked.cluster.stack = Some("deepspeed".into());
+    for (stated, expected) in
+        [(None, AttentionKernel::MemoryEfficient), (Some(AttentionKernel::Flash), AttentionKernel::Flash)]
+    {
+        asked.model.attention = stated;
+        let problem = problem(&asked, Resources::default()).expect("a solvable job");
+        let document = recommend(&problem, &limits(&fixed), &asked).expect("a plan");
+        let moved = ask(&held(&document), &["instance=p3dn.24xlarge"]);
+        assert_eq!(document.plan.model.attention, Some(AttentionKernel::Flash));
+        assert_eq!(figures(&moved)[0].plan.model.attention, Some(expected));
+    }
+    // A job's stack goes before the one that is held.
+    let best = ask(&sought(job(), &["stack=pytorch-ddp", "instances=1"]), &["stack=megatron-core,deepspeed"]);
+    let stacks: Vec<_> = figures(&best).iter().map(|own| own.plan.stack.clone().expect("a stack")).collect();
+    assert_eq!(stacks, ["megatron-core", "deepspeed"]);
 }
 
 #[test]

@@ -11,9 +11,11 @@
 //! assert!(page.contains("v100-sxm2-16gb") && page.lines().all(|line| line.chars().count() <= 80));
 //! ```
 
+mod abilities;
 mod campaign;
 mod chart;
 mod comparison;
+mod data_sets;
 mod decision;
 mod explanation;
 mod fleet;
@@ -39,6 +41,7 @@ mod what_if;
 pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
 pub use comparison::{comparison, loss_unit};
+pub use data_sets::{data_set, data_sets};
 pub use decision::tuning;
 pub use explanation::explanation;
 pub use fleet::fleet;
@@ -58,7 +61,7 @@ pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{pictures, report};
 pub use shell::command;
-pub use show::{gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
+pub use show::{catalogs, gpu, gpus, instance, instances, model, models, schedule, schedules, stack, stacks};
 pub use simulation::simulation;
 pub use trace::{Process, rank_trace, step_trace, trace};
 pub use validation::{validation, validation_rows};

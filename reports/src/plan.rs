@@ -3,10 +3,12 @@
 use crate::decision::{lacks_room, rejected, remedies};
 use crate::format::{Width, bullets, bytes, facts, percent, rate, seconds, table, usd};
 use crate::front::{Points, front};
-use trainyard_plan::document::{Alternative, CostParts, PlanDocument, Prediction};
+use trainyard_hardware_profiles::catalog;
+use trainyard_plan::document::{Alternative, CostParts, LeftOut, PlanDocument, Prediction, StackChoice};
 use trainyard_plan::{
     Cache, GradientCompression, GradientReduction, Offload, ParallelSpec, Placement, PlanSpec, Recompute, StateSharding,
 };
+use trainyard_planner::expected_count;
 use trainyard_units::{counted, human_count};
 
 /// A plan document for a reader: the plan, what it takes, why, and what else there is.
@@ -19,18 +21,49 @@ pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
         text += &remedies(document, width);
     }
     text += &bullets(width, "Why", &document.reasons);
+    if let Some(advice) = &document.to_meet_goal {
+        text += &bullets(width, "To meet the goal", std::slice::from_ref(advice));
+    }
     text += &alternatives(document, width);
+    text += &stacks(document, width);
     text += &front(document, points, width);
     text += &bullets(width, "Mind", &document.warnings);
     text += &search(document, width);
     text
 }
 
+/// `pytorch-ddp: PyTorch 2 …`: a stack with what it is.
+fn software(stack: &str) -> String {
+    let known = catalog().stack(stack).map(|stack| format!(": {}", stack.description));
+    format!("{stack}{}", known.unwrap_or_default())
+}
+
+/// What each of the stacks that were compared would give.
+fn stacks(document: &PlanDocument, width: Width) -> String {
+    if document.stacks.is_empty() {
+        return String::new();
+    }
+    let header = ["software", "on", "strategy", ">time", ">cost", ">memory"];
+    let row = |own: &StackChoice| {
+        let name = if own.recommended { format!("{} (recommended)", own.stack) } else { own.stack.clone() };
+        match &own.best {
+            Some(best) => {
+                let [on, strategy, _, time, cost, memory] = alternative(best);
+                [name, on, strategy, time, cost, memory]
+            }
+            None => {
+                let why = own.reason.clone().unwrap_or_default();
+                [name, why, String::new(), String::new(), String::new(), String::new()]
+            }
+        }
+    };
+    format!("\n{}", table(width, header, document.stacks.iter().map(row)))
+}
+
 /// `2 × p4d.24xlarge`.
 pub(crate) fn cluster(plan: &PlanSpec) -> String {
     match &plan.cluster.profile {
         Some(profile) => format!("this machine ({profile})"),
-        None if plan.cluster.file.is_some() => plan.cluster.instance.clone(),
         None => format!("{} × {}", plan.cluster.instances, plan.cluster.instance),
     }
 }
@@ -115,6 +148,9 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     if let Some(states) = states(plan) {
         rows.insert(1, ("states", states));
     }
+    if let Some(stack) = &plan.stack {
+        rows.insert(0, ("software", software(stack)));
+    }
     rows.extend(input(plan, prediction));
     rows.push(("time", time(prediction)));
     if let (Some(cost), Some([low, high]), Some(price)) =
@@ -135,12 +171,13 @@ pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
 
 fn time(prediction: &Prediction) -> String {
     let steps = format!("{} for {} steps", seconds(prediction.time_s), human_count(prediction.steps));
-    match (prediction.start_up_s, prediction.checkpoints_s) {
-        (Some(start_up), Some(checkpoints)) => {
-            format!("{steps}, and {} of start-up, {} of checkpoints", seconds(start_up), seconds(checkpoints))
-        }
-        _ => steps,
-    }
+    let (Some(start_up), Some(checkpoints)) = (prediction.start_up_s, prediction.checkpoints_s) else { return steps };
+    let interrupted = prediction.interruptions.map(|interruptions| {
+        let count = expected_count(interruptions.expected);
+        format!(", {} of interruptions ({count} expected)", seconds(interruptions.total_s()))
+    });
+    let interrupted = interrupted.unwrap_or_default();
+    format!("{steps}, and {} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints))
 }
 
 /// What a cost is made of, without what is lost in its digits.
@@ -149,6 +186,7 @@ fn parts_of(parts: &CostParts) -> String {
         ("steps", parts.instances_usd),
         ("start-up", parts.start_up_usd),
         ("checkpoints", parts.checkpoints_usd),
+        ("interruptions", parts.interruptions_usd),
         ("storage", parts.storage_usd),
     ];
     let counts = |amount: f64| amount >= parts.total() / 1000.0;
@@ -255,17 +293,44 @@ pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
 }
 
 fn search(document: &PlanDocument, width: Width) -> String {
-    let search = document.search;
+    let search = &document.search;
     let proof = if search.gap > 0.0 {
         format!("stopped early: another could be {} better", percent(search.gap))
     } else {
-        "the rest is proved no better or does not fit".into()
+        "no other of them is better, or it does not fit".into()
     };
     let mut items = vec![format!(
         "{} plans considered, {} simulated; {proof}",
         human_count(search.candidates),
         human_count(search.simulated)
     )];
+    items.extend(search.left_out.as_ref().map(|left_out| not_considered(left_out, &document.prediction)));
     items.extend(rejected(document));
     bullets(width, "Search", &items)
+}
+
+/// Which families were not searched, and how the best of them that was found compares.
+fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
+    let families: Vec<String> = left_out.families.iter().map(|family| family.to_uppercase()).collect();
+    let families = families.join(", ");
+    let found = left_out.best.as_ref().zip(own.cost_usd).map(|(best, cost)| {
+        let money = compared(best.cost_usd, cost, ["cheaper", "dearer"]);
+        let time = compared(best.time_s, own.elapsed_s(), ["faster", "slower"]);
+        let (on, instances) = (&best.instance, best.instances);
+        let (takes, costs) = (seconds(best.time_s), usd(best.cost_usd));
+        format!(
+            "; the best that a short search finds there is {instances} × {on}: {takes}, {costs}, {money} and {time}"
+        )
+    });
+    format!("not considered: {families}: add --instances '*'{}", found.unwrap_or_default())
+}
+
+/// `3 % cheaper`, `2.1 times slower`: an amount beside another, of which less is better.
+fn compared(other: f64, own: f64, [better, worse]: [&str; 2]) -> String {
+    let (ratio, word) = if other <= own { (own / other, better) } else { (other / own, worse) };
+    match ratio {
+        ratio if ratio >= 2.0 => format!("{ratio:.1} times {word}"),
+        ratio if other <= own => format!("{:.0} % {word}", 100.0 * (1.0 - 1.0 / ratio)),
+        ratio => format!("{:.0} % {word}", 100.0 * (ratio - 1.0)),
+    }
 }

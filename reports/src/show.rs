@@ -1,5 +1,6 @@
 //! The catalogs, as lists and entry by entry with the source of every number.
 
+use crate::abilities;
 use crate::format::{Width, bandwidth, bytes, facts, rate, seconds, table};
 use std::collections::BTreeSet;
 use trainyard_hardware_profiles::{
@@ -9,7 +10,12 @@ use trainyard_models::{CatalogEntry, Family, LayerRole, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
-/// All models.
+/// What can be shown, each with what it is.
+pub fn catalogs(catalogs: &[(String, String)], width: Width) -> String {
+    table(width, ["catalog", "what it is"], catalogs.iter().map(|(name, about)| [name.clone(), about.clone()]))
+}
+
+/// These models.
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
     let rows = entries.iter().map(|entry| {
         let graph = entry.model.graph();
@@ -49,6 +55,7 @@ pub fn model(entry: &CatalogEntry) -> String {
         ("training", format!("{} TFLOP per sample", tera(graph.training_flops().0))),
     ];
     rows.extend(dimensions(&entry.model.spec()));
+    rows.push(("data set", entry.dataset.clone()));
     rows.push(("source", entry.source.clone()));
     format!("{}\n\n{}", entry.model.name(), facts(&rows))
 }
@@ -300,10 +307,15 @@ fn duration(time: Seconds) -> String {
     seconds(time.0)
 }
 
-/// All software stacks.
+/// All software stacks, those that trainings are started with today first.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
-    let rows = catalog.stacks().iter().map(|stack| [stack.name.clone(), stack.description.clone()]);
-    table(width, ["stack", "what it is"], rows)
+    let mut all: Vec<&Stack> = catalog.stacks().iter().collect();
+    all.sort_by_key(|stack| !stack.runs.today);
+    let rows = all.into_iter().map(|stack| {
+        let runs = &stack.runs;
+        [stack.name.clone(), stack.description.clone(), abilities::in_brief(runs), abilities::targets(runs)]
+    });
+    table(width, ["stack", "what it is", "what it can run", "launch targets"], rows)
 }
 
 /// One software stack.
@@ -311,9 +323,12 @@ pub fn stack(stack: &Stack) -> String {
     let mut rows = vec![
         sourced_as("host time per kernel", &stack.launch, duration),
         sourced("memory traffic", &stack.traffic),
+        sourced("besides, in half precision", &stack.mixed_traffic),
+        sourced("memory traffic of maps", &stack.map_traffic),
         sourced("memory traffic of the loss", &stack.loss_traffic),
         sourced("fused gradient accumulation", &stack.fused_accumulation),
         sourced("rate of products", &stack.gemm),
+        sourced("memory traffic of the update", &stack.update_traffic),
         sourced("gradient bucket", &stack.bucket),
         sourced("exposed transfer", &stack.exposed_transfer),
         sourced("scattered transfers", &stack.scattered_transfers),
@@ -324,12 +339,16 @@ pub fn stack(stack: &Stack) -> String {
         sourced_as("resident memory", &stack.resident, |memory| bytes(memory.0)),
         sourced("fragmentation", &stack.fragmentation),
         sourced_as("step overhead", &stack.step_overhead, duration),
+        sourced("uncertainty", &stack.uncertainty),
     ];
     let handled = |rate: &Sourced<BytesPerSecond>| sourced_as("rate of a sharded copy", rate, bandwidth);
     rows.extend(stack.sharded_copy_rate.as_ref().map(handled));
     rows.extend(stack.convolution.as_ref().map(|part| sourced("rate of convolutions", part)));
+    rows.extend(stack.token_activations.as_ref().map(|part| sourced("activations of tokens", part)));
+    rows.extend(stack.memory_spread.as_ref().map(|part| sourced("memory beyond predictions", part)));
     rows.extend(stack.softmax_heads.as_ref().map(|heads| sourced("heads of a fused softmax", heads)));
-    format!("{}: {}\n\n{}", stack.name, stack.description, facts(&rows))
+    let (numbers, abilities) = (facts(&rows), abilities::in_full(stack));
+    format!("{}: {}\n\nWhat it can run\n{abilities}\nIts numbers\n{numbers}", stack.name, stack.description)
 }
 
 /// All schedules.

@@ -163,7 +163,9 @@ fn a_proof_says_why_and_a_draft_is_as_good_where_it_has_no_gap() {
     assert_eq!(proof["plan"]["search"]["gap"], 0.0);
     let cost = |answer: &Value| answer["plan"]["prediction"]["cost_usd"].as_f64().expect("rented");
     let gap = draft["plan"]["search"]["gap"].as_f64().expect("a gap");
-    assert!(cost(&proof) <= cost(&draft) && cost(&draft) * (1.0 - gap) <= cost(&proof) * (1.0 + 1e-9));
+    // A proof may recommend another plan that cannot be told from the optimum.
+    let least = proof["plan"]["optimum"]["cost_usd"].as_f64().unwrap_or_else(|| cost(&proof));
+    assert!(least <= cost(&draft) && cost(&draft) * (1.0 - gap) <= least * (1.0 + 1e-9));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::layout::Layout;
 use crate::machine::Machine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::Device;
+use trainyard_hardware_profiles::{Device, Stack};
 use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{
     GradientStore, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
@@ -16,6 +16,8 @@ use trainyard_units::{Bytes, human_bytes};
 pub struct Footprint {
     /// Per stage, what the smallest of its devices has.
     pub limits: Vec<Bytes>,
+    /// Per stage, what of that plans may use: the rest is a margin.
+    pub usable: Vec<Bytes>,
     /// Per stage, what the plan holds.
     pub resident: Vec<Resident>,
     /// Per stage, what the software takes: its own libraries, and what its allocator holds without use.
@@ -87,15 +89,28 @@ impl Footprint {
         self.stages().map(|stage| self.total(stage)).max().unwrap_or_default()
     }
 
-    /// Whether every stage fits, and what is kept elsewhere too.
+    /// Whether every stage leaves the margin free, and what is kept elsewhere fits too.
     ///
     /// # Errors
     ///
     /// The stage or the store that lacks most, if any does.
     pub fn fits(&self) -> Result<(), OutOfMemory> {
-        let beyond = |stage: &StageId| self.total(*stage).0.saturating_sub(self.limits[stage.0 as usize].0);
+        self.fits_within(&self.usable)
+    }
+
+    /// Whether every stage fits on its devices, whatever it leaves free, and what is kept elsewhere fits too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Footprint::fits`].
+    pub fn fits_without_margin(&self) -> Result<(), OutOfMemory> {
+        self.fits_within(&self.limits)
+    }
+
+    fn fits_within(&self, limits: &[Bytes]) -> Result<(), OutOfMemory> {
+        let beyond = |stage: &StageId| self.total(*stage).0.saturating_sub(limits[stage.0 as usize].0);
         if let Some(stage) = self.stages().filter(|stage| beyond(stage) > 0).max_by_key(beyond) {
-            let available = self.limits[stage.0 as usize];
+            let available = limits[stage.0 as usize];
             return Err(OutOfMemory::Device { stage, needed: self.total(stage), available });
         }
         match self.shared.iter().find(|shared| shared.needed > shared.available) {
@@ -125,7 +140,14 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
         .filter(|store| plan.offload().touches(*store))
         .filter_map(|store| fullest_machine(plan, machine, layout, store))
         .collect();
-    Footprint { limits: limits(plan, machine), resident, software, shared }
+    let limits = limits(plan, machine);
+    let usable = limits.iter().map(|limit| usable(*limit, &machine.stack)).collect();
+    Footprint { limits, usable, resident, software, shared }
+}
+
+/// What plans may use of a device's memory with a stack.
+pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
+    Bytes((memory.as_f64() * (1.0 - stack.memory_margin())) as u64)
 }
 
 /// The plan with the kernels that a machine has: the executor's attention keeps no scores, whatever the description of
@@ -218,7 +240,8 @@ pub fn longest_runs(plan: &Plan, machine: &Machine) -> Vec<Vec<usize>> {
     };
     // Stages with as many micro-batches under way and as much room hold the same runs.
     let mut known: BTreeMap<(u64, Bytes), Vec<usize>> = BTreeMap::new();
-    let stages = plan.stages().ids().zip(limits(plan, machine));
+    let limits = limits(plan, machine).into_iter().map(|limit| usable(limit, &machine.stack));
+    let stages = plan.stages().ids().zip(limits);
     stages
         .map(|(stage, limit)| {
             let under_way = plan.pipeline().peak(stage, &vec![1; plan.stages().runs() as usize]);

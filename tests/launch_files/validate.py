@@ -28,6 +28,7 @@ from broken import BROKEN
 from varied import VARIED
 
 RATE = ["--learning-rate", "0.0003"]
+WEIGHTS = ["--weights", "organisation/model"]
 ROLE = ["--role", "arn:aws:iam::111122223333:role/training"]
 BUCKETS = ["--data", "s3://bucket/data", "--results", "s3://bucket/results"]
 
@@ -77,17 +78,46 @@ def unpacked(files):
 # What machines and services set for a script; the second of two machines.
 VARIABLES = {
     "NODE_RANK": "1", "RANK": "1", "MASTER_ADDR": "machine-0", "MASTER_PORT": "29500", "SLURM_JOB_ID": "7",
-    "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+    "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SLURM_JOB_NODELIST": "machine-[0-1]",
 }  # fmt: skip
+
+
+# What Slurm says of the machines of a job, and what it does when it is asked anything else.
+HOSTNAMES = """[ "$*" = "show hostnames machine-[0-1]" ] && printf 'machine-0\\nmachine-1\\n'"""
+
+
+def command(folder, name, body):
+    """A program of this name in a folder."""
+    path = pathlib.Path(folder, name)
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
+
+
+def checkpoints(results):
+    """Checkpoints of transformers' Trainer, of which the newest is not whole."""
+    for steps, whole in ((9, True), (100, True), (1000, False)):
+        folder = pathlib.Path(results, f"checkpoint-{steps}")
+        folder.mkdir(parents=True)
+        if whole:
+            (folder / "trainer_state.json").write_text("{}")
+
+
+def check_resume(script, name, results):
+    """A script for transformers' Trainer goes on from the newest whole checkpoint, and starts where there is none."""
+    with unpacked({}):
+        assert "--resume_from_checkpoint" not in started(script, name)
+        checkpoints(results)
+        words = started(script, name)
+        assert words[-2:] == ["--resume_from_checkpoint", f"{results}/checkpoint-100"], words
 
 
 def started(script, name):
     """The words with which a bash script starts the program `name`, after the shell has had its way with them."""
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
-        record, stub = pathlib.Path(folder, "words"), pathlib.Path(folder, name)
-        stub.write_text(f"#!/bin/bash\nprintf '%s\\0' {name} \"$@\" >> {record}\n")
-        stub.chmod(0o755)
+        record = pathlib.Path(folder, "words")
+        command(folder, name, f"printf '%s\\0' {name} \"$@\" >> {record}")
+        command(folder, "scontrol", HOSTNAMES)
         environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
         subprocess.run(["bash", "-c", script], env=environment, check=True)
         words = record.read_text().split("\0")[:-1]
@@ -100,6 +130,20 @@ def started(script, name):
 
 def check_torchrun(files):
     check_program(started(files["torchrun.sh"], "torchrun"), files)
+    if "--output_dir" in files["torchrun.sh"]:
+        check_resume(files["torchrun.sh"], "torchrun", "RESULTS")
+
+
+def check_slurm_program(files):
+    """What a step of a Slurm job starts, unless that is Trainyard's own executor."""
+    # The executor takes its learning rate from the plan, so that no flag says it for all plans.
+    script = files["slurm.sh"].replace("LEARNING_RATE", RATE[1])
+    if "srun" not in script:
+        return
+    words = started(script, "srun")
+    check_program(words[words.index("torchrun") :], files)
+    if "--output_dir" in script:
+        check_resume(script, "srun", "RESULTS")
 
 
 def check_megatron(files):
@@ -109,7 +153,10 @@ def check_megatron(files):
 def check_skypilot_program(files):
     import yaml
 
-    check_program(started(yaml.safe_load(files["skypilot.yaml"])["run"], "torchrun"), files)
+    run = yaml.safe_load(files["skypilot.yaml"])["run"]
+    check_program(started(run, "torchrun"), files)
+    if "--output_dir" in run:
+        check_resume(run.replace("/results", "results"), "torchrun", "results")
 
 
 def check_sagemaker_program(files):
@@ -122,6 +169,20 @@ def check_sagemaker_program(files):
         resources = request["ResourceConfig"]
         assert given["deepspeed"] == "deepspeed.json" and resources["InstanceCount"] > 0
         check_deepspeed_config(json.loads(files["deepspeed.json"]))
+    check_sagemaker_resume(files)
+
+
+def check_sagemaker_resume(files):
+    """The script is started with the newest whole checkpoint, or without one where there is none."""
+    with unpacked({}) as folder:
+        pathlib.Path("train.py").write_text("import sys\nprint(*sys.argv)\n")
+        pathlib.Path("resume.py").write_text(files["resume.py"].replace("/opt/ml/checkpoints", str(folder)))
+        words = lambda: subprocess.run(  # noqa: E731
+            [sys.executable, "resume.py", "--max_steps", "9"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert words() == ["train.py", "--max_steps", "9"]
+        checkpoints(folder)
+        assert words()[3:] == ["--resume_from_checkpoint", f"{folder}/checkpoint-100"], words()
 
 
 def check_program(command, files):
@@ -131,7 +192,9 @@ def check_program(command, files):
     known = get_args_parser().parse_args(command[1:])
     assert known.training_script.endswith(".py"), known
     machines, processes = int(known.nnodes.split(":")[0]), int(known.nproc_per_node)
-    assert known.standalone or (known.node_rank == 1 and known.master_addr in ("machine-0", "10.0.0.1")), known
+    static = known.node_rank == 1 and known.master_addr in ("machine-0", "10.0.0.1")
+    found = (known.rdzv_backend, known.rdzv_endpoint, known.rdzv_id) == ("c10d", "machine-0:29500", "7-0")
+    assert known.standalone or static or found, known
     if "--num-layers" in known.training_script_args:
         check_megatron_arguments(known.training_script_args, machines * processes)
     else:
@@ -148,9 +211,15 @@ def check_training_arguments(arguments):
     from transformers.trainer_utils import SchedulerType
     from transformers.training_args import OptimizerNames
 
+    arguments = list(arguments)
+    if "--model_name_or_path" in arguments:
+        # An argument of the script's own.
+        start = arguments.index("--model_name_or_path")
+        del arguments[start : start + 2]
     parser = HfArgumentParser(TrainingArguments, allow_abbrev=False)
     values = argparse.ArgumentParser.parse_args(parser, arguments)
     assert values.max_steps > 0 and values.per_device_train_batch_size > 0
+    assert values.save_strategy == "steps" and 0 < values.save_steps <= values.max_steps and values.save_total_limit
     OptimizerNames(values.optim)
     assert SchedulerType(values.lr_scheduler_type) in TYPE_TO_SCHEDULER_FUNCTION
     if isinstance(values.lr_scheduler_kwargs, str):
@@ -270,6 +339,9 @@ def check_accelerate(files):
         assert known.num_processes >= known.num_machines > known.machine_rank >= 0, known
         check_training_arguments(known.training_script_args)
         check_plugin(known, config)
+        wanted = yaml.safe_load(files["accelerate.yaml"]).get("dynamo_config", {}).get("dynamo_backend", "no")
+        assert known.dynamo_backend == wanted, known.dynamo_backend
+        check_resume(files["accelerate.sh"], "accelerate", "RESULTS")
     if "deepspeed.json" in files:
         check_deepspeed_config(json.loads(files["deepspeed.json"]), known.num_processes)
 
@@ -302,12 +374,13 @@ MEGATRON_OWN = {
     "lr-decay-style": str, "lr-decay-iters": int, "data-path": str, "tokenizer-type": str, "vocab-size": int,
     "save": str, "load": str, "save-interval": int, "eval-interval": int, "eval-iters": int, "num-workers": int,
     "seq-length": int, "max-position-embeddings": int, "position-embedding-type": str, "rotary-base": int,
-    "ckpt-format": str, "vocab-file": str,
+    "ckpt-format": str, "vocab-file": str, "save-retain-interval": int, "pretrained-checkpoint": str, "spec": str,
 }  # fmt: skip
 MEGATRON_OWN_FLAGS = {
     "use-distributed-optimizer", "use-megatron-fsdp", "no-gradient-accumulation-fusion", "use-tp-pp-dp-mapping",
     "untie-embeddings-and-output-weights", "bert-no-binary-head", "group-query-attention", "swiglu",
-    "disable-bias-linear",
+    "disable-bias-linear", "auto-detect-ckpt-format", "no-persist-layer-norm", "grad-reduce-in-bf16",
+    "accumulate-allreduce-grads-in-fp32",
 }  # fmt: skip
 # Arguments whose field of the configurations has another name.
 MEGATRON_RENAMED = {"norm-epsilon": "layernorm_epsilon", "num-experts": "num_moe_experts"}
@@ -363,6 +436,8 @@ def check_megatron_arguments(arguments, ranks):
         blocks = sum(str(layer).lower().endswith("decoder") for stage in stages for layer in stage)
         assert blocks == config.num_layers, (blocks, config.num_layers)
     check_batch(values, config, ranks)
+    every, kept, steps = (int(values[name]) for name in ("save-interval", "save-retain-interval", "train-iters"))
+    assert 0 < every <= steps and kept % every == 0, (every, kept, steps)
 
 
 def check_batch(values, config, ranks):
@@ -523,9 +598,12 @@ def check_skypilot(files):
 
 
 def check_slurm(files, trainyard):
-    """sbatch reads the directives and a controller places them on machines that do not exist; mpirun places the ranks;
-    Trainyard reads its own arguments."""
+    """sbatch reads the directives and a controller places them on machines that do not exist; so it does for srun's own,
+    or mpirun places the ranks and Trainyard reads its own arguments."""
     script = files["slurm.sh"]
+    if "srun" in script:
+        check_slurm_step(files)
+        return
     with unpacked(files), controller() as environment:
         command = started(script, "mpirun")
         check_warning(script)
@@ -542,6 +620,42 @@ def check_slurm(files, trainyard):
         done = subprocess.run([trainyard, *command[start + 1 :]], capture_output=True, text=True, timeout=60)
     # It cannot run where there is no data; a wrong argument is found before that.
     assert done.returncode == 2 and "try '--help'" not in done.stderr, done.stderr
+
+
+def check_slurm_step(files):
+    """A job whose machines each start torchrun, which the torch kit reads; the shell queues the job again."""
+    script = files["slurm.sh"]
+    with unpacked(files), controller() as environment:
+        command = started(script, "srun")
+        done = subprocess.run(["sbatch", "--test-only", "slurm.sh"], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        machines = re.search("#SBATCH --nodes=(.+)", script)[1]
+        step = [*command[: command.index("torchrun")], "--test-only", f"--nodes={machines}", "true"]
+        done = subprocess.run(step, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    check_requeue(script)
+
+
+def check_requeue(script):
+    """The signal that Slurm sends the shell before the job's time is over queues it again, and the script ends as its
+    step does."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = pathlib.Path(folder, "told")
+        command(folder, "srun", f"echo start >> {record}\nsleep 2\nexit 7")
+        command(folder, "scontrol", f"{HOSTNAMES} && exit\necho \"$@\" >> {record}")
+        environment = {**VARIABLES, "PATH": f"{folder}:/usr/bin:/bin"}
+        shell = subprocess.Popen(["bash", "-c", script], env=environment, start_new_session=True)
+        try:
+            for _ in range(100):
+                if record.exists() and record.read_text():
+                    break
+                time.sleep(0.1)
+            shell.send_signal(signal.SIGUSR1)
+            code = shell.wait(timeout=20)
+            assert (code, record.read_text()) == (7, "start\nrequeue 7\n"), (code, record.read_text())
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
 
 
 def check_warning(script):
@@ -622,13 +736,14 @@ EVERYWHERE = ("replicated", "fully-sharded")
 IMAGE = ["--image", "repository/image:1"]
 KITS = {
     "torch": {
-        "torchrun": (check_torchrun, RATE),
+        "torchrun": (check_torchrun, [*RATE, *WEIGHTS]),
         "deepspeed": (check_deepspeed, RATE),
         "accelerate": (check_accelerate, RATE),
-        "megatron": (check_megatron, [*RATE, "--data", "/data/text"]),
+        "megatron": (check_megatron, [*RATE, *WEIGHTS, "--data", "/data/text"]),
         "kubernetes": (check_kubernetes, [*RATE, *IMAGE]),
         "skypilot": (check_skypilot_program, [*RATE, *BUCKETS]),
         "sagemaker": (check_sagemaker_program, [*RATE, *ROLE, *BUCKETS]),
+        "slurm": (check_slurm_program, []),
     },
     "sagemaker": {"sagemaker": (check_sagemaker, [*RATE, *ROLE, *BUCKETS])},
     "skypilot": {"skypilot": (check_skypilot, [*RATE, *BUCKETS])},
@@ -686,7 +801,7 @@ def main():
                         failed += 1
                         print("  WRONG: that must be exported everywhere")
                     continue
-                if target == "slurm":
+                if kit == "slurm":
                     check = lambda files: check_slurm(files, trainyard)  # noqa: E731
                 if why := refusal(check, files):
                     failed += 1

@@ -9,6 +9,8 @@ STAGES = {
     "plan.schedule": "1f1b",
 }
 
+VOLTA = {"instance": "p3.16xlarge", "instances": 2}
+
 VARIED = {
     "fp32": ("replicated", {"plan.precision": "fp32"}),
     "tf32": ("fully-sharded", {"plan.precision": "tf32"}),
@@ -54,4 +56,34 @@ VARIED = {
         "replicated",
         {"job.campaign": {"checkpoint_interval": "10 min", "evaluation": {"every_steps": 500, "samples": 1000}}},
     ),
+    "priced-checkpoints": ("replicated", {"prediction.checkpoint_interval_s": 300.0}),
+    "ddp": ("replicated", {"plan.stack": "pytorch-ddp"}),
+    "ddp-compiled": ("replicated", {"plan.stack": "pytorch-ddp-compiled"}),
+    "ddp-one-machine": (
+        "replicated",
+        {
+            "plan.stack": "pytorch-ddp", "plan.cluster": {"instance": "p4d.24xlarge", "instances": 1},
+            "plan.parallel.data": 8, "plan.batch": {"global": 256, "micro": 8, "accumulation": 4},
+        },
+    ),
+    "fsdp": ("fully-sharded", {"plan.stack": "pytorch-fsdp"}),
+    "fsdp-compiled": ("fully-sharded", {"plan.stack": "pytorch-fsdp-compiled"}),
+    "fsdp-machines": ("fully-sharded", {"plan.stack": "pytorch-fsdp", "plan.sharding_ranks": 8}),
+    "zero-0": ("replicated", {"plan.stack": "deepspeed"}),
+    "zero-1-named": ("fully-sharded", {"plan.stack": "deepspeed", "plan.state_sharding": "optimizer"}),
+    "zero-3-named": ("fully-sharded", {"plan.stack": "deepspeed"}),
+    "megatron": ("replicated", {"plan.stack": "megatron-core"}),
+    "megatron-stages": (
+        "replicated",
+        {
+            **STAGES, "plan.stack": "megatron-core",
+            "plan.stages": [{"first": 0, "layers": 7}, {"first": 7, "layers": 7}],
+        },
+    ),
+    "megatron-sharded": ("fully-sharded", {"plan.stack": "megatron-core"}),
+    "megatron-zero-1": ("fully-sharded", {"plan.stack": "megatron-core", "plan.state_sharding": "optimizer"}),
+    "megatron-volta": (
+        "replicated", {"plan.stack": "megatron-core", "plan.cluster": VOLTA, "plan.precision": "fp16-mixed"},
+    ),
+    "executor": ("replicated", {"plan.stack": "trainyard-executor"}),
 }  # fmt: skip

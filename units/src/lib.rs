@@ -6,7 +6,7 @@
 //! durations are equal whatever their order.
 //!
 //! Every quantity reads and prints as text with its unit (`80 GiB`, `450 GB/s`, `989 TFLOP/s`, `5 us`, `3 d`);
-//! the two round-trip.
+//! the two round-trip. What has no unit is read as people write it (`10B`, `1.5M`, `2k`, `100_000`).
 //!
 //! ```
 //! use trainyard_units::{Bytes, BytesPerSecond};
@@ -19,11 +19,13 @@
 //! ```
 
 mod instant;
+mod number;
 mod quantity;
 mod text;
 mod words;
 
 pub use instant::{Instant, Span};
+pub use number::{ParseNumberError, Written, count, number, written, written_option, written_table};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};
 pub use words::similar;

@@ -50,6 +50,8 @@ pub enum ParseQuantityError {
 struct UnitTable {
     quantity: &'static str,
     units: &'static [(&'static str, f64)],
+    /// Other spellings of units, which messages do not list.
+    spellings: &'static [(&'static str, f64)],
     /// The unit of the stored numbers.
     base: &'static str,
     /// Units to print with, ascending.
@@ -62,7 +64,7 @@ impl UnitTable {
     }
 
     fn factor(&self, unit: &str) -> Option<f64> {
-        self.units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
+        self.units.iter().chain(self.spellings).find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
     }
 
     fn parse(&self, text: &str) -> Result<f64, ParseQuantityError> {
@@ -145,6 +147,7 @@ const BYTES: UnitTable = UnitTable {
         ("GiB", 1_073_741_824.0),
         ("TiB", 1_099_511_627_776.0),
     ],
+    spellings: &[("KB", 1e3), ("PiB", 1_125_899_906_842_624.0)],
     base: "B",
     print: &["B", "KiB", "MiB", "GiB", "TiB"],
 };
@@ -161,18 +164,39 @@ const BANDWIDTH: UnitTable = UnitTable {
         ("MiB/s", 1_048_576.0),
         ("GiB/s", 1_073_741_824.0),
     ],
+    spellings: &[
+        ("KB/s", 1e3),
+        ("KiB/s", 1024.0),
+        ("TiB/s", 1_099_511_627_776.0),
+        ("MBps", 1e6),
+        ("GBps", 1e9),
+        ("TBps", 1e12),
+        ("kbit/s", 125.0),
+        ("Tbit/s", 1.25e11),
+        ("kb/s", 125.0),
+        ("Mb/s", 1.25e5),
+        ("Gb/s", 1.25e8),
+        ("Tb/s", 1.25e11),
+        ("kbps", 125.0),
+        ("Mbps", 1.25e5),
+        ("Gbps", 1.25e8),
+        ("Tbps", 1.25e11),
+        ("Kbps", 125.0),
+    ],
     base: "B/s",
     print: &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"],
 };
 const FLOPS: UnitTable = UnitTable {
     quantity: "an amount of arithmetic",
     units: &[("FLOP", 1.0), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15), ("EFLOP", 1e18)],
+    spellings: &[],
     base: "FLOP",
     print: &["FLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"],
 };
 const FLOP_RATE: UnitTable = UnitTable {
     quantity: "an arithmetic rate",
     units: &[("FLOP/s", 1.0), ("MFLOP/s", 1e6), ("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("PFLOP/s", 1e15)],
+    spellings: &[("GFLOPS", 1e9), ("TFLOPS", 1e12), ("PFLOPS", 1e15)],
     base: "FLOP/s",
     print: &["FLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"],
 };
@@ -188,12 +212,34 @@ const DURATION: UnitTable = UnitTable {
         ("d", 86400.0),
         ("w", 604_800.0),
     ],
+    spellings: &[
+        ("sec", 1.0),
+        ("second", 1.0),
+        ("seconds", 1.0),
+        ("mins", 60.0),
+        ("minute", 60.0),
+        ("minutes", 60.0),
+        ("hr", 3600.0),
+        ("hrs", 3600.0),
+        ("hour", 3600.0),
+        ("hours", 3600.0),
+        ("day", 86400.0),
+        ("days", 86400.0),
+        ("week", 604_800.0),
+        ("weeks", 604_800.0),
+    ],
     base: "s",
     print: &["ns", "us", "ms", "s", "min", "h", "d"],
 };
-const MONEY: UnitTable = UnitTable { quantity: "money", units: &[("USD", 1.0)], base: "USD", print: &["USD"] };
-const PRICE: UnitTable =
-    UnitTable { quantity: "a rental price", units: &[("USD/h", 1.0)], base: "USD/h", print: &["USD/h"] };
+const MONEY: UnitTable =
+    UnitTable { quantity: "money", units: &[("USD", 1.0)], spellings: &[], base: "USD", print: &["USD"] };
+const PRICE: UnitTable = UnitTable {
+    quantity: "a rental price",
+    units: &[("USD/h", 1.0)],
+    spellings: &[],
+    base: "USD/h",
+    print: &["USD/h"],
+};
 
 macro_rules! text_form {
     ($name:ident, $table:ident, $to:expr, $from:expr) => {
@@ -308,6 +354,14 @@ mod tests {
         assert_eq!("989 TFLOP/s".parse(), Ok(FlopsPerSecond(989e12)));
         assert_eq!("3d".parse(), Ok(Seconds(259_200.0)));
         assert_eq!("1.5e-6 s".parse(), Ok(Seconds(1.5e-6)));
+        for bits in ["25 Gb/s", "25Gbps", "25 Gbit/s", "25_000 Mbps", "0.025 Tb/s"] {
+            assert_eq!(bits.parse(), Ok(BytesPerSecond(3.125e9)), "{bits}");
+        }
+        for bytes in ["3.2TB/s", "3200 GB/s", "3.2 TBps"] {
+            assert_eq!(bytes.parse(), Ok(BytesPerSecond(3.2e12)), "{bytes}");
+        }
+        assert_eq!(("40GB".parse(), "40 GiB".parse()), (Ok(Bytes(40_000_000_000)), Ok(Bytes(40 << 30))));
+        assert_eq!(("312 TFLOPS".parse(), "8 hours".parse()), (Ok(FlopsPerSecond(312e12)), Ok(Seconds(28_800.0))));
     }
 
     #[test]

@@ -6,11 +6,13 @@ use crate::files;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
 use trainyard_executor::refusal;
+use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LaunchDocument, Plan};
 use trainyard_planner::machine;
 use trainyard_reports::{self as reports, LaunchOptions, Target};
 use trainyard_sim::Machine;
+use trainyard_units::counted;
 
 /// Prints or writes the launch files of a plan.
 pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exit, Failure> {
@@ -25,7 +27,7 @@ pub(crate) fn export(arguments: &ExportArguments, output: &Output) -> Result<Exi
     let written: Vec<(&Path, &str)> = paths.iter().map(PathBuf::as_path).zip(texts).collect();
     files::write_all(&written)?;
     output.result(&launch, || reports::launch_listing(&launch, output.width()));
-    output.note(format!("{} files written to {}", written.len(), folder.display()));
+    output.note(format!("{} written to {}", counted(written.len() as u64, "file"), folder.display()));
     Ok(Exit::Done)
 }
 
@@ -42,6 +44,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
         data: arguments.data.clone(),
         results: arguments.results.clone(),
         learning_rate: arguments.learning_rate.clone(),
+        weights: arguments.weights.clone(),
         plan: Some(file.to_string()),
     };
     launch_files(document, &machine, target, &options).map_err(|(cause, hint)| cannot().because(cause).maybe_hint(hint))
@@ -54,12 +57,17 @@ pub(super) fn launch_files(
     target: Target,
     options: &LaunchOptions,
 ) -> Result<LaunchDocument, (String, Option<String>)> {
-    let launch = reports::launch(document, &machine.cluster, target, options)
+    let launch = reports::launch(document, &machine.cluster, Some(&machine.stack), target, options)
         .map_err(|error| (error.to_string(), error.hint()))?;
-    if target == Target::Slurm {
+    if target == Target::Slurm && runs_on_the_executor(document) {
         executable(document).map_err(|(cause, hint)| (cause, Some(hint.into())))?;
     }
     Ok(launch)
+}
+
+/// Whether Slurm starts this program's executor for a plan: for those that were made for it, or that name no software.
+fn runs_on_the_executor(document: &PlanDocument) -> bool {
+    document.plan.stack.as_ref().is_none_or(|stack| stack == EXECUTOR_STACK)
 }
 
 /// Whether this program's executor has the model of a plan that is valid.

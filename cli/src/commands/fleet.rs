@@ -14,6 +14,7 @@ use trainyard_plan::JobSpec;
 use trainyard_plan::fleet::{FleetJobSpec, FleetSpec};
 use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
 use trainyard_reports as reports;
+use trainyard_units::counted;
 
 /// Whether a file is a fleet by its content: it has a pool or a list of jobs. What can be read only once is taken for a
 /// job.
@@ -139,7 +140,7 @@ fn write(
         for (name, document) in &documents {
             texts.push((folder.join(file_name(name, &mut names)), json(document).into_bytes()));
         }
-        notes.push(format!("{} plans written to {}", documents.len(), folder.display()));
+        notes.push(format!("{} written to {}", counted(documents.len() as u64, "plan"), folder.display()));
     }
     let all: Vec<(&Path, &[u8])> = texts.iter().map(|(path, text)| (path.as_path(), text.as_slice())).collect();
     files::write_all(&all)?;
@@ -161,12 +162,27 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// Flags that mean nothing for a fleet.
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
-    let JobArguments { job: _, constants: _, model, tokens, samples, global_batch, epochs, steps, prices } =
-        &arguments.job;
+    let JobArguments {
+        job: _,
+        constants: _,
+        model,
+        tokens,
+        samples,
+        dataset,
+        bytes_per_sample,
+        storage,
+        global_batch,
+        epochs,
+        steps,
+        prices,
+    } = &arguments.job;
     let flags = [
         ("--model", model.is_some(), "each [[job]] has its own `model`"),
         ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
         ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
+        ("--dataset", dataset.is_some(), "each [[job]] has its own `data`"),
+        ("--bytes-per-sample", bytes_per_sample.is_some(), "each [[job]] has its own `data`"),
+        ("--storage", storage.is_some(), "each [[job]] has its own `data`"),
         ("--global-batch", global_batch.is_some(), "each [[job]] has its own `training`"),
         ("--epochs", epochs.is_some(), "each [[job]] has its own `training`"),
         ("--steps", steps.is_some(), "each [[job]] has its own `training`"),

@@ -641,12 +641,27 @@ fn ended(outcome: &JobOutcome) -> String {
 
 /// Flags that mean nothing for a list.
 fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
-    let JobArguments { job: _, constants, model, tokens, samples, global_batch, epochs, steps, prices } =
-        &arguments.job;
+    let JobArguments {
+        job: _,
+        constants,
+        model,
+        tokens,
+        samples,
+        dataset,
+        bytes_per_sample,
+        storage,
+        global_batch,
+        epochs,
+        steps,
+        prices,
+    } = &arguments.job;
     let flags = [
         ("--model", model.is_some(), "each [[job]] has its own `model`"),
         ("--tokens", tokens.is_some(), "each [[job]] has its own `data`"),
         ("--samples", samples.is_some(), "each [[job]] has its own `data`"),
+        ("--dataset", dataset.is_some(), "each [[job]] has its own `data`"),
+        ("--bytes-per-sample", bytes_per_sample.is_some(), "each [[job]] has its own `data`"),
+        ("--storage", storage.is_some(), "each [[job]] has its own `data`"),
         ("--data", arguments.data.is_some(), "each [[job]] has its own `data`"),
         ("--tokenizer", arguments.tokenizer.is_some(), "each [[job]] has its own `data`"),
         ("--device cuda", arguments.device == Some(Device::Cuda), ON_PROCESSORS),

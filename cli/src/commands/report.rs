@@ -8,6 +8,7 @@ use crate::{files, plot};
 use std::path::{Path, PathBuf};
 use trainyard_planner::{ReportContent, report_content};
 use trainyard_reports::{self as reports, Breadth};
+use trainyard_units::counted;
 
 /// Writes the report on a plan, or prints it.
 pub(crate) fn report(arguments: &ReportArguments, output: &Output) -> Result<Exit, Failure> {
@@ -32,7 +33,7 @@ pub(crate) fn report(arguments: &ReportArguments, output: &Output) -> Result<Exi
         None => output.as_it_is(&page),
     }
     if let Some(folder) = &arguments.plots {
-        output.note(format!("{} plots written to {}", pictures.len(), folder.display()));
+        output.note(format!("{} written to {}", counted(pictures.len() as u64, "plot"), folder.display()));
     }
     Ok(Exit::Done)
 }

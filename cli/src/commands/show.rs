@@ -4,53 +4,120 @@ use crate::arguments::{Kind, ShowArguments};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Output;
+use clap::ValueEnum;
 use serde_json::json;
-use trainyard_hardware_profiles::{Catalog, CatalogError};
-use trainyard_models::{CatalogEntry, ModelError, find};
+use trainyard_hardware_profiles::{Catalog, CatalogError, matches};
+use trainyard_models::{CatalogEntry, ModelError, data_sets, find, find_data_set};
 use trainyard_plan::{ScheduleName, UnknownName};
 use trainyard_reports as reports;
 
 /// Shows a catalog, or one entry of it.
 pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, Failure> {
-    let (catalog, width) = (&*files::catalog_of(arguments.constants.as_deref())?, output.width());
-    match (arguments.kind, arguments.name.as_deref()) {
-        (Kind::Models, None) => {
-            let models = trainyard_models::catalog();
-            let documents: Vec<_> = models.iter().map(model).collect();
-            output.result(&documents, || reports::models(models, width));
+    let Some(kind) = arguments.kind else {
+        kinds(output);
+        return Ok(Exit::Done);
+    };
+    let catalog = &*files::catalog_of(arguments.constants.as_deref())?;
+    match arguments.name.as_deref() {
+        Some(pattern) if pattern.contains('*') && !matches!(kind, Kind::Prices) => {
+            list(kind, catalog, pattern, output)?
         }
-        (Kind::Models, Some(name)) => {
-            let entry = find(name).map_err(|error: ModelError| unknown(&error, error.hint()))?;
-            output.result(&model(entry), || reports::model(entry));
-        }
-        (Kind::Gpus, None) => output.result(&catalog.gpus(), || reports::gpus(catalog, width)),
-        (Kind::Gpus, Some(name)) => {
-            let gpu = catalog.gpu(name).map_err(no_entry)?;
-            output.result(gpu, || reports::gpu(gpu));
-        }
-        (Kind::Instances, None) => {
-            let machines: Vec<_> = catalog.machine_types().collect();
-            output.result(&machines, || reports::instances(catalog, width));
-        }
-        (Kind::Instances, Some(name)) => {
-            let instance = catalog.instance(name).map_err(no_entry)?;
-            output.result(instance, || reports::instance(instance, width));
-        }
-        (Kind::Stacks, None) => output.result(&catalog.stacks(), || reports::stacks(catalog, width)),
-        (Kind::Stacks, Some(name)) => {
-            let stack = catalog.stack(name).map_err(no_entry)?;
-            output.result(stack, || reports::stack(stack));
-        }
-        (Kind::Prices, name) => prices(catalog, name, output)?,
-        (Kind::Schedules, None) => output.result(&ScheduleName::ALL, || reports::schedules(width)),
-        (Kind::Schedules, Some(name)) => {
-            let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;
-            output.result(&schedule, || reports::schedule(schedule));
-        }
+        Some(name) => entry(kind, catalog, name, output)?,
+        None => list(kind, catalog, "*", output)?,
     }
     Ok(Exit::Done)
 }
 
+/// What can be shown.
+fn kinds(output: &Output) {
+    let kinds: Vec<(String, String)> = Kind::value_variants()
+        .iter()
+        .filter_map(Kind::to_possible_value)
+        .map(|kind| (kind.get_name().to_owned(), kind.get_help().map(ToString::to_string).unwrap_or_default()))
+        .collect();
+    let document: Vec<_> = kinds.iter().map(|(name, about)| json!({ "catalog": name, "about": about })).collect();
+    output.result(&document, || {
+        reports::catalogs(&kinds, output.width())
+            + "\n  trainyard show CATALOG [NAME|PATTERN], as in `trainyard show instances 'p4*'`\n"
+    });
+}
+
+/// The entries of a catalog whose names fit a pattern.
+fn list(kind: Kind, catalog: &Catalog, pattern: &str, output: &Output) -> Result<(), Failure> {
+    let width = output.width();
+    let found = catalog.only(pattern);
+    let some = |count: usize| if count > 0 { Ok(()) } else { Err(no_match(kind, pattern)) };
+    match kind {
+        Kind::Models => {
+            let models = trainyard_models::catalog().iter().filter(|entry| matches(pattern, entry.model.name()));
+            let models: Vec<CatalogEntry> = models.cloned().collect();
+            some(models.len())?;
+            let documents: Vec<_> = models.iter().map(model).collect();
+            output.result(&documents, || reports::models(&models, width));
+        }
+        Kind::Datasets => {
+            let sets: Vec<_> = data_sets().iter().filter(|set| matches(pattern, &set.name)).cloned().collect();
+            some(sets.len())?;
+            output.result(&sets, || reports::data_sets(&sets, width));
+        }
+        Kind::Gpus => {
+            some(found.gpus().len())?;
+            output.result(&found.gpus(), || reports::gpus(&found, width));
+        }
+        Kind::Instances => {
+            let machines: Vec<_> = found.machine_types().collect();
+            some(machines.len())?;
+            output.result(&machines, || reports::instances(&found, width));
+        }
+        Kind::Stacks => {
+            some(found.stacks().len())?;
+            output.result(&found.stacks(), || reports::stacks(&found, width));
+        }
+        Kind::Schedules if pattern == "*" => output.result(&ScheduleName::ALL, || reports::schedules(width)),
+        Kind::Schedules => entry(kind, catalog, pattern, output)?,
+        Kind::Prices => prices(catalog, Some(pattern), output)?,
+    }
+    Ok(())
+}
+
+fn no_match(kind: Kind, pattern: &str) -> Failure {
+    let name = kind.to_possible_value().map(|kind| kind.get_name().to_owned()).unwrap_or_default();
+    Failure::input(format!("none of the {name} fits `{pattern}`"))
+        .hint(format!("`trainyard show {name}` lists them all"))
+}
+
+/// One entry of a catalog.
+fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(), Failure> {
+    let width = output.width();
+    match kind {
+        Kind::Models => {
+            let entry = find(name).map_err(|error: ModelError| unknown(&error, error.hint()))?;
+            output.result(&model(entry), || reports::model(entry));
+        }
+        Kind::Datasets => {
+            let set = find_data_set(name).map_err(|error| unknown(&error, Some(error.hint())))?;
+            output.result(set, || reports::data_set(set));
+        }
+        Kind::Gpus => {
+            let gpu = catalog.gpu(name).map_err(no_entry)?;
+            output.result(gpu, || reports::gpu(gpu));
+        }
+        Kind::Instances => {
+            let instance = catalog.instance(name).map_err(no_entry)?;
+            output.result(instance, || reports::instance(instance, width));
+        }
+        Kind::Stacks => {
+            let stack = catalog.stack(name).map_err(no_entry)?;
+            output.result(stack, || reports::stack(stack));
+        }
+        Kind::Schedules => {
+            let schedule = name.parse::<ScheduleName>().map_err(|error: UnknownName| unknown(&error, None))?;
+            output.result(&schedule, || reports::schedule(schedule));
+        }
+        Kind::Prices => prices(catalog, Some(name), output)?,
+    }
+    Ok(())
+}
 /// The prices of some instances as a table that can be given back, or as the catalog has them.
 fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(), Failure> {
     let wanted: Vec<String> = vec![pattern.unwrap_or("*").into()];
@@ -63,7 +130,7 @@ fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(
 
 /// A model as its catalog file has it.
 fn model(entry: &CatalogEntry) -> serde_json::Value {
-    json!({ "source": entry.source, "model": entry.model.spec() })
+    json!({ "source": entry.source, "dataset": entry.dataset, "model": entry.model.spec() })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]

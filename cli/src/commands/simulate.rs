@@ -72,7 +72,7 @@ fn simulate_plan(arguments: &SimulateArguments, history: &History, output: &Outp
     let kept = history.keep(simulated, output);
     output.result(&document, || reports::simulation(&document, output.width()));
     kept.tell(output);
-    if let Err(full) = outcome.footprint.fits() {
+    if let Err(full) = outcome.footprint.fits_without_margin() {
         output.warn(format!("the plan does not fit into memory: {full}"));
     }
     if options != Options::default() || output.verbose() {

@@ -14,8 +14,8 @@ use trainyard_data::{DataReport, DataSource, Dataset, SYNTHETIC, SampleKind};
 use trainyard_executor::process_group::World;
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 use trainyard_models::Model;
-use trainyard_plan::ClusterChoice;
 use trainyard_plan::document::PlanDocument;
+use trainyard_plan::{ClusterChoice, ParallelSpec};
 use trainyard_planner::{MachineFile, MachineFiles, Problem, missed_goal, resimulate};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
@@ -232,16 +232,25 @@ pub(crate) fn profile(
     Ok(profile)
 }
 
+/// `2 replicas × 2 tensor × 4 stages`: every degree above one.
+fn degrees(parallel: ParallelSpec) -> String {
+    let ParallelSpec { data, tensor, context, expert, pipeline, .. } = parallel;
+    let inside = [("tensor", tensor), ("context", context), ("expert", expert)];
+    let mut parts = vec![counted(data.into(), "replica")];
+    parts.extend(inside.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{degree} {name}")));
+    parts.push(counted(pipeline.into(), "stage"));
+    parts.join(" × ")
+}
+
 fn planned(document: &PlanDocument, path: &Path) -> String {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let [low, high] = prediction.interval_s.map(|seconds| human_duration(Seconds(seconds)));
     format!(
-        "plan      best of {}: {} × {}, micro-batch {} × {}; written to {}\n\
+        "plan      best of {}: {}, micro-batch {} × {}; written to {}\n\
          simulate  a step takes {} (90 %: {low} to {high}), {} take {}\n\
          run       {}",
         document.search.candidates,
-        counted(u64::from(plan.parallel.data), "replica"),
-        counted(u64::from(plan.parallel.pipeline), "stage"),
+        degrees(plan.parallel),
         plan.batch.micro,
         plan.batch.accumulation,
         path.display(),
@@ -250,4 +259,18 @@ fn planned(document: &PlanDocument, path: &Path) -> String {
         human_duration(Seconds(prediction.time_s)),
         path.parent().unwrap_or(Path::new(".")).display(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_degree_above_one_is_told() {
+        let split =
+            |data, tensor, pipeline| degrees(ParallelSpec { data, tensor, pipeline, ..ParallelSpec::default() });
+        assert_eq!(split(1, 1, 1), "1 replica × 1 stage");
+        assert_eq!(split(1, 2, 1), "1 replica × 2 tensor × 1 stage");
+        assert_eq!(split(2, 2, 4), "2 replicas × 2 tensor × 4 stages");
+    }
 }

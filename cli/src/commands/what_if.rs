@@ -125,15 +125,40 @@ fn answer(
 
 /// Flags that mean nothing for a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
-    let JobArguments { job: _, constants: _, prices: _, model, tokens, samples, global_batch, epochs, steps } =
-        &arguments.job;
-    let GoalArguments { objective, deadline, budget, instances, max_instances, region, pricing, service } =
-        &arguments.goal;
+    let JobArguments {
+        job: _,
+        constants: _,
+        prices: _,
+        model,
+        tokens,
+        samples,
+        dataset,
+        bytes_per_sample,
+        storage,
+        global_batch,
+        epochs,
+        steps,
+    } = &arguments.job;
+    let GoalArguments {
+        objective,
+        deadline,
+        budget,
+        instances,
+        max_instances,
+        region,
+        pricing,
+        service,
+        stack,
+        memory_margin,
+    } = &arguments.goal;
     let SearchArguments { max_simulations, fix, threads: _ } = &arguments.search;
     let flags = [
         ("--model", model.is_some(), "model.*"),
         ("--tokens", tokens.is_some(), "data.tokens"),
         ("--samples", samples.is_some(), "data.samples"),
+        ("--dataset", dataset.is_some(), "a job"),
+        ("--bytes-per-sample", bytes_per_sample.is_some(), "data.bytes_per_sample"),
+        ("--storage", storage.is_some(), "input.storage"),
         ("--global-batch", global_batch.is_some(), "batch.global"),
         ("--epochs", epochs.is_some(), "training.epochs"),
         ("--steps", steps.is_some(), "training.steps"),
@@ -142,6 +167,8 @@ fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
         ("--budget", budget.is_some(), "goal.budget"),
         ("--instances", instances.is_some(), "instance"),
         ("--max-instances", max_instances.is_some(), "instances"),
+        ("--stack", stack.is_some(), "cluster.stack"),
+        ("--memory-margin", memory_margin.is_some(), "a job"),
         ("--region", region.is_some(), "region"),
         ("--pricing", pricing.is_some(), "pricing"),
         ("--service", service.is_some(), "service"),

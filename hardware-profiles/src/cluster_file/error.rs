@@ -2,6 +2,9 @@
 
 use crate::catalog::{CatalogError, catalog};
 
+/// Why something is needed that a machine type could have brought.
+pub(super) const NEITHER: &str = "write it, or take it from a machine type of the catalog by `like`";
+
 /// What is wrong with a cluster file. `field` is a path in it, kinds of machines and switches counted from 0:
 /// `machines[0].network.bandwidth`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +24,26 @@ pub enum ClusterFileError {
         field: String,
         /// What is not there.
         error: CatalogError,
+    },
+    /// No machine type of the catalog has this name.
+    #[error("in `{field}`: {error}")]
+    UnknownMachine {
+        /// The field.
+        field: String,
+        /// What is not there.
+        error: CatalogError,
+    },
+    /// NVLinks that are carried over from a machine type join other GPUs than there are.
+    #[error("`{field}.gpus` is {gpus}, but it must be {wired}: the NVLinks of `{like}` join GPUs 0 to {}", wired - 1)]
+    OtherWiring {
+        /// The kind of machines.
+        field: String,
+        /// What was written.
+        gpus: u32,
+        /// The machine type.
+        like: String,
+        /// GPUs that its NVLinks join.
+        wired: u32,
     },
     /// A value is out of range.
     #[error("`{field}` is {value}, but it must be {allowed}")]
@@ -99,6 +122,13 @@ impl ClusterFileError {
             Self::UnknownGpu { .. } => Some(
                 "`trainyard show gpus` lists the catalog; gpu = { name = …, memory = …, … } describes another".into(),
             ),
+            Self::UnknownMachine { error, .. } => Some(error.hint()),
+            Self::OtherWiring { field, .. } => {
+                Some(format!("leave `gpus` out, or write `{field}.link` with the links between your GPUs"))
+            }
+            Self::Missing { why, .. } if *why == NEITHER => {
+                Some("like = \"p3dn.24xlarge\" names one; `trainyard show instances` lists them".into())
+            }
             Self::Missing { field, .. } if field.ends_with(".network") => {
                 Some("network = { bandwidth = \"100 Gbit/s\", transport = \"tcp\" }".into())
             }

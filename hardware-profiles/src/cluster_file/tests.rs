@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::catalog;
 use crate::cluster::{Cluster, Device, Fabric};
-use crate::instance::Interconnect;
+use crate::instance::{Interconnect, Network};
 use proptest::prelude::*;
 
 const MIXED: &str = include_str!("../../../examples/cluster-mixed.toml");
@@ -122,6 +122,87 @@ fn what_has_another_form_is_refused_when_it_is_read() {
     }
 }
 
+fn like(rest: &str) -> Result<Cluster, ClusterFileError> {
+    read(&format!("[[machines]]\nlike = \"p3dn.24xlarge\"\ncount = 4\n{rest}"))
+}
+
+fn wired(cluster: &Cluster) -> (&Network, &Interconnect) {
+    match &cluster.first().fabric {
+        Fabric::Wired { network, interconnect } => (network, interconnect),
+        Fabric::Measured => panic!("nobody measured it"),
+    }
+}
+
+#[test]
+fn machines_may_be_like_a_type_of_the_catalog() {
+    let cluster = like("").expect("three lines");
+    let rented = catalog().cluster("p3dn.24xlarge", 4).expect("in the catalog");
+    let (own, its) = (cluster.first(), rented.first());
+    assert_eq!((cluster.instance.as_str(), own.name.as_str()), ("own-cluster", "p3dn.24xlarge"));
+    assert_eq!((own.instances, own.devices_per_instance, &own.device, &own.fabric), (4, 8, &its.device, &its.fabric));
+    let (host, its) = (own.host.as_ref().expect("carried over"), its.host.as_ref().expect("of the catalog"));
+    assert_eq!((host.memory, host.pcie, host.remote), (its.memory, its.pcie, None));
+}
+
+#[test]
+fn what_is_stated_stands_before_what_is_carried_over() {
+    let gpu = |cluster: &Cluster| match &cluster.first().device {
+        Device::Gpu(gpu) => gpu.clone(),
+        Device::Measured(_) => panic!("nobody measured it"),
+    };
+    let plain = like("").expect("valid");
+    let small = like("gpu = { memory = \"16 GB\" }").expect("valid");
+    assert_eq!((gpu(&small).memory.value, gpu(&small).achieved), (Bytes(16_000_000_000), gpu(&plain).achieved));
+    assert_eq!(
+        (gpu(&small).name.as_str(), gpu(&small).peak_fp16.value),
+        ("own-v100-sxm2-32gb", gpu(&plain).peak_fp16.value)
+    );
+    let fast = like("gpu = { memory_bandwidth = \"2 TB/s\" }").expect("valid");
+    assert!(gpu(&fast).achieved.uncertainty.value > gpu(&plain).achieved.uncertainty.value);
+    let other = like("gpu = \"a100-sxm4-40gb\"").expect("valid");
+    assert_eq!(gpu(&other).name, "a100-sxm4-40gb");
+    let network = like("network = { bandwidth = \"25Gbps\", transport = \"infiniband\" }").expect("valid");
+    let (changed, _) = wired(&network);
+    assert_eq!((changed.transport, changed.flow_limit.is_none()), (Transport::Infiniband, true));
+    assert_eq!(changed.baseline.value, BytesPerSecond(3.125e9 * f64::from(changed.interfaces)));
+    let cards = like("network = { cards = 2 }").expect("valid");
+    assert_eq!(
+        wired(&cards).0.baseline.value.0,
+        wired(&plain).0.baseline.value.0 * 2.0 / f64::from(wired(&plain).0.interfaces)
+    );
+    let host = like("host = { memory = \"1 TiB\" }").expect("valid");
+    let hosts = [&host, &plain].map(|cluster| cluster.first().host.clone().expect("a host"));
+    assert_eq!((hosts[0].memory, hosts[0].pcie), (Bytes(1 << 40), hosts[1].pcie));
+    let half = like("gpus = 4\nlink = { kind = \"nvlink\", links = [[0, 1, 2], [2, 3, 2]] }").expect("valid");
+    let (_, Interconnect::NvlinkMesh { pairs, link, .. }) = wired(&half) else { panic!("a mesh") };
+    let (_, Interconnect::NvlinkMesh { link: own, .. }) = wired(&plain) else { panic!("a mesh") };
+    assert_eq!((pairs.value.len(), link.value), (2, own.value));
+}
+
+#[test]
+fn what_contradicts_the_machine_type_is_refused() {
+    for (rest, said) in [
+        ("gpus = 4", "`machines[0].gpus` is 4, but it must be 8: the NVLinks of `p3dn.24xlarge` join GPUs 0 to 7"),
+        ("gpus = 16\nlink = { bandwidth = \"25 GB/s\" }", "`machines[0].gpus` is 16, but it must be 8"),
+        ("gpus = 4\nlink = { links = [[0, 7, 2]] }", "names GPU 7, but a machine has GPUs 0 to 3"),
+        ("link = { kind = \"nvswitch\" }", "`machines[0].link.bandwidth` is missing"),
+        ("host = { gpus_per_pcie_switch = 9 }", "`machines[0].host.gpus_per_pcie_switch` is 9"),
+        ("gpu = { memory = \"0 B\" }", "`machines[0].gpu.memory` is 0 B"),
+        ("[[machines]]\nlike = \"p3dn.24xlarge\"\ncount = 2", "`machines[1].name` is `p3dn.24xlarge`"),
+        ("[[machines]]\nlike = \"p3dm.24xlarge\"\ncount = 2", "`machines[1].like`"),
+        ("[[machines]]\nname = \"x\"\ncount = 2", "`machines[1].gpus` is missing"),
+        ("[[machines]]\nname = \"x\"\ncount = 2\ngpus = 1", "`machines[1].gpu` is missing"),
+        ("[[machines]]\ncount = 2", "`machines[1].name` is missing"),
+    ] {
+        let error = like(rest).expect_err(rest);
+        assert!(error.to_string().contains(said), "{rest}: {error}");
+        assert!(error.hint().is_some(), "{rest}");
+    }
+    let switched = read("machines = [{ like = \"p4d.24xlarge\", count = \"2\", gpus = 4 }]").expect("NVSwitch");
+    assert_eq!(switched.devices(), 8);
+    assert!(toml::from_str::<ClusterFile>("[[machines]]\nlike = \"p4d.24xlarge\"\ncount = 1\ncount = 2").is_err());
+}
+
 fn bandwidths() -> impl Strategy<Value = BytesPerSecond> {
     (1u32..100_000).prop_map(|megabytes| BytesPerSecond(f64::from(megabytes) * 1e6))
 }
@@ -133,7 +214,16 @@ prop_compose! {
     ) -> HostSpec {
         let disk_bandwidth = if disk == 0 { BytesPerSecond(0.0) } else { disk_bandwidth };
         let (memory, disk) = (Bytes(memory), Bytes(disk));
-        HostSpec { memory, memory_bandwidth, disk, disk_bandwidth, gpus_per_pcie_switch, pcie, vcpus: None, processor: None }
+        HostSpec {
+            memory: Some(memory),
+            memory_bandwidth: Some(memory_bandwidth),
+            disk: Some(disk),
+            disk_bandwidth: Some(disk_bandwidth),
+            gpus_per_pcie_switch: Some(gpus_per_pcie_switch),
+            pcie: Some(pcie),
+            vcpus: None,
+            processor: None,
+        }
     }
 }
 
@@ -142,7 +232,7 @@ prop_compose! {
         -> LinkSpec {
         let kind = [LinkKind::Nvswitch, LinkKind::Nvlink, LinkKind::Pcie][kind];
         let links = if kind == LinkKind::Nvlink { vec![(0, 1, count)] } else { Vec::new() };
-        LinkSpec { kind, bandwidth, links, reached }
+        LinkSpec { kind: Some(kind), bandwidth: Some(bandwidth), links, reached }
     }
 }
 
@@ -151,12 +241,12 @@ fn gpus() -> impl Strategy<Value = GpuChoice> {
         |(memory, memory_bandwidth, tera, multiprocessors)| {
             let peak = FlopsPerSecond(f64::from(tera) * 1e12);
             GpuChoice::Described(Box::new(GpuSpec {
-                name: "own".into(),
+                name: Some("own".into()),
                 like: (tera % 2 == 0).then(|| "v100-sxm2-16gb".into()),
-                memory: Bytes(memory),
-                memory_bandwidth,
-                peak_fp32: peak,
-                peak_fp16: peak,
+                memory: Some(Bytes(memory)),
+                memory_bandwidth: Some(memory_bandwidth),
+                peak_fp32: Some(peak),
+                peak_fp16: Some(peak),
                 peak_tf32: None,
                 peak_bf16: Some(peak),
                 multiprocessors,
@@ -172,8 +262,8 @@ prop_compose! {
         count in 1u32..50, gpus in 2u32..17, gpu in gpus(), link in proptest::option::of(links()), cards in 1u32..9,
         bandwidth in bandwidths(), flow_limit in proptest::option::of(bandwidths()), host in hosts(),
     ) -> MachineSpec {
-        let network = Some(NetworkSpec { cards, bandwidth, transport: Transport::Roce, flow_limit });
-        MachineSpec { name: String::new(), count, gpus, gpu, link, network, host: Some(host) }
+        let network = Some(NetworkSpec { cards: Some(cards), bandwidth: Some(bandwidth), transport: Some(Transport::Roce), flow_limit });
+        MachineSpec { name: None, like: None, count, gpus: Some(gpus), gpu: Some(gpu), link, network, host: Some(host) }
     }
 }
 
@@ -183,7 +273,7 @@ prop_compose! {
         oversubscription in proptest::option::of(1.0f64..8.0),
     ) -> ClusterFile {
         for (index, machine) in machines.iter_mut().enumerate() {
-            machine.name = format!("kind \"{index}\"");
+            machine.name = Some(format!("kind \"{index}\""));
         }
         let switches = oversubscription.map(|oversubscription| SwitchSpec { ports: 150, oversubscription });
         ClusterFile { name: "generated".into(), encrypted, machines, switches: switches.into_iter().collect() }
@@ -197,7 +287,7 @@ proptest! {
         let again: ClusterFile = toml::from_str(&text).expect("it can be read");
         prop_assert_eq!(&again, &file);
         let cluster = Cluster::try_from(file).expect("valid");
-        let devices: u32 = again.machines.iter().map(|machine| machine.count * machine.gpus).sum();
+        let devices: u32 = again.machines.iter().map(|machine| machine.count * machine.gpus.expect("generated")).sum();
         prop_assert_eq!(cluster.devices(), devices);
         prop_assert_eq!(Cluster::try_from(again), Ok(cluster));
     }

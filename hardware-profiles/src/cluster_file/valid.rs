@@ -1,12 +1,11 @@
 //! From what is written to a cluster.
 
-use super::{
-    ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
-};
+use super::error::NEITHER;
+use super::{ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec, wiring};
 use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
-use crate::instance::{GPUS_MAX, Interconnect, LINKS_MAX, Network, Transport, WrongPair, check_pairs, unreached};
+use crate::instance::{GPUS_MAX, Instance, Network, Transport};
 use crate::sourced::Sourced;
 use std::fmt::Display;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
@@ -25,10 +24,6 @@ const LIKE: &str = "a100-sxm4-40gb";
 
 /// Nobody builds a network that is thinner above.
 const OVERSUBSCRIPTION_MAX: f64 = 1e6;
-
-/// The part of a PCIe link that a ring through the processor reaches: 10 of the 15.75 GB/s of PCIe 3.0 x16 on
-/// p3.16xlarge (Apache MXNet wiki).
-const PCIE_REACHED: f64 = 10.0 / 15.75;
 
 /// The source of what the user stated.
 const STATED: &str = "stated by the cluster file";
@@ -56,20 +51,21 @@ impl Cluster {
             let why = "a cluster has at least one kind of machine; write [[machines]]";
             return Err(ClusterFileError::Missing { field: "machines".into(), why });
         }
-        let count = |one: fn(&MachineSpec) -> u64| file.machines.iter().map(one).fold(0, u64::saturating_add);
-        let machines = count(|machine| machine.count.into());
-        let devices = count(|machine| u64::from(machine.count) * u64::from(machine.gpus));
-        if devices > DEVICES_MAX {
-            return Err(ClusterFileError::TooManyDevices { devices, most: DEVICES_MAX });
-        }
+        let machines = file.machines.iter().fold(0u64, |sum, machine| sum + u64::from(machine.count));
         let mut pools: Vec<Pool> = Vec::new();
         for (index, machine) in file.machines.iter().enumerate() {
             let field = format!("machines[{index}]");
-            if pools.iter().any(|earlier| earlier.name == machine.name) {
-                let value = format!("`{}`", machine.name);
+            let pool = pool(&field, machine, machines > 1, catalog)?;
+            if pools.iter().any(|earlier| earlier.name == pool.name) {
+                let value = format!("`{}`", pool.name);
                 return Err(invalid(format!("{field}.name"), value, "the name of no other kind of machine"));
             }
-            pools.push(pool(&field, machine, machines > 1, catalog)?);
+            pools.push(pool);
+        }
+        let devices = |pool: &Pool| u64::from(pool.instances) * u64::from(pool.devices_per_instance);
+        let devices = pools.iter().map(devices).sum();
+        if devices > DEVICES_MAX {
+            return Err(ClusterFileError::TooManyDevices { devices, most: DEVICES_MAX });
         }
         let switches = switches(&file, machines)?;
         let latency = LatencyFactors::default();
@@ -77,7 +73,7 @@ impl Cluster {
     }
 }
 
-fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> ClusterFileError {
+pub(super) fn invalid(field: impl Into<String>, value: impl Display, allowed: impl Into<String>) -> ClusterFileError {
     ClusterFileError::Invalid { field: field.into(), value: value.to_string(), allowed: allowed.into() }
 }
 
@@ -98,145 +94,238 @@ fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) ->
     }
 }
 
-fn bandwidth(field: String, stated: BytesPerSecond) -> Result<BytesPerSecond, ClusterFileError> {
+pub(super) fn bandwidth(field: String, stated: BytesPerSecond) -> Result<BytesPerSecond, ClusterFileError> {
     rate(field, stated, |bandwidth| bandwidth.0)
 }
 
-fn stated<T>(value: T) -> Sourced<T> {
+pub(super) fn stated<T>(value: T) -> Sourced<T> {
     Sourced::new(value, STATED)
 }
 
+/// A machine type of the catalog, which has what a kind of machines does not state.
+struct Like<'a> {
+    instance: &'a Instance,
+    gpu: &'a Gpu,
+    host: Host,
+}
+
+impl<'a> Like<'a> {
+    fn find(field: &str, name: &str, catalog: &'a Catalog) -> Result<Self, ClusterFileError> {
+        let unknown = |error| ClusterFileError::UnknownMachine { field: format!("{field}.like"), error };
+        let instance = catalog.instance(name).map_err(unknown)?;
+        let gpu = catalog.gpu(&instance.gpu).map_err(unknown)?;
+        // Storage of a cloud is not beside machines of one's own.
+        let host = Host { remote: None, ..Host::of(instance) };
+        Ok(Self { instance, gpu, host })
+    }
+}
+
+/// What is written, or what the machine type has.
+pub(super) fn either<T>(
+    field: impl FnOnce() -> String,
+    written: Option<T>,
+    carried: Option<T>,
+) -> Result<T, ClusterFileError> {
+    written.or(carried).ok_or_else(|| ClusterFileError::Missing { field: field(), why: NEITHER })
+}
+
 fn pool(field: &str, machine: &MachineSpec, networked: bool, catalog: &Catalog) -> Result<Pool, ClusterFileError> {
-    named(&format!("{field}.name"), &machine.name)?;
-    counted(format!("{field}.count"), machine.count, DEVICES_MAX as u32)?;
-    counted(format!("{field}.gpus"), machine.gpus, GPUS_MAX)?;
-    let gpu = gpu(&format!("{field}.gpu"), &machine.gpu, catalog)?;
-    let host = machine.host.as_ref().map(|spec| host(&format!("{field}.host"), spec, machine.gpus)).transpose()?;
-    let network = match &machine.network {
-        Some(spec) => network(&format!("{field}.network"), spec)?,
-        None if networked => {
-            let why = "there is more than one machine";
-            return Err(ClusterFileError::Missing { field: format!("{field}.network"), why });
-        }
-        None => no_network(),
+    let below = |name: &str| format!("{field}.{name}");
+    let like = machine.like.as_ref().map(|name| Like::find(field, name, catalog)).transpose()?;
+    let like = like.as_ref();
+    let name = either(|| below("name"), machine.name.as_ref(), machine.like.as_ref())?;
+    named(&below("name"), name)?;
+    counted(below("count"), machine.count, DEVICES_MAX as u32)?;
+    let gpus = either(|| below("gpus"), machine.gpus, like.map(|like| like.instance.gpus))?;
+    counted(below("gpus"), gpus, GPUS_MAX)?;
+    let gpu = gpu(&below("gpu"), machine.gpu.as_ref(), like.map(|like| like.gpu), catalog)?;
+    let own = like.map(|like| &like.host);
+    let host = match &machine.host {
+        None => own.cloned().map(|host| with_gpus(host, gpus)),
+        Some(spec) => Some(host(&below("host"), spec, own, gpus)?),
     };
-    let interconnect = interconnect(field, machine, &gpu, catalog)?;
+    let network = match (&machine.network, like) {
+        (Some(spec), _) => network(&below("network"), spec, like.map(|like| &like.instance.network))?,
+        (None, Some(like)) => like.instance.network.clone(),
+        (None, None) if networked => {
+            let why = "there is more than one machine";
+            return Err(ClusterFileError::Missing { field: below("network"), why });
+        }
+        (None, None) => no_network(),
+    };
+    let interconnect = wiring::interconnect(field, machine, (&gpu, gpus), like.map(|like| like.instance), catalog)?;
     Ok(Pool {
-        name: machine.name.clone(),
+        name: name.clone(),
         instances: machine.count,
-        devices_per_instance: machine.gpus,
+        devices_per_instance: gpus,
         device: Device::Gpu(gpu),
         fabric: Fabric::Wired { interconnect, network },
         host,
     })
 }
 
-fn gpu(field: &str, choice: &GpuChoice, catalog: &Catalog) -> Result<Gpu, ClusterFileError> {
+fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Catalog) -> Result<Gpu, ClusterFileError> {
     let find = |field: String, name: &str| {
         catalog.gpu(name).cloned().map_err(|error| ClusterFileError::UnknownGpu { field, error })
     };
     match choice {
-        GpuChoice::Named(name) => find(field.into(), name),
-        GpuChoice::Described(spec) => {
-            let like = find(format!("{field}.like"), spec.like.as_deref().unwrap_or(LIKE))?;
-            described(field, spec, like)
-        }
+        None => either(|| field.into(), None, own.cloned()),
+        Some(GpuChoice::Named(name)) => find(field.into(), name),
+        Some(GpuChoice::Described(spec)) => match (&spec.like, own) {
+            (Some(name), _) => described(field, spec, find(format!("{field}.like"), name)?, true),
+            (None, Some(own)) => described(field, spec, own.clone(), true),
+            (None, None) => described(field, spec, find(field.into(), LIKE)?, false),
+        },
     }
 }
 
-/// A GPU of which some numbers are stated and the others are those of another.
-fn described(field: &str, spec: &GpuSpec, like: Gpu) -> Result<Gpu, ClusterFileError> {
-    named(&format!("{field}.name"), &spec.name)?;
-    if spec.memory.0 == 0 {
-        return Err(invalid(format!("{field}.memory"), spec.memory, "above 0"));
-    }
-    let flops = |name: &str, peak| rate(format!("{field}.{name}"), peak, |peak: FlopsPerSecond| peak.0);
-    let optional = |name, peak: Option<_>| peak.map(|peak| flops(name, peak).map(stated)).transpose();
+/// A GPU of which some numbers are stated and the others are those of another: its rates and sizes only if somebody said
+/// that it is `like` this one.
+fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gpu, ClusterFileError> {
+    let below = |name: &str| format!("{field}.{name}");
     let carried = format!("carried over from {}", like.name);
+    let name = either(|| below("name"), spec.name.clone(), is_like.then(|| format!("own-{}", like.name)))?;
+    named(&below("name"), &name)?;
+    if spec.memory == Some(Bytes(0)) {
+        return Err(invalid(below("memory"), "0 B", "above 0"));
+    }
+    let peaks = [spec.peak_fp32, spec.peak_fp16, spec.peak_tf32, spec.peak_bf16];
+    let has_peaks = peaks.iter().any(Option::is_some);
+    let flops = |name: &str, peak| rate(below(name), peak, |peak: FlopsPerSecond| peak.0).map(stated);
+    let needed = |name: &str, peak: Option<_>, own: &Sourced<_>| {
+        let written = peak.map(|peak| flops(name, peak)).transpose()?;
+        either(|| below(name), written, is_like.then(|| Sourced::new(own.value, &carried)))
+    };
+    let format = |name: &str, peak: Option<_>, own: &Option<Sourced<_>>| match peak {
+        Some(peak) => flops(name, peak).map(Some),
+        None => Ok(own.clone().filter(|_| is_like && !has_peaks)),
+    };
+    let memory_bandwidth =
+        spec.memory_bandwidth.map(|stated| bandwidth(below("memory_bandwidth"), stated)).transpose()?;
     let multiprocessors = match spec.multiprocessors {
-        Some(count) => stated(counted(format!("{field}.multiprocessors"), count, u16::MAX.into())?),
+        Some(count) => stated(counted(below("multiprocessors"), count, u16::MAX.into())?),
         None => Sourced::new(like.multiprocessors.value, &carried),
     };
     let cache = match spec.cache {
-        Some(Bytes(0)) => return Err(invalid(format!("{field}.cache"), "0 B", "above 0")),
+        Some(Bytes(0)) => return Err(invalid(below("cache"), "0 B", "above 0")),
         Some(cache) => stated(cache),
         None => Sourced::new(like.cache.value, &carried),
     };
+    let achieved = if has_peaks || memory_bandwidth.is_some() || spec.multiprocessors.is_some() {
+        let why = format!("{carried}; nobody has calibrated this one");
+        Achieved { uncertainty: Sourced::new(UNCALIBRATED, why), ..like.achieved.clone() }
+    } else {
+        like.achieved.clone()
+    };
+    let carry = |own: &Sourced<_>| is_like.then(|| own.clone());
     Ok(Gpu {
-        name: spec.name.clone(),
-        memory: stated(spec.memory),
-        memory_bandwidth: stated(bandwidth(format!("{field}.memory_bandwidth"), spec.memory_bandwidth)?),
+        name,
+        memory: either(|| below("memory"), spec.memory.map(stated), is_like.then(|| like.memory.clone()))?,
+        memory_bandwidth: either(
+            || below("memory_bandwidth"),
+            memory_bandwidth.map(stated),
+            carry(&like.memory_bandwidth),
+        )?,
         cache,
         multiprocessors,
-        peak_fp32: stated(flops("peak_fp32", spec.peak_fp32)?),
-        peak_fp16: stated(flops("peak_fp16", spec.peak_fp16)?),
-        peak_tf32: optional("peak_tf32", spec.peak_tf32)?,
-        peak_bf16: optional("peak_bf16", spec.peak_bf16)?,
-        peak_int8: None,
-        achieved: Achieved {
-            uncertainty: Sourced::new(UNCALIBRATED, format!("{carried}; nobody has calibrated this one")),
-            ..like.achieved
-        },
+        peak_fp32: needed("peak_fp32", spec.peak_fp32, &like.peak_fp32)?,
+        peak_fp16: needed("peak_fp16", spec.peak_fp16, &like.peak_fp16)?,
+        peak_tf32: format("peak_tf32", spec.peak_tf32, &like.peak_tf32)?,
+        peak_bf16: format("peak_bf16", spec.peak_bf16, &like.peak_bf16)?,
+        peak_int8: like.peak_int8.clone().filter(|_| is_like && !has_peaks),
+        achieved,
         ..like
     })
 }
 
-fn host(field: &str, spec: &HostSpec, gpus: u32) -> Result<Host, ClusterFileError> {
-    if spec.memory.0 == 0 {
-        return Err(invalid(format!("{field}.memory"), spec.memory, "above 0"));
+/// A host whose GPUs are so many.
+fn with_gpus(mut host: Host, gpus: u32) -> Host {
+    host.pcie.devices_per_switch = host.pcie.devices_per_switch.min(gpus);
+    host
+}
+
+fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<Host, ClusterFileError> {
+    let below = |name: &str| format!("{field}.{name}");
+    let memory = either(|| below("memory"), spec.memory, own.map(|own| own.memory))?;
+    if memory.0 == 0 {
+        return Err(invalid(below("memory"), memory, "above 0"));
     }
-    if spec.disk.0 > 0 || spec.disk_bandwidth.0 > 0.0 {
-        bandwidth(format!("{field}.disk_bandwidth"), spec.disk_bandwidth)?;
-        if spec.disk.0 == 0 {
-            return Err(invalid(format!("{field}.disk"), spec.disk, "above 0, because its bandwidth is stated"));
+    let disk = spec.disk.or(own.map(|own| own.disk)).unwrap_or_default();
+    let disk_bandwidth = match (spec.disk, own) {
+        // Without disks there is nothing to read from.
+        (Some(Bytes(0)), _) => spec.disk_bandwidth.unwrap_or_default(),
+        _ => spec.disk_bandwidth.or(own.map(|own| own.disk_bandwidth)).unwrap_or_default(),
+    };
+    if disk.0 > 0 || disk_bandwidth.0 > 0.0 {
+        bandwidth(below("disk_bandwidth"), disk_bandwidth)?;
+        if disk.0 == 0 {
+            return Err(invalid(below("disk"), disk, "above 0, because its bandwidth is stated"));
         }
     }
+    let own_rate = |rate: fn(&Host) -> BytesPerSecond| own.map(rate);
+    let memory_bandwidth =
+        either(|| below("memory_bandwidth"), spec.memory_bandwidth, own_rate(|own| own.memory_bandwidth))?;
+    let own_switch = own.map_or(1, |own| own.pcie.devices_per_switch.min(gpus));
+    let per_switch = spec.gpus_per_pcie_switch.unwrap_or(own_switch);
+    let uplink = either(|| below("pcie"), spec.pcie, own_rate(|own| own.pcie.uplink))?;
     Ok(Host {
-        memory: spec.memory,
-        memory_bandwidth: bandwidth(format!("{field}.memory_bandwidth"), spec.memory_bandwidth)?,
-        disk: spec.disk,
-        disk_bandwidth: spec.disk_bandwidth,
+        memory,
+        memory_bandwidth: bandwidth(below("memory_bandwidth"), memory_bandwidth)?,
+        disk,
+        disk_bandwidth,
         pcie: PcieTree {
-            devices_per_switch: counted(format!("{field}.gpus_per_pcie_switch"), spec.gpus_per_pcie_switch, gpus)?,
-            uplink: bandwidth(format!("{field}.pcie"), spec.pcie)?,
+            devices_per_switch: counted(below("gpus_per_pcie_switch"), per_switch, gpus)?,
+            uplink: bandwidth(below("pcie"), uplink)?,
         },
-        processors: processors(field, spec)?,
+        processors: processors(field, spec, own.and_then(|own| own.processors))?,
         remote: None,
     })
 }
 
-/// Without a name the processor is the one for which the rates of the loader hold.
-fn processors(field: &str, spec: &HostSpec) -> Result<Option<Processors>, ClusterFileError> {
-    let Some(vcpus) = spec.vcpus else {
+/// Without a name the processor is that of the machine type, or the one for which the rates of the loader hold.
+fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<Option<Processors>, ClusterFileError> {
+    let Some(vcpus) = spec.vcpus.or(own.map(|own| own.vcpus)) else {
         return match &spec.processor {
             Some(_) => Err(ClusterFileError::Missing { field: format!("{field}.vcpus"), why: "a processor is named" }),
             None => Ok(None),
         };
     };
-    let named = |name: &String| {
+    let vcpus = counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?;
+    if let Some(name) = &spec.processor {
         let field = format!("{field}.processor");
-        catalog().processor(name).map_err(|error| ClusterFileError::UnknownProcessor { field, error })
-    };
-    let processor = spec.processor.as_ref().map(named).transpose()?;
-    Ok(Some(Processors {
-        vcpus: counted(format!("{field}.vcpus"), vcpus, u16::MAX.into())?,
-        threads_per_core: processor.map_or(2, |processor| processor.threads_per_core.value),
-        coremark: processor.map_or(catalog().loader().coremark.value, |processor| processor.coremark.value),
-    }))
+        let named = catalog().processor(name).map_err(|error| ClusterFileError::UnknownProcessor { field, error })?;
+        let (threads_per_core, coremark) = (named.threads_per_core.value, named.coremark.value);
+        return Ok(Some(Processors { vcpus, threads_per_core, coremark }));
+    }
+    let usual = || Processors { vcpus, threads_per_core: 2, coremark: catalog().loader().coremark.value };
+    Ok(Some(own.map_or_else(usual, |own| Processors { vcpus, ..own })))
 }
 
-fn network(field: &str, spec: &NetworkSpec) -> Result<Network, ClusterFileError> {
-    let cards = counted(format!("{field}.cards"), spec.cards, CARDS_MAX)?;
-    let each = bandwidth(format!("{field}.bandwidth"), spec.bandwidth)?;
-    let flow = spec.flow_limit.map(|limit| bandwidth(format!("{field}.flow_limit"), limit)).transpose()?;
-    let all = stated(each * f64::from(cards));
+fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Network, ClusterFileError> {
+    let below = |name: &str| format!("{field}.{name}");
+    let cards = spec.cards.or(own.map(|own| own.interfaces)).unwrap_or(1);
+    let cards = counted(below("cards"), cards, CARDS_MAX)?;
+    let transport = either(|| below("transport"), spec.transport, own.map(|own| own.transport))?;
+    // What belongs to the other transport is not carried over.
+    let own_kind = own.filter(|own| own.transport == transport);
+    let flow = spec.flow_limit.map(|limit| bandwidth(below("flow_limit"), limit).map(stated)).transpose()?;
+    let written = spec.bandwidth.map(|each| bandwidth(below("bandwidth"), each)).transpose()?;
+    let of_cards = |all: &Sourced<BytesPerSecond>, own: &Network| {
+        let factor = f64::from(cards) / f64::from(own.interfaces);
+        Sourced { value: all.value * factor, ..all.clone() }
+    };
+    let (baseline, burst) = match (written, own) {
+        (Some(each), _) => (stated(each * f64::from(cards)), stated(each * f64::from(cards))),
+        (None, Some(own)) => (of_cards(&own.baseline, own), of_cards(&own.burst, own)),
+        (None, None) => return Err(ClusterFileError::Missing { field: below("bandwidth"), why: NEITHER }),
+    };
     Ok(Network {
-        baseline: all.clone(),
-        burst: all,
-        transport: spec.transport,
+        baseline,
+        burst,
+        transport,
         interfaces: cards,
-        flow_limit: flow.map(stated),
-        messaging: catalog().messaging(spec.transport).clone(),
+        flow_limit: flow.or_else(|| own_kind.and_then(|own| own.flow_limit.clone())),
+        messaging: own_kind.map_or_else(|| catalog().messaging(transport), |own| &own.messaging).clone(),
     })
 }
 
@@ -251,106 +340,6 @@ fn no_network() -> Network {
         flow_limit: None,
         messaging: catalog().messaging(Transport::Tcp).clone(),
     }
-}
-
-/// The wiring of a machine: what is written, or the PCIe tree of its host.
-fn interconnect(
-    field: &str,
-    machine: &MachineSpec,
-    gpu: &Gpu,
-    catalog: &Catalog,
-) -> Result<Interconnect, ClusterFileError> {
-    let host_pcie = machine.host.as_ref().map(|host| over_pcie(host.pcie));
-    let Some(spec) = &machine.link else {
-        return match host_pcie {
-            Some(bandwidth) => Ok(Interconnect::Pcie { bandwidth }),
-            None if machine.gpus == 1 => Ok(Interconnect::Pcie { bandwidth: over_pcie(gpu.host_bandwidth.value) }),
-            None => Err(ClusterFileError::Unreachable { field: field.into(), gpu: 1 }),
-        };
-    };
-    let rate = link_rate(&format!("{field}.link"), spec)?;
-    Ok(match spec.kind {
-        LinkKind::Nvswitch => {
-            Interconnect::Nvswitch { port: stated(rate), fraction: reached(spec, catalog, reached_of_switch) }
-        }
-        LinkKind::Pcie => {
-            Interconnect::Pcie { bandwidth: spec.reached.map_or_else(|| over_pcie(rate), |share| stated(rate * share)) }
-        }
-        LinkKind::Nvlink => {
-            let pairs = pairs(&format!("{field}.link.links"), spec, machine.gpus)?;
-            let fraction = reached(spec, catalog, reached_of_mesh);
-            let pcie_bandwidth = match host_pcie {
-                Some(bandwidth) => bandwidth,
-                None => match unreached(&pairs, &(0..machine.gpus).collect::<Vec<_>>()).first() {
-                    Some(gpu) => return Err(ClusterFileError::Unreachable { field: field.into(), gpu: *gpu }),
-                    None => {
-                        Sourced::new(rate * fraction.value, "no PCIe is stated: by way of other GPUs, over one link")
-                    }
-                },
-            };
-            Interconnect::NvlinkMesh { link: stated(rate), fraction, pairs: stated(pairs), pcie_bandwidth }
-        }
-    })
-}
-
-fn link_rate(field: &str, spec: &LinkSpec) -> Result<BytesPerSecond, ClusterFileError> {
-    if let Some(reached) = spec.reached.filter(|reached| !(*reached > 0.0 && *reached <= 1.0)) {
-        return Err(invalid(format!("{field}.reached"), reached, "above 0 and at most 1"));
-    }
-    if spec.kind != LinkKind::Nvlink && !spec.links.is_empty() {
-        let value = format!("{} pairs", spec.links.len());
-        return Err(invalid(format!("{field}.links"), value, "left out unless `kind` is \"nvlink\""));
-    }
-    bandwidth(format!("{field}.bandwidth"), spec.bandwidth)
-}
-
-/// What a ring reaches over PCIe, without a link between the GPUs.
-fn over_pcie(rate: BytesPerSecond) -> Sourced<BytesPerSecond> {
-    Sourced::new(rate * PCIE_REACHED, "carried over from p3.16xlarge: 10 of 15.75 GB/s (Apache MXNet wiki)")
-}
-
-/// The part of a link's rate that a ring reaches: what is written, or that of a link of the catalog.
-fn reached(spec: &LinkSpec, catalog: &Catalog, of_catalog: fn(&Catalog) -> Sourced<f64>) -> Sourced<f64> {
-    spec.reached.map_or_else(|| of_catalog(catalog), stated)
-}
-
-fn reached_of_switch(catalog: &Catalog) -> Sourced<f64> {
-    match wiring(catalog, "nvswitch2") {
-        Interconnect::Nvswitch { fraction, .. } => fraction.clone(),
-        other => unreachable!("nvswitch2 is a switch, not {other:?}"),
-    }
-}
-
-fn reached_of_mesh(catalog: &Catalog) -> Sourced<f64> {
-    match wiring(catalog, "nvlink3-mesh") {
-        Interconnect::NvlinkMesh { fraction, .. } => fraction.clone(),
-        other => unreachable!("nvlink3-mesh is a mesh, not {other:?}"),
-    }
-}
-
-fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
-    &catalog.link(link).expect("the catalog has the link").interconnect
-}
-
-/// NVLinks between GPUs that are there, each pair once.
-fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, ClusterFileError> {
-    if spec.links.is_empty() {
-        return Err(ClusterFileError::Missing {
-            field: field.into(),
-            why: "`kind` is \"nvlink\": write [[GPU, GPU, links], …]",
-        });
-    }
-    let told = |(index, wrong): (usize, WrongPair)| {
-        let ((a, b, links), field) = (spec.links[index], format!("{field}[{index}]"));
-        match wrong {
-            WrongPair::NoSuchGpu(gpu) => ClusterFileError::NoSuchGpu { field, gpu, gpus },
-            WrongPair::OneGpu => invalid(field, format!("[{a}, {b}, {links}]"), "a pair of two different GPUs"),
-            WrongPair::Links => invalid(format!("{field}[2]"), links, format!("from 1 to {LINKS_MAX}")),
-            WrongPair::Again(pair) => ClusterFileError::DuplicateLink { field, pair },
-        }
-    };
-    check_pairs(&spec.links, gpus).map_err(told)?;
-    Ok(spec.links.clone())
 }
 
 /// Switches whose ports have room for all machines.

@@ -234,6 +234,8 @@ fn check_stack(stack: &Stack) -> Result<(), ConstantsError> {
         ("token_activations", stack.token_activations.as_ref().map(|part| part.value), (0.0, 100.0)),
         ("fragmentation", Some(stack.fragmentation.value), (0.0, 10.0)),
         ("uncertainty", Some(stack.uncertainty.value), (0.0, 10.0)),
+        ("memory_spread", stack.memory_spread.as_ref().map(|part| part.value), (0.0, 0.5)),
+        ("memory_margin", stack.memory_margin.as_ref().map(|part| part.value), (0.0, 0.5)),
         ("sharded_copy_rate", stack.sharded_copy_rate.as_ref().map(|rate| rate.value.0), RATES),
         ("softmax_heads", stack.softmax_heads.as_ref().map(|heads| f64::from(heads.value)), (1.0, 65_535.0)),
     ];

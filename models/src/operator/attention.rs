@@ -10,8 +10,28 @@ use trainyard_units::Flops;
 pub enum AttentionKernel {
     /// Scores, softmax and values as separate kernels; the s × s matrices go through memory.
     Unfused,
-    /// One fused kernel (FlashAttention); the s × s matrices never leave the chip and are computed again backward.
+    /// One fused kernel (FlashAttention; Dao et al., arXiv:2205.14135); the s × s matrices never leave the chip and are
+    /// computed again backward.
     Flash,
+    /// The same for GPUs that FlashAttention does not run on (Rabe and Staats, arXiv:2112.05682, as xFormers and PyTorch
+    /// have it): the same bytes, less of the peak.
+    MemoryEfficient,
+}
+
+impl AttentionKernel {
+    /// The kernel as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unfused => "unfused",
+            Self::Flash => "flash",
+            Self::MemoryEfficient => "memory-efficient",
+        }
+    }
+
+    /// Whether one kernel computes scores, softmax and values, so that the s × s matrices never go through memory.
+    pub fn is_fused(self) -> bool {
+        self != Self::Unfused
+    }
 }
 
 /// Which keys a query attends to.
@@ -102,7 +122,7 @@ impl Attention {
                 Gemm { batch, m: queries, n: keys, k: head_width },
                 Gemm { batch, m: queries, n: head_width, k: keys },
             ],
-            AttentionKernel::Flash => Vec::new(),
+            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => Vec::new(),
         }
     }
 
@@ -115,7 +135,9 @@ impl Attention {
     pub(super) fn fused_flops(self, pass: Pass) -> Flops {
         let forward = match self.kernel {
             AttentionKernel::Unfused => 0.0,
-            AttentionKernel::Flash => 4.0 * self.scores() as f64 * self.head_width as f64,
+            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => {
+                4.0 * self.scores() as f64 * self.head_width as f64
+            }
         };
         Flops(if pass == Pass::Forward { forward } else { 2.0 * forward })
     }
@@ -134,8 +156,10 @@ impl Attention {
                 let elements = self.scores().saturating_mul(softmax + dropout + bias);
                 Storage { elements, single: 0, masks: masked }
             }
-            AttentionKernel::Flash if forward => elements(2 * queries + 2 * all),
-            AttentionKernel::Flash => elements(4 * queries + 4 * all),
+            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => {
+                let each = if forward { 2 } else { 4 };
+                elements(each * queries + each * all)
+            }
         };
         transposes + kernel
     }
@@ -143,7 +167,7 @@ impl Attention {
     pub(super) fn kernels(self, pass: Pass) -> u32 {
         let (forward, backward) = match self.kernel {
             AttentionKernel::Unfused => (10, 16),
-            AttentionKernel::Flash => (5, 6),
+            AttentionKernel::Flash | AttentionKernel::MemoryEfficient => (5, 6),
         };
         (if pass == Pass::Forward { forward } else { backward }) + u32::from(self.biased)
     }
@@ -159,7 +183,7 @@ impl Attention {
             }
             (AttentionKernel::Unfused, false) => elements(projected) + elements(self.scores()),
             // The output and one statistic per row take the place of the scores.
-            (AttentionKernel::Flash, _) => Storage {
+            (AttentionKernel::Flash | AttentionKernel::MemoryEfficient, _) => Storage {
                 elements: projected + self.query_elements(),
                 single: self.samples * self.heads * self.queries,
                 masks: 0,
@@ -194,6 +218,23 @@ mod tests {
         let unfused = Attention { kernel: AttentionKernel::Unfused, ..flash };
         let products: Flops = unfused.gemms().into_iter().map(Gemm::flops).sum();
         assert_eq!(flash.fused_flops(Pass::Forward), products);
+    }
+
+    #[test]
+    fn fused_kernels_differ_in_their_rate_alone() {
+        for mask in [Mask::Full, Mask::Causal, Mask::Window(16)] {
+            let flash = grouped(mask);
+            let efficient = Attention { kernel: AttentionKernel::MemoryEfficient, dropout: true, ..flash };
+            assert_eq!(efficient.stored(), flash.stored());
+            for pass in [Pass::Forward, Pass::Backward] {
+                assert_eq!(efficient.fused_flops(pass), flash.fused_flops(pass));
+                assert_eq!(
+                    efficient.traffic(pass).bytes(2),
+                    Attention { dropout: true, ..flash }.traffic(pass).bytes(2)
+                );
+                assert_eq!((efficient.gemms(), efficient.kernels(pass)), (Vec::new(), flash.kernels(pass)));
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::spec::Pricing;
 use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trainyard_units::{written, written_option};
 
 /// A fleet of jobs as a TOML file describes it. Durations are texts with a unit, `12 h`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +36,7 @@ pub struct FleetPoolSpec {
     /// Instance types, `*` standing for any text.
     pub instances: Vec<String>,
     /// The quota of each type: the most instances of it that are held at once, in use or kept warm.
+    #[serde(deserialize_with = "written")]
     pub max_instances: u32,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,7 @@ pub struct FleetPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<String>,
     /// The quota of instances of each type that are kept without a job; `max_instances` if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub max_warm_instances: Option<u32>,
 }
 
@@ -70,7 +72,7 @@ pub struct FleetJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How many jobs of this kind there are, such as trials of a search for hyper-parameters.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "written")]
     pub count: u32,
     /// When they come, after the start of the fleet; at once if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,9 +12,9 @@ use std::ops::Range;
 use trainyard_units::Bytes;
 
 impl Builder<'_> {
-    /// Weights brought together for the layers that compute next. It waits until the layers before the ones that
-    /// compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
-    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>, pass: StagePass) -> TaskId {
+    /// Weights brought together for the layers that compute next; nothing where these have none. It waits until the layers
+    /// before the ones that compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
+    pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>, pass: StagePass) -> Option<TaskId> {
         let known = &self.stages[stage.0 as usize];
         let overlaps = self.lowering.sharded_overlap;
         let ahead = || Some(known.gathered_for[known.gathered_for.len().checked_sub(PREFETCH + 1)?]);
@@ -41,7 +41,7 @@ impl Builder<'_> {
                 (last, waits) = (Some(gathered), vec![gathered]);
             }
         }
-        last.expect("weights are gathered only where they are shared out or kept elsewhere")
+        last
     }
 
     fn copy(&mut self, stage: StageId, (way, store): (Way, Store), bytes: Bytes, waits: &[TaskId]) -> TaskId {

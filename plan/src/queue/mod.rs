@@ -5,6 +5,7 @@ pub mod document;
 use crate::spec::{Pricing, named};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use trainyard_units::{written, written_option};
 
 /// A queue of jobs as a TOML file describes it. Durations are texts with a unit, `30 min`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +28,7 @@ pub struct PoolSpec {
     /// Instance type of the catalog.
     pub instance: String,
     /// The quota: the most instances that are held at once, in use or kept warm.
+    #[serde(deserialize_with = "written")]
     pub max_instances: u32,
     /// AWS region; us-east-1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +49,7 @@ pub struct PoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<String>,
     /// The quota of instances that are kept without a job; `max_instances` if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub max_warm_instances: Option<u32>,
 }
 
@@ -107,10 +109,10 @@ pub struct QueuedJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
     /// Instances, beside `duration`; 1 if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
     /// How many jobs of this kind there are, such as trials of a search for hyper-parameters.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "written")]
     pub count: u32,
     /// When they enter the queue, after its start; at once if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,12 +1,12 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
 use super::settings::{Every, Settings};
-use super::surroundings::{Saved, Surroundings, operations, start_up};
+use super::surroundings::{Saved, Surroundings, operations};
 use crate::job::{JobError, invalid};
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{ConvergenceCurve, Model, convergence_curve};
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, Pricing, StartKind};
+use trainyard_plan::{Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Campaign, CampaignPrice, Checkpoint, Evaluation, StepTime, Steps, best_interval};
 use trainyard_units::{Bytes, Seconds, Usd, human_count, human_duration};
@@ -40,7 +40,7 @@ impl Assembly<'_> {
                 straggler: self.settings.straggler,
             },
             start: around.start(),
-            restart: start_up(StartKind::Cold),
+            restart: around.restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation: self.evaluation(),

@@ -6,13 +6,12 @@ mod summary;
 mod surroundings;
 
 pub(crate) use assembly::extrapolated;
-pub(crate) use settings::{Settings, settings};
+pub(crate) use settings::{SCENARIOS, Settings, settings};
 pub(crate) use surroundings::{Saved, Surroundings, ranks_of_state};
 
 use crate::job::JobError;
 use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
 use assembly::Assembly;
-use settings::SCENARIOS;
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) straggler: f64,
-    /// The data set, where the job says how large its samples are.
+    /// The data set, unless samples are taken to be there.
     pub(crate) data: Option<DataSet>,
 }
 

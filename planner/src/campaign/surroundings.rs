@@ -62,6 +62,11 @@ impl Surroundings<'_> {
         start_up(self.settings.start.unwrap_or(usual))
     }
 
+    /// What comes before training goes on, when a machine has been replaced: it is a new one.
+    pub(crate) fn restart(&self) -> StartUp {
+        start_up(StartKind::Cold)
+    }
+
     /// Machines that hold a part of a checkpoint that no other holds: those of one replica, or, where replicas share out
     /// their state, all.
     fn writers(&self) -> u32 {
@@ -177,7 +182,7 @@ fn storage() -> &'static Storage {
 }
 
 /// What comes before the first step.
-pub(super) fn start_up(kind: StartKind) -> StartUp {
+fn start_up(kind: StartKind) -> StartUp {
     let operations = operations();
     let phases = match kind {
         StartKind::Cold => &operations.cold,

@@ -2,9 +2,9 @@
 
 use super::{ExplainError, NamedPlan};
 use crate::amount::usd;
+use crate::predict::stack_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::DEFAULT_STACK;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
 use trainyard_units::{Seconds, human_duration};
 
@@ -81,8 +81,9 @@ fn fields(named: &NamedPlan) -> Fields {
             }
         }
     }
-    let stack = document.job.cluster.stack.as_deref().unwrap_or(DEFAULT_STACK);
-    fields.push(("stack".into(), stack.into()));
+    if document.plan.stack.is_none() {
+        fields.push(("stack".into(), stack_of(document).into()));
+    }
     fields
 }
 

@@ -105,7 +105,8 @@ fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan
         path.push(PathPart { kind: PathKind::InputWait, between_machines: false, time_s: wait });
     }
     notes.extend(changed(&named.file, &document.prediction, &prediction));
-    let full = outcome.footprint.fits().err().map(|full| format!("the plan does not fit into memory: {full}"));
+    let full =
+        outcome.footprint.fits_without_margin().err().map(|full| format!("the plan does not fit into memory: {full}"));
     let totals = prediction.memory_bytes.stages.iter().map(|stage| stage.total);
     let fullest = (0..).zip(totals).max_by_key(|(stage, total)| (*total, std::cmp::Reverse(*stage)));
     Ok(ExplainedPlan {
@@ -149,6 +150,7 @@ fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     let rest = [
         ("start-up", parts.start_up_usd),
         ("writing checkpoints", parts.checkpoints_usd),
+        ("interruptions of spot instances", parts.interruptions_usd),
         ("keeping checkpoints and data", parts.storage_usd),
     ];
     let rest = rest.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(what, usd)| CostPart { what: what.into(), usd });

@@ -29,7 +29,7 @@ pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) 
 
 fn devices(plan: &Plan) -> String {
     let (cluster, mesh) = (plan.cluster(), plan.mesh());
-    let machines = if cluster.profile.is_some() || cluster.file.is_some() {
+    let machines = if cluster.profile.is_some() {
         format!("on {}", cluster.instance)
     } else {
         format!("on {} × {}", cluster.instances, cluster.instance)

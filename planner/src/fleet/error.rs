@@ -70,6 +70,7 @@ fn placed(error: &JobError, part: &str) -> String {
     match error {
         JobError::Model(inner) => format!("in `{part}.model`: {inner}"),
         JobError::Target(inner) => format!("in `{part}.training.target`: {inner}"),
+        JobError::DataSet(inner) => format!("in `{part}.data.dataset`: {inner}"),
         JobError::Catalog { field, error } => format!("in `{part}.{field}`: {error}"),
         JobError::Missing { field, why } => format!("`{part}.{field}` is missing: {why}"),
         JobError::Conflict { first, second, rule } => {
@@ -78,7 +79,11 @@ fn placed(error: &JobError, part: &str) -> String {
         JobError::Invalid { field, value, allowed } => format!("`{part}.{field}` is {value}, but it must be {allowed}"),
         JobError::Unpriced(inner) => inner.in_table(&format!("{part}.cluster")),
         JobError::OverQuota { why } => format!("in `{part}.cluster.quotas`: {why}"),
-        JobError::ClusterFile { .. } | JobError::NoSpotBand { .. } | JobError::Input(_) => {
+        JobError::ClusterFile { .. }
+        | JobError::NoSpotBand { .. }
+        | JobError::Input(_)
+        | JobError::UnableStack { .. }
+        | JobError::Software(_) => {
             format!("in `{part}`: {error}")
         }
     }

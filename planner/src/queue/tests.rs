@@ -222,7 +222,7 @@ fn warm_pools_of_spot_instances_and_empty_queues_are_refused() {
     let unknown = POOL.replace("p3.2xlarge", "p3.2xlage") + JOB;
     assert_eq!(refused(&unknown).hint().as_deref(), Some("did you mean `p3.2xlarge`?"));
     let zero = POOL.replace("= 4", "= 0") + JOB;
-    assert_eq!(refused(&zero).to_string(), "`pool.max_instances` is 0, but it must be from 1 to 1024");
+    assert_eq!(refused(&zero).to_string(), "`pool.max_instances` is 0, but it must be from 1 to 16384");
 }
 
 #[test]

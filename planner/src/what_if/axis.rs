@@ -3,7 +3,7 @@
 use super::key::{Key, Kind, Level, find, similar};
 use crate::fix::Fixed;
 use trainyard_plan::VariedKey;
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour};
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
 pub const COMBINATIONS_MAX: usize = 1000;
@@ -149,7 +149,7 @@ fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
         return Err("is a range, but only whole numbers have ranges; write the values with commas between them".into());
     }
     let (last, step) = last.split_once('/').map_or((last, None), |(last, step)| (last, Some(step)));
-    let whole = |text: &str| text.trim().parse::<u64>().ok().filter(|count| (1..=EXACT_MAX).contains(count));
+    let whole = |text: &str| count(text).ok().filter(|count| (1..=EXACT_MAX).contains(count));
     let wrong = || "is no range; write whole numbers, at least 1, as in 1..64 or 1..64/4".to_owned();
     let (first, last) = (whole(first).ok_or_else(wrong)?, whole(last).ok_or_else(wrong)?);
     if first > last {
@@ -198,18 +198,17 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
     match key.kind {
         Kind::Count | Kind::Steps => {
             let least = u64::from(key.name != "input.prefetch");
-            match written.parse::<u64>() {
+            match count(written) {
                 Ok(count) if (least..=EXACT_MAX).contains(&count) => Ok(count as f64),
                 _ => Err(format!("must be a whole number, at least {least}, or a factor such as ×2")),
             }
         }
-        Kind::Number => match written.parse::<f64>() {
-            Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        Kind::Number => match trainyard_units::number(written) {
+            Ok(number) if number >= 0.0 => Ok(number),
             _ => Err("must be a number, at least 0, or a factor such as ×2".into()),
         },
         Kind::Size => read(written, |Bytes(size)| size as f64),
-        // Networks are written in bits without a slash as often as with one.
-        Kind::Rate => read(&written.replace("bps", "bit/s"), |BytesPerSecond(rate)| rate),
+        Kind::Rate => read(written, |BytesPerSecond(rate)| rate),
         Kind::Arithmetic => read(written, |FlopsPerSecond(rate)| rate),
         Kind::Time => read(written, |Seconds(time)| time),
         Kind::Price => read(written, |UsdPerHour(price)| price),

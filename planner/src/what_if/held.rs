@@ -8,6 +8,7 @@
 //!   largest smaller one that does; accumulation is the rest.
 //! - A pipeline of one stage has no schedule, one of several runs 1F1B unless it had another; schedules have the runs
 //!   of layers that they need.
+//! - Attention is computed with the kernel that the software chooses for the GPUs, if it was before.
 //! - Layers are cut anew, by their times, when their number or that of the runs is another.
 
 use super::axis::Setting;
@@ -20,10 +21,14 @@ use crate::job::{data_set, training};
 use crate::overheads::Rent;
 use crate::predict::{DocumentError, MachineFiles, machine, predict, price, rent};
 use crate::problem::{price_of, price_used, purchase};
+use crate::software::{AUTO_STACK, executable_on, with_chosen_attention};
 use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
+use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
-use trainyard_plan::{Architecture, JobSpec, Mesh, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding};
+use trainyard_plan::{
+    Architecture, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding,
+};
 use trainyard_sim::{Machine, Outcome, layer_prices};
 
 /// A plan document with the contents of the files on which its machines rest.
@@ -58,7 +63,7 @@ impl HeldPlan {
     pub(super) fn as_it_is(&self) -> Result<Expected, DocumentError> {
         let document = &self.document;
         let plan = Plan::try_from(document.plan.clone())?;
-        let machine = machine(document, self.files.clone())?;
+        let machine = self.machine()?;
         let data = data_set(&document.job, plan.model())?;
         if plan.input().is_some() && data.is_none() {
             return Err(DocumentError::NoData);
@@ -67,6 +72,11 @@ impl HeldPlan {
         let rent = rent(document, &plan, &machine, self.files.prices.as_ref())?;
         let (prediction, outcome) = predict(&plan, &machine, document.prediction.steps, rent, data)?;
         Ok(Expected { plan, machine, prediction, outcome })
+    }
+
+    /// The machines that it is for.
+    fn machine(&self) -> Result<Machine, DocumentError> {
+        machine(&self.document, self.files.clone())
     }
 
     /// What is expected of it with some keys set, and the job that it is then for.
@@ -109,8 +119,12 @@ impl Changed {
             Level::Job => {
                 self.document.job = set_job(&self.document.job, key, setting)?;
                 self.training |= key.name.starts_with("data.") || key.name.starts_with("training.");
-                if key.name == "training.optimizer" {
-                    plan.optimizer = self.document.job.training.optimizer.unwrap_or(plan.optimizer);
+                match key.name {
+                    "training.optimizer" => {
+                        plan.optimizer = self.document.job.training.optimizer.unwrap_or(plan.optimizer);
+                    }
+                    "cluster.stack" => plan.stack = Some(one_stack(&self.document.job)?),
+                    _ => {}
                 }
             }
             Level::Search => return Err(format!("`{}` is for a search, but the plan is held", key.name)),
@@ -148,6 +162,7 @@ impl Changed {
         let old = &before.document;
         let machine = self.lay_out(before)?;
         let plan = Plan::try_from(self.document.plan.clone()).map_err(|error| with_hint(&error, error.hint()))?;
+        runs(&plan, &machine)?;
         let job = &self.document.job;
         let data = data_set(job, plan.model()).map_err(|error| with_hint(&error, error.hint()))?;
         if plan.input().is_some() && data.is_none() {
@@ -166,7 +181,7 @@ impl Changed {
         let rent = rent.map_err(|error| with_hint(&error, error.hint()))?;
         let (prediction, outcome) =
             predict(&plan, &machine, steps, rent, data).map_err(|error| with_hint(&error, error.hint()))?;
-        outcome.footprint.fits().map_err(|full| format!("does not fit into memory: {full}"))?;
+        outcome.footprint.fits_without_margin().map_err(|full| format!("does not fit into memory: {full}"))?;
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
@@ -177,6 +192,13 @@ impl Changed {
         words(&mut self.document.plan, &fixed)?;
         let machine = self.degrees(old, before.files.clone())?;
         let spec = &mut self.document.plan;
+        if (&spec.stack, &spec.cluster.instance) != (&old.stack, &old.cluster.instance) {
+            attention(
+                spec,
+                &before.document,
+                (&before.machine().map_err(|error| with_hint(&error, error.hint()))?, &machine),
+            )?;
+        }
         batch(spec, old, &fixed)?;
         schedule(spec, &fixed);
         cut(spec, old, &machine)?;
@@ -360,6 +382,33 @@ fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
     };
 }
 
+/// The stack that a job names for a plan that is held.
+fn one_stack(job: &JobSpec) -> Result<String, String> {
+    let named = job.cluster.stack.clone().filter(|name| name != AUTO_STACK);
+    named.ok_or_else(|| format!("`{AUTO_STACK}` compares stacks, but a plan that is held has one; name that"))
+}
+
+/// Whether the stack of the machines runs a plan.
+fn runs(plan: &Plan, machine: &Machine) -> Result<(), String> {
+    let stack = &machine.stack.name;
+    match executable_on(machine).map_err(|error| error.to_string())?.refusal(plan) {
+        Some(NotExecutable { field, value, allowed }) => {
+            Err(format!("`{field}` is {value}, but {stack} runs {allowed}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Sets the attention kernel that the software chooses for other GPUs, or another software, where the one before did.
+fn attention(spec: &mut PlanSpec, old: &PlanDocument, (before, there): (&Machine, &Machine)) -> Result<(), String> {
+    let of = |spec: &ModelSpec| Model::try_from(spec.clone()).map_err(|error| with_hint(&error, error.hint()));
+    let model = of(&old.plan.model)?;
+    if old.job.model.attention.is_none() && with_chosen_attention(&model, before) == model {
+        spec.model = with_chosen_attention(&of(&spec.model)?, there).spec();
+    }
+    Ok(())
+}
+
 /// Cuts the layers anew where there are other layers or runs of them.
 fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), String> {
     let runs = spec.parallel.pipeline.checked_mul(spec.virtual_stages).ok_or("so many stages are beyond counting")?;
@@ -367,8 +416,7 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     if same_model && runs as usize == old.stages.len() {
         return Ok(());
     }
-    let model =
-        trainyard_models::Model::try_from(spec.model.clone()).map_err(|error| with_hint(&error, error.hint()))?;
+    let model = Model::try_from(spec.model.clone()).map_err(|error| with_hint(&error, error.hint()))?;
     let architecture = Architecture::new(model);
     let graph = architecture.graph();
     let layers = old.stages.iter().map(|stage| stage.layers).sum::<usize>();

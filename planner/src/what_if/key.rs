@@ -1,6 +1,7 @@
 //! What can be varied: every key with its kind of value and where it belongs.
 
 use super::machine::Part;
+use crate::fix::ABBREVIATIONS;
 
 /// What a key's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,16 +152,16 @@ pub(crate) const KEYS: &[Key] = &[
     key("cluster.latency", Factor, Machine(Part::NetworkLatency), "latencies between machines"),
     key("host.decode", Factor, Machine(Part::Decode), "speed of the processors that decode"),
     key("host.storage", Factor, Machine(Part::Storage), "what a machine reads of object storage and volumes"),
+    key("stack.rate", Factor, Machine(Part::Software), "kernels and launches of the software"),
     key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),
 ];
 
-/// Other names of keys: those of the job for what is also a field of the plan.
+/// Other names of keys, besides those of the plan's fields: those of the job for what is also a field of the plan.
 const ALIASES: &[(&str, &str)] = &[
-    ("cluster.instance", "instance"),
-    ("cluster.instances", "instances"),
     ("cluster.pricing", "pricing"),
     ("cluster.region", "region"),
     ("cluster.service", "service"),
+    ("stack", "cluster.stack"),
     ("training.global_batch", "batch.global"),
     ("training.precision", "precision"),
     ("optimizer", "training.optimizer"),
@@ -171,15 +172,19 @@ const ALIASES: &[(&str, &str)] = &[
     ("data.cache", "input.cache"),
 ];
 
+fn aliases() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    ALIASES.iter().chain(&ABBREVIATIONS)
+}
+
 /// The key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
-    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    let name = aliases().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| *name);
     KEYS.iter().copied().find(|key| key.name == name)
 }
 
 /// The key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
-    let names = KEYS.iter().map(|key| key.name).chain(ALIASES.iter().map(|(alias, _)| *alias));
+    let names = KEYS.iter().map(|key| key.name).chain(aliases().map(|(alias, _)| *alias));
     trainyard_units::similar(name, names)
 }
 

@@ -1,7 +1,7 @@
 //! Machines that are other than they are.
 
 use super::axis::Setting;
-use trainyard_hardware_profiles::{Device, Fabric, Gpu, Interconnect, Network, Pool, Sourced};
+use trainyard_hardware_profiles::{Device, Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
@@ -27,6 +27,7 @@ pub(crate) enum Part {
     Decode,
     Storage,
     Launch,
+    Software,
 }
 
 /// One part of a machine with what it is to be.
@@ -53,11 +54,21 @@ impl MachineChange {
         let setting = &self.setting;
         match self.part {
             Part::Launch => machine.stack.launch.value.0 = setting.of(machine.stack.launch.value.0),
+            Part::Software => change_software(&mut machine.stack, setting.of(1.0)),
             Part::LinkLatency => machine.cluster.latency.inside = setting.of(machine.cluster.latency.inside),
             Part::NetworkLatency => machine.cluster.latency.between = setting.of(machine.cluster.latency.between),
             part => machine.cluster.pools.iter_mut().for_each(|pool| change(pool, part, setting)),
         }
     }
+}
+
+/// Makes everything that a stack computes so many times as fast: products, other kernels, the update and launches.
+fn change_software(stack: &mut Stack, factor: f64) {
+    stack.gemm.value *= factor;
+    for traffic in [&mut stack.traffic, &mut stack.map_traffic, &mut stack.update_traffic] {
+        traffic.value /= factor;
+    }
+    stack.launch.value.0 /= factor;
 }
 
 fn change(pool: &mut Pool, part: Part, setting: &Setting) {

@@ -29,6 +29,7 @@ pub(crate) use axis::Setting;
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
+use trainyard_models::ModelSpec;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
     GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
@@ -277,10 +278,18 @@ impl ChangedJob {
         match key.level {
             Level::Plan => return self.set_plan(key, setting, base),
             Level::Terms => self.set_terms(key.name, setting),
-            Level::Job | Level::Search => self.spec = job::set_job(&self.spec, key, setting)?,
+            Level::Job | Level::Search => {
+                self.spec = job::set_job(&self.spec, key, setting)?;
+                if key.name == "cluster.stack" {
+                    self.limits.fixed = std::mem::take(&mut self.limits.fixed).without("stack");
+                }
+            }
             Level::Model => {
                 let read = self.resources.model_file.take();
-                let model = job::set_model(&model(&self.spec.model, read)?.spec(), key, setting)?;
+                // A model has an attention kernel in any case, but who did not name one leaves it to software and GPU.
+                let attention = self.spec.model.attention.or(read.as_ref().and_then(|read| read.attention));
+                let spec = ModelSpec { attention, ..model(&self.spec.model, read)?.spec() };
+                let model = job::set_model(&spec, key, setting)?;
                 // As if a file had it: a model of the catalog has its dimensions.
                 self.resources.model_file = Some(model);
                 self.spec.model = ModelChoice { file: Some(VARIED_MODEL.into()), ..ModelChoice::default() };

@@ -93,6 +93,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         Device::Gpu(gpu) => gpu.achieved.uncertainty.value,
         Device::Measured(_) => 0.0,
     };
+    let software = expected.machine.stack.uncertainty.value;
     let network = network_uncertainty(cluster).unwrap_or(0.0);
     let loading = ([1.0 / INPUT_SPREAD, INPUT_SPREAD], format!("loading: a factor of {INPUT_SPREAD}"));
     let price =
@@ -107,7 +108,8 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
     let listed = [
         ("gpu.peak", "peak rates of the GPU", stated(gpu, machine)),
         ("gpu.memory_bandwidth", "memory bandwidth of the GPU", stated(gpu, machine)),
-        ("stack.launch", "host time to launch a kernel", stated(expected.machine.stack.uncertainty.value, "the stack")),
+        ("stack.rate", "kernels of the software", stated(software, "the stack")),
+        ("stack.launch", "host time to launch a kernel", stated(software, "the stack")),
         ("link.bandwidth", "links inside a machine", unstated()),
         ("link.latency", "latencies inside a machine", unstated()),
         ("cluster.network", "network between machines", stated(network, "such networks")),
@@ -150,6 +152,8 @@ fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected
     let several = expected.machine.cluster.first().devices_per_instance > 1;
     match key.level {
         Level::Machine(_) if document.plan.cluster.profile.is_some() => false,
+        // Of stacks that were fitted together with the GPU the GPU's constants say it.
+        Level::Machine(Part::Software) => expected.machine.stack.uncertainty.value > 0.0,
         Level::Machine(Part::Network | Part::NetworkLatency) => machines > 1,
         Level::Machine(Part::LinkBandwidth | Part::LinkLatency) => several,
         Level::Machine(Part::Decode | Part::Storage) => document.plan.input.is_some(),

@@ -8,8 +8,9 @@ use super::deepspeed;
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
-use super::program::{Places, among_neighbours, by_deepspeed, environment, is_model_parallel};
-use super::script::{command, exports, script};
+use super::program::{Places, Program, Resume, environment};
+use super::script::{exports, script};
+use super::software::Engine;
 use super::torchrun::{PORT, on_each_machine};
 use super::training_arguments::{self, Sharding};
 use super::yaml::yaml;
@@ -23,36 +24,44 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let (job, plan) = (draft.job, draft.job.plan());
     let mut config = common(&mut draft);
     let mut others = Vec::new();
-    if is_model_parallel(&draft) {
+    if job.is_compiled() {
+        config.insert("dynamo_config".into(), json!({ "dynamo_backend": "INDUCTOR" }));
+    }
+    if draft.engine == Engine::Megatron {
         config.insert("distributed_type".into(), json!("MEGATRON_LM"));
         config.insert("megatron_lm_config".into(), megatron(&mut draft)?);
-    } else if by_deepspeed(&draft) {
+    } else if draft.engine == Engine::Deepspeed {
         others.push(deepspeed::config_file(&mut draft, deepspeed::Reader::Trainer)?);
         let gathered = plan.state_sharding() == StateSharding::Parameters;
         let plugin = json!({ "deepspeed_config_file": "deepspeed.json", "zero3_init_flag": gathered });
         config.insert("distributed_type".into(), json!("DEEPSPEED"));
         config.insert("deepspeed_config".into(), plugin);
-    } else if plan.state_sharding() != StateSharding::None {
+    } else if draft.engine == Engine::Fsdp && plan.state_sharding() != StateSharding::None {
         config.insert("distributed_type".into(), json!("FSDP"));
         config.insert("fsdp_config".into(), fsdp(&mut draft)?);
     } else {
         config.insert("distributed_type".into(), json!(plain_type(&draft)));
     }
     let arguments = arguments(&mut draft)?;
-    let mut words = vec![vec![draft.asks_or(Flag::Script, "train.py")]];
-    words.extend(arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]));
+    let program = Program {
+        script: draft.asks_or(Flag::Script, "train.py"),
+        arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
+        resume: Some(Resume::new(Places::default().results(&mut draft))),
+        files: others,
+        what: "a script that reads transformers.TrainingArguments",
+    };
     let mut start = format!("accelerate launch --config_file {CONFIG}");
     if job.machines() > 1 {
         start += " --machine_rank \"$NODE_RANK\" --main_process_ip \"$MASTER_ADDR\"";
     }
-    let body = exports(&environment(&mut draft)) + &command(&start, &words);
+    let body = exports(&environment(&mut draft)) + &program.command(&start);
     on_each_machine(&mut draft);
-    let head = draft.close("Starts a script that reads transformers.TrainingArguments, under Accelerate.")?;
+    let head = draft.close(&format!("Starts {}, under Accelerate.", program.what))?;
     let mut files = vec![
         LaunchFile { name: "accelerate.sh".into(), text: script(&head, &body) },
         LaunchFile { name: CONFIG.into(), text: head.comment() + &yaml(&Value::Object(config)) },
     ];
-    files.extend(others);
+    files.extend(program.files);
     Ok(draft.finished(files))
 }
 
@@ -60,11 +69,11 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 fn arguments(draft: &mut Draft<'_>) -> Result<Vec<(String, String)>, LaunchError> {
     // What the configuration tells the script need not hear twice: recomputation inside FSDP's units is Accelerate's.
     let by_launcher = draft.job.plan().recompute() == Recompute::Full
-        && !by_deepspeed(draft)
+        && draft.engine != Engine::Deepspeed
         && draft.job.plan().state_sharding() >= StateSharding::Gradients;
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, Places::default())?;
     arguments.retain(|(name, _)| !(by_launcher && name == "gradient_checkpointing"));
-    if !by_deepspeed(draft) {
+    if draft.engine != Engine::Deepspeed {
         arguments.extend(training_arguments::reduction_arguments(draft));
     }
     Ok(arguments)
@@ -109,13 +118,9 @@ fn plain_type(draft: &Draft<'_>) -> &'static str {
 
 fn fsdp(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let plan = draft.job.plan();
-    let strategy = match (plan.state_sharding(), among_neighbours(draft)?) {
-        (StateSharding::Parameters, false) => "FULL_SHARD",
-        (StateSharding::Parameters, true) => "HYBRID_SHARD",
-        (_, false) => "SHARD_GRAD_OP",
-        (_, true) => "HYBRID_SHARD_ZERO2",
-    };
+    let strategy = training_arguments::fsdp_strategy(draft)?.unwrap_or("no_shard").to_uppercase();
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
+    training_arguments::sharded_checkpoints(draft);
     Ok(json!({
         "fsdp_version": 1,
         "fsdp_sharding_strategy": strategy,

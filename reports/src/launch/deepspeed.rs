@@ -51,12 +51,31 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
         files.push(LaunchFile { name: ".deepspeed_env".into(), text });
     }
     let words = [vec![script_name], vec!["--deepspeed".into(), "--deepspeed_config".into(), CONFIG.into()]];
+    checkpoints(&mut draft);
     draft.note(Field::Steps, "the script counts steps");
     draft.note(Field::Model, "the script builds the model");
     let head = draft.close("Starts a script that calls deepspeed.initialize, under DeepSpeed's launcher.")?;
     let body = exports(&variables) + &command(&start, &words);
     files.insert(0, LaunchFile { name: "deepspeed.sh".into(), text: script(&head, &body) });
     Ok(draft.finished(files))
+}
+
+/// What the script must do itself for a training to survive interruptions, and what it starts from.
+fn checkpoints(draft: &mut Draft<'_>) {
+    let every = draft.job.checkpoint_steps();
+    draft.writes(Field::CheckpointInterval, format!("save_checkpoint every {every} steps"));
+    let results = draft.asks(Flag::Results, "RESULTS", "folder for checkpoints and results");
+    draft.remark(format!(
+        "the script calls engine.save_checkpoint(\"{results}\") every {every} steps, and engine.load_checkpoint(\"{results}\") before the first: that goes on from the newest, which DeepSpeed's file `latest` names"
+    ));
+    draft.remark("DeepSpeed deletes no checkpoints: the script keeps the newest three");
+    if let Some(weights) = draft.weights() {
+        draft.remark(format!("the script loads {weights} before it calls deepspeed.initialize"));
+    }
+    if let Some(attention) = draft.job.attention() {
+        draft.tells(&[Field::Attention]);
+        draft.remark(format!("attention was priced as {} on {} GPUs", attention.kernel, attention.generation));
+    }
 }
 
 /// The configuration as a file.
@@ -76,13 +95,13 @@ fn config(draft: &mut Draft<'_>, reader: Reader) -> Result<Value, LaunchError> {
     draft.tells(&[Field::Micro, Field::Accumulation]);
     pipeline(draft, &mut config)?;
     precision(draft, &mut config);
-    zero(draft, &mut config)?;
+    zero(draft, &mut config, reader)?;
     activations(draft, &mut config, reader)?;
     optimizer(draft, &mut config, reader);
     scheduler(draft, &mut config, reader);
-    if let Some(norm) = draft.told(Field::ClipNorm) {
-        config.insert("gradient_clipping".into(), number(&norm));
-    }
+    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0".into());
+    draft.writes(Field::ClipNorm, format!("gradient_clipping {norm}"));
+    config.insert("gradient_clipping".into(), number(&norm));
     if plan.gradient_compression() == GradientCompression::Fp16 {
         config.insert("communication_data_type".into(), json!("fp16"));
         draft.tells(&[Field::GradientCompression]);
@@ -126,7 +145,7 @@ fn precision(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
     config.insert(key.into(), json!({ "enabled": true }));
 }
 
-fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), LaunchError> {
+fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) -> Result<(), LaunchError> {
     let (plan, alone) = (draft.job.plan(), draft.job.plan().mesh().parallel().data == 1);
     let offload = plan.offload();
     let stage = match plan.state_sharding() {
@@ -136,7 +155,10 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), La
         StateSharding::Gradients => 2,
         StateSharding::Parameters => 3,
     };
-    let mut zero = Map::from_iter([("stage".to_owned(), json!(stage)), ("overlap_comm".to_owned(), json!(true))]);
+    let mut zero = Map::from_iter([("stage".to_owned(), json!(stage))]);
+    if stage > 0 {
+        zero.insert("overlap_comm".into(), json!(true));
+    }
     for (key, store, least) in [("offload_optimizer", offload.optimizer, 1), ("offload_param", offload.parameters, 3)] {
         let Some(store) = store else { continue };
         let least = if store == Store::Nvme { 3 } else { least };
@@ -159,7 +181,8 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<(), La
         draft.note(Field::GradientReduction, "before ZeRO-2 DeepSpeed sums gradients once a step");
     }
     draft.tells(&[Field::StateSharding, Field::ShardingRanks, Field::GradientReduction, Field::Offload]);
-    if stage > 0 {
+    // Accelerate asks for the stage even where there is none.
+    if stage > 0 || reader == Reader::Trainer {
         config.insert("zero_optimization".into(), Value::Object(zero));
     }
     Ok(())
@@ -212,7 +235,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
         Optimizer::Sgd => "SGD",
         Optimizer::Momentum => {
             parameters.insert("momentum".into(), json!(rule.momentum));
-            draft.tells(&[Field::Momentum]);
+            draft.writes(Field::Momentum, format!("momentum {}", rule.momentum));
             "SGD"
         }
         Optimizer::RmsProp => "RMSprop",
@@ -225,11 +248,16 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     let rate = learning_rate(draft, reader).unwrap_or_else(|| json!("auto"));
     parameters.insert("lr".into(), rate);
     parameters.insert("weight_decay".into(), json!(rule.weight_decay));
-    draft.tells(&[Field::WeightDecay]);
+    draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
+    if matches!(kind, Optimizer::AdamW | Optimizer::Adam) && draft.job.stack().is_some() {
+        // Its own kernel updates all tensors at once, PyTorch's does not.
+        parameters.insert("torch_adam".into(), json!(!draft.job.has_fused_optimizer()));
+    }
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
         parameters.insert("betas".into(), json!(rule.betas));
         parameters.insert("eps".into(), json!(rule.epsilon));
-        draft.tells(&[Field::Betas, Field::Epsilon]);
+        draft.writes(Field::Betas, format!("betas {:?}", rule.betas));
+        draft.writes(Field::Epsilon, format!("eps {}", rule.epsilon));
     }
     config.insert("optimizer".into(), json!({ "type": name, "params": parameters }));
     let tested = matches!(kind, Optimizer::AdamW | Optimizer::Adam);
@@ -280,7 +308,8 @@ fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
             return;
         }
     };
-    draft.tells(&[Field::WarmUp, Field::Decay]);
+    draft.writes(Field::WarmUp, format!("warmup_num_steps {warm_up}"));
+    draft.writes(Field::Decay, format!("scheduler {name}"));
     config.insert("scheduler".into(), json!({ "type": name, "params": parameters }));
 }
 

@@ -3,9 +3,10 @@
 use super::error::LaunchError;
 use super::field::Field;
 use super::job::Job;
+use super::software::Engine;
 use super::{LaunchOptions, Target};
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_plan::{Blank, LaunchFile};
+use trainyard_plan::{Assumption, Blank, LaunchFile};
 
 /// Something that a plan does not know and a flag can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +23,13 @@ pub enum Flag {
     Results,
     /// The peak learning rate, before that of the job.
     LearningRate,
+    /// Weights to start from.
+    Weights,
 }
 
 impl Flag {
-    const ALL: [Self; 6] = [Self::Script, Self::Image, Self::Role, Self::Data, Self::Results, Self::LearningRate];
+    const ALL: [Self; 7] =
+        [Self::Script, Self::Image, Self::Role, Self::Data, Self::Results, Self::LearningRate, Self::Weights];
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -36,7 +40,26 @@ impl Flag {
             Self::Data => "--data",
             Self::Results => "--results",
             Self::LearningRate => "--learning-rate",
+            Self::Weights => "--weights",
         }
+    }
+
+    /// A value that it may have.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Script => "train.py",
+            Self::Image => "registry.example.com/training:1",
+            Self::Role => "arn:aws:iam::111122223333:role/training",
+            Self::Data => "/data",
+            Self::Results => "/results",
+            Self::LearningRate => "3e-4",
+            Self::Weights => "gpt2-xl",
+        }
+    }
+
+    /// Why a value is refused.
+    pub(super) fn refused(self, value: &str, rule: &'static str) -> LaunchError {
+        LaunchError::Option { flag: self.name(), value: value.to_owned(), rule, example: self.example() }
     }
 
     fn given(self, options: &LaunchOptions) -> Option<&str> {
@@ -47,6 +70,7 @@ impl Flag {
             Self::Data => options.data.as_deref(),
             Self::Results => options.results.as_deref(),
             Self::LearningRate => options.learning_rate.as_deref(),
+            Self::Weights => options.weights.as_deref(),
         }
     }
 }
@@ -56,6 +80,7 @@ impl Flag {
 pub(super) struct Finished {
     pub(super) files: Vec<LaunchFile>,
     pub(super) blanks: Vec<Blank>,
+    pub(super) assumed: Vec<Assumption>,
     pub(super) notes: Vec<String>,
 }
 
@@ -69,11 +94,13 @@ pub(super) struct Head {
 #[derive(Clone, Debug)]
 pub(super) struct Draft<'a> {
     pub(super) target: Target,
+    pub(super) engine: Engine,
     pub(super) job: &'a Job<'a>,
     options: &'a LaunchOptions,
     told: BTreeSet<Field>,
     notes: Vec<String>,
     blanks: BTreeMap<Flag, Blank>,
+    assumed: BTreeMap<Field, Assumption>,
     asked: BTreeSet<Flag>,
 }
 
@@ -84,15 +111,28 @@ impl<'a> Draft<'a> {
             let Some(value) = flag.given(options) else { continue };
             if flag == Flag::LearningRate && !value.parse().is_ok_and(|rate: f64| rate > 0.0 && rate.is_finite()) {
                 let rule = "it must be a number above 0";
-                return Err(LaunchError::Option { flag: flag.name(), value: value.to_owned(), rule });
+                return Err(flag.refused(value, rule));
             }
-            if value.is_empty() || value.chars().any(char::is_control) {
+            if value.trim().is_empty() || value.chars().any(char::is_control) {
                 let rule = "it must be text on one line";
-                return Err(LaunchError::Option { flag: flag.name(), value: value.to_owned(), rule });
+                return Err(flag.refused(value, rule));
             }
         }
         let (told, asked) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { target, job, options, told, notes: Vec::new(), blanks: BTreeMap::new(), asked })
+        let (engine, notes) = (Engine::of(job, target), Vec::new());
+        let (blanks, assumed) = (BTreeMap::new(), BTreeMap::new());
+        let mut draft = Self { target, engine, job, options, told, notes, blanks, assumed, asked };
+        draft.tells_the_stack();
+        Ok(draft)
+    }
+
+    /// The software of the plan decides what is started; where nobody knows how to start it, something else is.
+    fn tells_the_stack(&mut self) {
+        if self.job.stack().is_none_or(|stack| Engine::of_stack(&stack.name).is_some()) {
+            self.tells(&[Field::Stack]);
+        } else {
+            self.note(Field::Stack, "no launch file starts it; what these start may be faster or slower");
+        }
     }
 
     /// The files tell these fields.
@@ -110,6 +150,15 @@ impl<'a> Draft<'a> {
     pub(super) fn note(&mut self, field: Field, advice: &str) {
         if let Some(value) = self.told(field) {
             self.notes.push(format!("{} is {value}: {advice}", field.path()));
+        }
+    }
+
+    /// The files say something of a field, `weight_decay 0.1`, that the job may leave open.
+    pub(super) fn writes(&mut self, field: Field, written: String) {
+        self.told.insert(field);
+        if !field.is_said(self.job) {
+            let assumption = Assumption { written, what: field.meaning().into(), field: field.path().into() };
+            self.assumed.insert(field, assumption);
         }
     }
 
@@ -139,6 +188,16 @@ impl<'a> Draft<'a> {
     pub(super) fn asks_or(&mut self, flag: Flag, usual: &str) -> String {
         self.asked.insert(flag);
         flag.given(self.options).unwrap_or(usual).to_owned()
+    }
+
+    /// What the user wants to start from; else a remark says that weights are random.
+    pub(super) fn weights(&mut self) -> Option<String> {
+        self.asked.insert(Flag::Weights);
+        let given = Flag::Weights.given(self.options).map(ToOwned::to_owned);
+        if given.is_none() {
+            self.remark("trains from scratch: weights are initialised randomly; --weights names some to start from");
+        }
+        given
     }
 
     /// The peak learning rate: what the user says, else what the job does.
@@ -184,12 +243,13 @@ impl<'a> Draft<'a> {
 
     fn head(&self, what: &str) -> Head {
         let mut lines = vec![what.to_owned()];
-        if !self.blanks.is_empty() {
+        let blanks = to_fill_in(self.blanks.values(), self.assumed.values());
+        if !blanks.is_empty() {
             lines.extend([String::new(), "To fill in:".into()]);
-            lines.extend(self.blanks.values().map(|blank| format!("- {}: {}", blank.placeholder, blank.what)));
+            lines.extend(blanks.iter().map(|blank| format!("- {blank}")));
         }
         if !self.notes.is_empty() {
-            lines.extend([String::new(), "What the plan says and these files do not:".into()]);
+            lines.extend([String::new(), "Not covered by these files:".into()]);
             lines.extend(self.notes.iter().map(|note| format!("- {note}")));
         }
         Head { lines: lines.iter().map(|line| line.replace(char::is_control, " ")).collect() }
@@ -197,8 +257,21 @@ impl<'a> Draft<'a> {
 
     /// The files with what is to be said about them.
     pub(super) fn finished(self, files: Vec<LaunchFile>) -> Finished {
-        Finished { files, blanks: self.blanks.into_values().collect(), notes: self.notes }
+        let (blanks, assumed) = (self.blanks.into_values().collect(), self.assumed.into_values().collect());
+        Finished { files, blanks, assumed, notes: self.notes }
     }
+}
+
+/// What is to be filled in, then what stands in the files although no job says so, with what sets either.
+pub(super) fn to_fill_in<'a>(
+    blanks: impl IntoIterator<Item = &'a Blank>,
+    assumed: impl IntoIterator<Item = &'a Assumption>,
+) -> Vec<String> {
+    let blanks = blanks.into_iter().map(|Blank { placeholder, what, flag }| format!("{placeholder}: {what} ({flag})"));
+    let assumed = assumed
+        .into_iter()
+        .map(|Assumption { written, what, field }| format!("{written}: {what}, assumed here ({field})"));
+    blanks.chain(assumed).collect()
 }
 
 impl Head {

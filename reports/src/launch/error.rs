@@ -20,6 +20,9 @@ pub enum LaunchError {
         /// The targets that can, once they were asked.
         others: Vec<&'static str>,
     },
+    /// The plan names software that nobody knows.
+    #[error("`plan.stack` is {0}, but the catalog has no such software stack")]
+    Stack(String),
     /// An option that changes nothing in the target's files.
     #[error("`{flag}` is given, but nothing in the files for {target} depends on it")]
     Unused {
@@ -37,6 +40,8 @@ pub enum LaunchError {
         value: String,
         /// What is allowed.
         rule: &'static str,
+        /// A value that is.
+        example: &'static str,
     },
 }
 
@@ -45,13 +50,17 @@ impl LaunchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
+            Self::Inexpressible { field: "plan.stack", others, .. } if others.is_empty() => {
+                Some("no target can; plan again with another stack, `--stack NAME`".into())
+            }
             Self::Inexpressible { field, others, .. } if others.is_empty() => Some(format!(
                 "no target can; plan again with another value, `--fix {}=…`",
                 field.strip_prefix("plan.").unwrap_or(field)
             )),
             Self::Inexpressible { others, .. } => Some(format!("these can: {}", others.join(", "))),
             Self::Unused { .. } => Some("leave it out".into()),
-            Self::Option { .. } => None,
+            Self::Stack(_) => Some("`trainyard show stacks` lists them".into()),
+            Self::Option { flag, example, .. } => Some(format!("for example `{flag} {example}`")),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use super::job::Job;
-use trainyard_models::AttentionKernel;
 use trainyard_plan::{
     Cache, CheckpointStorage, Collectives, DecodePlace, GradientCompression, GradientReduction, Offload, Optimizer,
     Placement, Pricing, Recompute, ScheduleName, StartKind, StateSharding, StorageMode,
@@ -24,6 +23,7 @@ pub(super) enum Field {
     Accumulation,
     Schedule,
     Stages,
+    Stack,
     Precision,
     Recompute,
     StateSharding,
@@ -57,7 +57,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    pub(super) const ALL: [Self; 43] = [
+    pub(super) const ALL: [Self; 44] = [
         Self::Model,
         Self::Attention,
         Self::Instance,
@@ -71,6 +71,7 @@ impl Field {
         Self::Accumulation,
         Self::Schedule,
         Self::Stages,
+        Self::Stack,
         Self::Precision,
         Self::Recompute,
         Self::StateSharding,
@@ -119,6 +120,7 @@ impl Field {
             Self::Accumulation => "plan.batch.accumulation",
             Self::Schedule => "plan.schedule",
             Self::Stages => "plan.stages",
+            Self::Stack => "plan.stack",
             Self::Precision => "plan.precision",
             Self::Recompute => "plan.recompute",
             Self::StateSharding => "plan.state_sharding",
@@ -152,6 +154,37 @@ impl Field {
         }
     }
 
+    /// What it is, for those that a job may leave open.
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            Self::WarmUp => "steps over which the learning rate rises",
+            Self::Decay => "what becomes of the learning rate after that",
+            Self::ClipNorm => "greatest gradient norm; 0 is no clipping",
+            Self::WeightDecay => "weight decay",
+            Self::Momentum => "decay rate of the velocity",
+            Self::Betas => "decay rates of the running means",
+            Self::Epsilon => "added to the root of the mean square",
+            Self::CheckpointInterval => "steps from one checkpoint to the next",
+            _ => self.path(),
+        }
+    }
+
+    /// Whether the document says it, of those that a job may leave open.
+    pub(super) fn is_said(self, job: &Job<'_>) -> bool {
+        let training = job.training();
+        match self {
+            Self::WarmUp => training.warm_up_steps.is_some(),
+            Self::Decay => training.decay.is_some(),
+            Self::ClipNorm => training.clip_norm.is_some(),
+            Self::WeightDecay => training.weight_decay.is_some(),
+            Self::Momentum => training.momentum.is_some(),
+            Self::Betas => training.betas.is_some(),
+            Self::Epsilon => training.epsilon.is_some(),
+            Self::CheckpointInterval => job.checkpoint_interval().is_some(),
+            _ => true,
+        }
+    }
+
     /// Whether a plan without it is another plan: one that may not fit, or that computes something else. Such a field
     /// is expressed, or the plan is refused.
     pub(super) fn decides(self) -> bool {
@@ -180,8 +213,8 @@ impl Field {
         match self {
             Self::Model => Some(plan.model().name().to_owned()),
             Self::Attention => {
-                let flash = plan.model().spec().attention == Some(AttentionKernel::Flash);
-                flash.then(|| "flash".into())
+                let fused = plan.model().spec().attention.filter(|kernel| kernel.is_fused());
+                fused.map(|kernel| kernel.name().into())
             }
             Self::Instance => Some(job.machines_in_words()),
             Self::Encrypted => plan.cluster().encrypted.then(|| "true".into()),
@@ -194,6 +227,7 @@ impl Field {
             Self::Accumulation => (plan.batch().accumulation > 1).then(|| plan.batch().accumulation.to_string()),
             Self::Schedule => (plan.schedule() != ScheduleName::None).then(|| plan.schedule().to_string()),
             Self::Stages => (parallel.pipeline > 1).then(|| job.stages_in_words()),
+            Self::Stack => plan.stack().map(ToOwned::to_owned),
             Self::Precision => Some(plan.precision().to_string()),
             Self::Recompute => (plan.recompute() != Recompute::None).then(|| plan.recompute().to_string()),
             Self::StateSharding => {

@@ -1,19 +1,28 @@
 //! A plan with the machines it was made for, as launchers see both.
 
 use super::error::LaunchError;
-use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Transport, catalog};
+use super::software::Attention;
+use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Stack, Transport, catalog};
+use trainyard_models::{Operator, OperatorKind};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
+use trainyard_planner::stored_bytes;
 use trainyard_units::{Bytes, Seconds};
 
 /// The Region where neither a price nor the job names one.
 const REGION: &str = "us-east-1";
+
+/// Time from one checkpoint to the next where neither the job nor the prediction says: an interruption then costs half an
+/// hour on average.
+const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
 /// A plan with the machines it was made for.
 #[derive(Clone, Debug)]
 pub(super) struct Job<'a> {
     document: &'a PlanDocument,
     plan: Plan,
+    /// The software of the plan, if the plan names it.
+    stack: Option<&'a Stack>,
     pool: &'a Pool,
     /// Machines on which there are ranks.
     machines: u32,
@@ -22,8 +31,12 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Of a document and the machines that its plan names.
-    pub(super) fn new(document: &'a PlanDocument, cluster: &'a Cluster) -> Result<Self, LaunchError> {
+    /// Of a document, and of the machines and the software that its plan names.
+    pub(super) fn new(
+        document: &'a PlanDocument,
+        cluster: &'a Cluster,
+        stack: Option<&'a Stack>,
+    ) -> Result<Self, LaunchError> {
         let plan = Plan::try_from(document.plan.clone())?;
         let refused = |why: String| {
             let value = format!("{} × {}", plan.cluster().instances, cluster.instance);
@@ -39,11 +52,35 @@ impl<'a> Job<'a> {
                 "its machines have {devices} devices each, and launchers cannot start {ranks} ranks that leave the last machine half full"
             ));
         };
-        Ok(Self { document, plan, pool, machines, processes })
+        Ok(Self { document, plan, stack, pool, machines, processes })
     }
 
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The software of the plan, if the plan names it.
+    pub(super) fn stack(&self) -> Option<&'a Stack> {
+        self.stack
+    }
+
+    /// Whether the stack compiles the model.
+    pub(super) fn is_compiled(&self) -> bool {
+        self.stack.is_some_and(|stack| stack.runs.compiled)
+    }
+
+    /// Whether the stack's update is one kernel for all tensors.
+    pub(super) fn has_fused_optimizer(&self) -> bool {
+        self.stack.is_some_and(|stack| stack.runs.fused_optimizer)
+    }
+
+    /// The attention that the stack computes on these GPUs; nothing for models without, and where no stack says so.
+    pub(super) fn attention(&self) -> Option<Attention<'a>> {
+        let Device::Gpu(gpu) = &self.pool.device else { return None };
+        let attends = |operator: &Operator| matches!(operator.kind, OperatorKind::Attention(_));
+        let stack = self.stack.filter(|stack| !stack.runs.attention.is_empty())?;
+        let there = self.plan.graph().layers().any(|layer| layer.operators.iter().any(attends));
+        there.then(|| Attention::of(stack, &gpu.generation))
     }
 
     pub(super) fn document(&self) -> &PlanDocument {
@@ -171,10 +208,18 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Steps from one checkpoint to the next, if the job says how long that is.
-    pub(super) fn checkpoint_steps(&self) -> Option<u64> {
-        let interval: Seconds = self.campaign()?.checkpoint_interval.as_ref()?.parse().ok()?;
-        Some((interval.0 / self.document.prediction.step_time_s).round().max(1.0) as u64)
+    /// Time from one checkpoint to the next: what the job says, else what the plan was priced with.
+    pub(super) fn checkpoint_interval(&self) -> Option<Seconds> {
+        let of_job = self.campaign().and_then(|campaign| campaign.checkpoint_interval.as_ref()?.parse().ok());
+        let priced = || self.document.prediction.checkpoint_interval_s.map(Seconds);
+        of_job.or_else(priced).filter(|interval| interval.0.is_finite())
+    }
+
+    /// Steps from one checkpoint to the next, those of the whole training at most.
+    pub(super) fn checkpoint_steps(&self) -> u64 {
+        let interval = self.checkpoint_interval().unwrap_or(CHECKPOINT_INTERVAL);
+        let steps = (interval.0 / self.document.prediction.step_time_s).round().max(1.0) as u64;
+        steps.min(self.steps()).max(1)
     }
 
     /// Whether machines are spare capacity.
@@ -188,13 +233,9 @@ impl<'a> Job<'a> {
         priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(REGION)
     }
 
-    /// Bytes of the data set as stored, where the job says how many there are.
+    /// Bytes of the data set as stored, where its size is known.
     pub(super) fn data_bytes(&self) -> Option<Bytes> {
-        let data = &self.document.job.data;
-        let samples = data.samples.map(|samples| samples as f64);
-        let tokens = self.plan.model().tokens_per_sample();
-        let samples = samples.or_else(|| Some(data.tokens? / tokens? as f64))?;
-        Some(Bytes((samples * data.bytes_per_sample?).ceil() as u64))
+        stored_bytes(&self.document.job, self.plan.model())
     }
 
     /// Seconds that the training takes if steps take as long as the slow end of their interval.
@@ -202,7 +243,7 @@ impl<'a> Job<'a> {
         let prediction = &self.document.prediction;
         let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
         let steps = prediction.time_s * if slower.is_finite() { slower } else { 1.0 };
-        Seconds(steps + prediction.start_up_s.unwrap_or(0.0) + prediction.checkpoints_s.unwrap_or(0.0))
+        Seconds(steps + prediction.around_s())
     }
 
     /// A name that all launchers accept: at most 40 letters, digits and hyphens.

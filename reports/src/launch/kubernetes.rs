@@ -9,7 +9,6 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::{Places, Program, environment, program};
-use super::script::command;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
@@ -67,7 +66,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         // The operator looks for a container of this name.
         "name": "pytorch",
         "image": image,
-        "command": ["bash", "-c", format!("set -e\n{}", command(&start, &program.words()))],
+        "command": ["bash", "-c", format!("set -e\n{}", program.command(&start))],
         "resources": { "limits": limits.clone(), "requests": limits },
         "volumeMounts": [
             { "name": "data", "mountPath": "/data", "readOnly": true },

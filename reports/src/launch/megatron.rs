@@ -10,8 +10,9 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron_model;
-use super::program::{Places, Program, environment, is_model_parallel};
-use super::script::{command, exports, script};
+use super::program::{Places, Program, environment};
+use super::script::{exports, script};
+use super::software::Engine;
 use super::torchrun;
 use trainyard_models::Model;
 use trainyard_plan::{
@@ -19,10 +20,13 @@ use trainyard_plan::{
     StateSharding, Store,
 };
 
+/// Checkpoints of a training that are kept besides the newest, about.
+const KEPT: u64 = 3;
+
 /// `megatron.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
-    let body = exports(&environment(&mut draft)) + &command(&torchrun::start(draft.job), &program.words());
+    let body = exports(&environment(&mut draft)) + &program.command(&torchrun::start(draft.job));
     torchrun::on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {} under torchrun, in a copy of Megatron-LM.", program.what))?;
     let file = LaunchFile { name: "megatron.sh".into(), text: script(&head, &body) };
@@ -32,9 +36,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
 /// Whether kernels and transfers must be launched in one order for tensor parallelism to overlap them.
 pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
     let parallel = draft.job.plan().mesh().parallel();
-    let started = draft.target == Target::Megatron || is_model_parallel(draft);
+    let started = draft.target == Target::Megatron || draft.engine == Engine::Megatron;
     let sharded = draft.job.plan().state_sharding() >= StateSharding::Gradients;
-    started && !sharded && (parallel.tensor > 1 || parallel.context > 1) && draft.target != Target::Slurm
+    started && !sharded && (parallel.tensor > 1 || parallel.context > 1)
 }
 
 /// The script for the model's family with all its arguments.
@@ -44,6 +48,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     }
     let mut words = Words::default();
     let (usual, what) = megatron_model::arguments(draft, &mut words)?;
+    kernels(draft, &mut words)?;
     parallel(draft, &mut words)?;
     stages(draft, &mut words)?;
     sharding(draft, &mut words)?;
@@ -52,7 +57,8 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     schedule(draft, &mut words);
     data(draft, &mut words, places);
     let script = draft.asks_or(Flag::Script, usual);
-    Ok(Program { script, arguments: words.0, files: Vec::new(), what })
+    // It looks for its newest checkpoint itself.
+    Ok(Program { script, arguments: words.0, resume: None, files: Vec::new(), what })
 }
 
 /// Arguments, in groups that stand on one line.
@@ -85,6 +91,60 @@ impl Words {
         }
         self
     }
+}
+
+/// The kernels that the stack was priced with. Without Transformer Engine the layers are Megatron-LM's own, whose layer norm
+/// is Apex's where ranks share sequences and PyTorch's otherwise.
+fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
+    let Some(attention) = draft.job.attention() else { return Ok(()) };
+    draft.tells(&[Field::Attention]);
+    let parallel = draft.job.plan().mesh().parallel();
+    if attention.is_before_transformer_engine() {
+        let generation = attention.generation;
+        if parallel.context > 1 {
+            let why = format!("without Transformer Engine, as on {generation} GPUs, Megatron-LM's attention does not");
+            return Err(draft.cannot(Field::Context, format!("{why} share sequences")));
+        }
+        if parallel.sequence && matches!(draft.job.plan().model(), Model::Llama(_)) {
+            let why = format!("without Transformer Engine, as on {generation} GPUs, RMSNorm does not share sequences");
+            return Err(draft.cannot(Field::Sequence, why));
+        }
+        match draft.job.plan().model() {
+            Model::Bert(_) => words.set("spec", "local"),
+            _ => words.set("transformer-impl", "local"),
+        };
+        words.flag("no-persist-layer-norm");
+        if parallel.sequence {
+            draft.remark("sequence parallelism without Transformer Engine wants NVIDIA's Apex, for its layer norm");
+        }
+        return Ok(());
+    }
+    let half = matches!(draft.job.plan().precision(), Precision::Fp16Mixed | Precision::Bf16Mixed);
+    let backend = match attention.kernel {
+        // Fused kernels are there for half precision only.
+        _ if !half => "unfused",
+        "flash" => "flash",
+        "unfused" => "unfused",
+        _ => "fused",
+    };
+    words.set("attention-backend", backend);
+    Ok(())
+}
+
+/// What the stack sends while it computes, and the number format in which gradients are summed.
+fn overlap(draft: &Draft<'_>, words: &mut Words) {
+    let (Some(stack), plan) = (draft.job.stack(), draft.job.plan()) else { return };
+    if plan.mesh().parallel().data > 1 && stack.bucket.value.0 > 0 {
+        words.flag("overlap-grad-reduce");
+        if plan.state_sharding() >= StateSharding::Gradients && stack.sharded_overlap.value {
+            words.flag("overlap-param-gather");
+        }
+    }
+    match (plan.precision(), stack.compute_precision_gradients.value) {
+        (Precision::Bf16Mixed, true) => words.flag("grad-reduce-in-bf16"),
+        (Precision::Fp16Mixed, false) => words.flag("accumulate-allreduce-grads-in-fp32"),
+        _ => words,
+    };
 }
 
 fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
@@ -185,6 +245,7 @@ fn sharding(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
         words.set("num-distributed-optimizer-instances", parallel.data * parallel.context / ranks);
     }
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
+    overlap(draft, words);
     let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
     if plan.state_sharding() >= StateSharding::Gradients {
         if !each_micro_batch && plan.batch().accumulation > 1 {
@@ -255,7 +316,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
         }
         Optimizer::Momentum => {
             words.set("optimizer", "sgd").set("sgd-momentum", rule.momentum);
-            draft.tells(&[Field::Momentum]);
+            draft.writes(Field::Momentum, format!("sgd-momentum {}", rule.momentum));
         }
         Optimizer::Adam | Optimizer::RmsProp | Optimizer::Lars | Optimizer::Lamb => {
             draft.note(Field::Optimizer, "Megatron-LM has adam with decoupled weight decay, and sgd");
@@ -263,21 +324,25 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
     }
     draft.tells(&[Field::Optimizer]);
     words.set("weight-decay", rule.weight_decay);
+    draft.writes(Field::WeightDecay, format!("weight-decay {}", rule.weight_decay));
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) {
         let [first, second] = rule.betas;
         words.set("adam-beta1", first).set("adam-beta2", second).set("adam-eps", rule.epsilon);
-        draft.tells(&[Field::Betas, Field::Epsilon]);
+        draft.writes(Field::Betas, format!("adam-beta1 {first}, adam-beta2 {second}"));
+        draft.writes(Field::Epsilon, format!("adam-eps {}", rule.epsilon));
     }
     // Megatron-LM clips unless it is told not to.
-    words.set("clip-grad", draft.told(Field::ClipNorm).unwrap_or_else(|| "0.0".into()));
-    draft.tells(&[Field::WeightDecay]);
+    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0.0".into());
+    draft.writes(Field::ClipNorm, format!("clip-grad {norm}"));
+    words.set("clip-grad", norm);
 }
 
 fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
     let job = draft.job;
     let rate = draft.learning_rate_or_blank("peak learning rate");
     words.line().set("train-iters", job.steps()).set("lr", rate).set("lr-warmup-iters", job.warm_up());
-    draft.tells(&[Field::Steps, Field::WarmUp]);
+    draft.tells(&[Field::Steps]);
+    draft.writes(Field::WarmUp, format!("lr-warmup-iters {}", job.warm_up()));
     let style = match job.decay() {
         Decay::Constant => "constant",
         Decay::Linear => "linear",
@@ -291,7 +356,7 @@ fn schedule(draft: &mut Draft<'_>, words: &mut Words) {
     if style != "constant" {
         words.set("lr-decay-iters", job.steps()).set("min-lr", job.final_learning_rate());
     }
-    draft.tells(&[Field::Decay]);
+    draft.writes(Field::Decay, format!("lr-decay-style {style}"));
 }
 
 fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
@@ -316,9 +381,7 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
         draft.tells(&[Field::Workers]);
     }
     let results = places.results(draft);
-    words.line().set("save", &results).set("load", &results);
-    words.set("save-interval", job.checkpoint_steps().unwrap_or_else(|| job.steps()));
-    draft.tells(&[Field::CheckpointInterval]);
+    checkpoints(draft, words, &results);
     let evaluation = job.campaign().and_then(|campaign| campaign.evaluation.as_ref());
     match evaluation.and_then(|evaluation| Some((evaluation.every_steps?, evaluation.samples))) {
         Some((steps, samples)) => {
@@ -328,5 +391,20 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
         None => {
             words.set("eval-iters", 0);
         }
+    }
+}
+
+/// Checkpoints, from the newest of which the script goes on by itself; else from weights to start from.
+fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) {
+    let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
+    words.line().set("save", results).set("load", results).set("save-interval", every);
+    draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
+    // What is kept besides the newest must fall on a checkpoint.
+    let between = (steps / (KEPT * every)).max(1) * every;
+    words.set("save-retain-interval", between);
+    if let Some(weights) = draft.weights() {
+        let converted = format!("{results}/pretrained");
+        megatron_model::conversion(draft, &weights, &converted);
+        words.set("pretrained-checkpoint", converted).flag("auto-detect-ckpt-format");
     }
 }

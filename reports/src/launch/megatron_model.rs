@@ -49,8 +49,15 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
 }
 
 fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) {
-    if kernel == AttentionKernel::Flash {
-        words.set("attention-backend", "flash");
+    // Where a stack says what attention it computes, that decides.
+    match kernel {
+        AttentionKernel::Flash if draft.job.attention().is_none() => {
+            words.set("attention-backend", "flash");
+        }
+        AttentionKernel::MemoryEfficient => {
+            draft.note(Field::Attention, "Megatron-LM has flash, fused and unfused attention and chooses by the GPU");
+        }
+        AttentionKernel::Unfused | AttentionKernel::Flash => {}
     }
     words.set("attention-dropout", "0.0").set("hidden-dropout", "0.0");
     draft.tells(&[Field::Attention]);
@@ -128,4 +135,31 @@ fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) 
         words.set("moe-layer-freq", format!("[{}]", pattern.join(",")));
     }
     Ok(())
+}
+
+/// Says how weights are brought into Megatron-LM's format and cut for the plan.
+pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) {
+    let plan = draft.job.plan();
+    let loader = match plan.model() {
+        Model::Llama(model) if model.experts.is_some() => "mixtral_hf",
+        Model::Llama(_) => "llama_mistral --checkpoint-type hf --model-size MODEL-SIZE",
+        _ => {
+            draft.remark(format!(
+                "{converted} must hold {weights} in Megatron-LM's format: tools/checkpoint/convert.py reads Llama, Mistral and Mixtral of Hugging Face only"
+            ));
+            return;
+        }
+    };
+    let (parallel, load) = (plan.mesh().parallel(), crate::shell::quoted(weights));
+    let expert =
+        if parallel.expert > 1 { format!(" --target-expert-parallel-size {}", parallel.expert) } else { String::new() };
+    draft.remark(format!(
+        "before the first start convert the weights, of which {load} must be a local copy: python tools/checkpoint/convert.py --model-type GPT --saver core --load-dir {load} --save-dir {converted} --tokenizer-model {load} --target-tensor-parallel-size {} --target-pipeline-parallel-size {}{expert} --loader {loader}",
+        parallel.tensor, parallel.pipeline
+    ));
+    if loader.ends_with("MODEL-SIZE") {
+        draft.remark(
+            "MODEL-SIZE of that command is llama2-7B, llama2-13B, llama2-70B, llama3, mistral, yi-34B or qwen2.5",
+        );
+    }
 }

@@ -22,10 +22,13 @@ mod sagemaker;
 mod script;
 mod skypilot;
 mod slurm;
+mod software;
 mod torchrun;
 mod training_arguments;
 mod yaml;
 
+#[cfg(test)]
+mod stack_tests;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +38,7 @@ pub use error::LaunchError;
 use crate::format::{Width, bullets, lines};
 use draft::Draft;
 use job::Job;
-use trainyard_hardware_profiles::Cluster;
+use trainyard_hardware_profiles::{Cluster, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
 
@@ -52,7 +55,7 @@ pub enum Target {
     Megatron,
     /// Hugging Face Accelerate: its configuration and its launcher.
     Accelerate,
-    /// Slurm and mpirun, for this program's own executor.
+    /// Slurm: torchrun on each machine, or mpirun for this program's own executor.
     Slurm,
     /// SkyPilot.
     Skypilot,
@@ -95,7 +98,7 @@ impl Target {
             Self::Deepspeed => "DeepSpeed",
             Self::Megatron => "Megatron-LM",
             Self::Accelerate => "Hugging Face Accelerate",
-            Self::Slurm => "Slurm and mpirun",
+            Self::Slurm => "Slurm",
             Self::Skypilot => "SkyPilot",
             Self::Kubernetes => "Kubernetes",
         }
@@ -117,22 +120,32 @@ pub struct LaunchOptions {
     pub results: Option<String>,
     /// The peak learning rate, before that of the job.
     pub learning_rate: Option<String>,
+    /// Weights to start from: a folder, or a name on the Hugging Face Hub.
+    pub weights: Option<String>,
     /// The file of the plan document, for this program's own executor.
     pub plan: Option<String>,
 }
 
-/// The files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan names.
+/// The files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan names, with
+/// the software that the plan names: `stack` if that is its name, else that of the catalog.
 ///
 /// # Errors
 ///
-/// When the plan is not valid, when the target cannot express it, or when an option means nothing to the target.
+/// When the plan is not valid, when the target cannot express it or does not start its software, or when an option means
+/// nothing to the target.
 pub fn launch(
     document: &PlanDocument,
     cluster: &Cluster,
+    stack: Option<&Stack>,
     target: Target,
     options: &LaunchOptions,
 ) -> Result<LaunchDocument, LaunchError> {
-    let job = Job::new(document, cluster)?;
+    let named = |name: &String| match stack.filter(|stack| stack.name == *name) {
+        Some(stack) => Ok(stack),
+        None => catalog().stack(name).map_err(|_| LaunchError::Stack(name.clone())),
+    };
+    let stack = document.plan.stack.as_ref().map(named).transpose()?;
+    let job = Job::new(document, cluster, stack)?;
     let others = || -> Vec<&'static str> {
         let can = |other: &Target| *other != target && drawn_up(&job, *other, &LaunchOptions::default()).is_ok();
         Target::ALL.into_iter().filter(can).map(Target::name).collect()
@@ -142,6 +155,7 @@ pub fn launch(
 
 fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
     let draft = Draft::new(target, job, options)?;
+    software::starts_the_stack(job, target)?;
     let finished = match target {
         Target::Sagemaker => sagemaker::files(draft)?,
         Target::Torchrun => torchrun::files(draft)?,
@@ -157,6 +171,7 @@ fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<La
         target: target.name().into(),
         files: finished.files,
         blanks: finished.blanks,
+        assumed: finished.assumed,
         notes: finished.notes,
     })
 }
@@ -176,10 +191,8 @@ pub fn launch_page(document: &LaunchDocument) -> String {
 /// Which files there are, what to fill in, and what they do not say.
 pub fn launch_listing(document: &LaunchDocument, width: Width) -> String {
     let names: Vec<String> = document.files.iter().map(|file| file.name.clone()).collect();
-    let blanks: Vec<String> =
-        document.blanks.iter().map(|blank| format!("{}: {} ({})", blank.placeholder, blank.what, blank.flag)).collect();
-    let sections =
-        [("Files", &names), ("To fill in", &blanks), ("What the plan says and the files do not", &document.notes)];
+    let blanks = draft::to_fill_in(&document.blanks, &document.assumed);
+    let sections = [("Files", &names), ("To fill in", &blanks), ("Not covered by these files", &document.notes)];
     lines(
         sections.into_iter().filter(|(_, items)| !items.is_empty()).map(|(title, items)| bullets(width, title, items)),
     )

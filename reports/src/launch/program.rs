@@ -5,8 +5,11 @@ use super::draft::{Draft, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::megatron;
+use super::script::command_with;
+use super::software::Engine;
 use super::training_arguments::{self, Sharding};
-use trainyard_plan::{Collectives, LaunchFile, Offload, Precision, StateSharding};
+use crate::shell::quoted;
+use trainyard_plan::{Collectives, LaunchFile, Precision};
 
 /// A script with the arguments that tell it the plan.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub(super) struct Program {
     pub(super) script: String,
     /// Its arguments, in groups that stand on one line.
     pub(super) arguments: Vec<Vec<String>>,
+    /// Where it looks for a checkpoint to go on from, if the launcher must tell it which.
+    pub(super) resume: Option<Resume>,
     /// Files that must lie beside it.
     pub(super) files: Vec<LaunchFile>,
     /// What it is, for the heads of files.
@@ -27,6 +32,39 @@ impl Program {
         let mut words = vec![vec![self.script.clone()]];
         words.extend(self.arguments.iter().cloned());
         words
+    }
+
+    /// Lines of a shell script that start it with a launcher, from its newest checkpoint if there is one.
+    pub(super) fn command(&self, start: &str) -> String {
+        match &self.resume {
+            Some(resume) => resume.search() + &command_with(start, &self.words(), Some(Resume::ARGUMENT)),
+            None => command_with(start, &self.words(), None),
+        }
+    }
+}
+
+/// The search for the newest checkpoint of transformers' Trainer, which starts anew unless its script is told to go on.
+#[derive(Clone, Debug)]
+pub(super) struct Resume {
+    /// The folder of checkpoints.
+    results: String,
+}
+
+impl Resume {
+    /// The argument that names the checkpoint, if there is one.
+    pub(super) const ARGUMENT: &'static str = "${LATEST:+--resume_from_checkpoint \"${LATEST%/*}\"}";
+
+    /// In a folder of checkpoints.
+    pub(super) fn new(results: String) -> Self {
+        Self { results }
+    }
+
+    /// Lines that look for the newest checkpoint. The Trainer writes this file last, so that the checkpoint is whole.
+    pub(super) fn search(&self) -> String {
+        format!(
+            "LATEST=$(ls -d {}/checkpoint-*/trainer_state.json 2>/dev/null | sort -V | tail -n 1 || true)\n",
+            quoted(&self.results)
+        )
     }
 }
 
@@ -47,19 +85,18 @@ impl Places {
     }
 }
 
-/// What runs the plan under a launcher that starts processes and nothing else: Megatron-LM where ranks share layers, a
-/// script with the arguments of transformers' Trainer everywhere else.
+/// What runs the plan under a launcher that starts processes and nothing else: Megatron-LM's scripts, or a script with the
+/// arguments of transformers' Trainer.
 pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
-    if is_model_parallel(draft) {
+    if draft.engine == Engine::Megatron {
         return megatron::program(draft, places);
     }
     data_parallel(draft, places)
 }
 
-/// A script with the arguments of transformers' Trainer, which shares states out by FSDP or, where FSDP has no word for
-/// it, by DeepSpeed.
+/// A script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed.
 pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
-    let (sharding, files) = if by_deepspeed(draft) {
+    let (sharding, files) = if draft.engine == Engine::Deepspeed {
         (Sharding::Deepspeed, vec![deepspeed::config_file(draft, deepspeed::Reader::Trainer)?])
     } else {
         (Sharding::Fsdp, Vec::new())
@@ -68,23 +105,11 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     let script = draft.asks_or(Flag::Script, "train.py");
     Ok(Program {
         script,
+        resume: Some(Resume::new(places.results(draft))),
         arguments: arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect(),
         files,
         what: "a script that reads transformers.TrainingArguments",
     })
-}
-
-/// Whether ranks share layers, tokens or experts.
-pub(super) fn is_model_parallel(draft: &Draft<'_>) -> bool {
-    let parallel = draft.job.plan().mesh().parallel();
-    [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert].iter().any(|degree| *degree > 1)
-}
-
-/// Whether only DeepSpeed has words for how states are kept: FSDP shares out gradients as soon as anything, and keeps
-/// everything or nothing elsewhere.
-pub(super) fn by_deepspeed(draft: &Draft<'_>) -> bool {
-    let plan = draft.job.plan();
-    plan.state_sharding() == StateSharding::Optimizer || plan.offload() != Offload::NONE
 }
 
 /// Whether replicas share states with those of their machine only, instead of with all.

@@ -5,8 +5,14 @@ use crate::shell::{self, quoted};
 
 /// A command of several lines: the first as it is written for a shell, then words that are quoted, a line for each group.
 pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {
+    command_with(start, groups, None)
+}
+
+/// The same with a last line as it is written for a shell, if there is one.
+pub(super) fn command_with(start: &str, groups: &[Vec<String>], end: Option<&str>) -> String {
     let line = |words: &Vec<String>| shell::command(words);
-    let lines: Vec<String> = std::iter::once(start.to_owned()).chain(groups.iter().map(line)).collect();
+    let start = std::iter::once(start.to_owned());
+    let lines: Vec<String> = start.chain(groups.iter().map(line)).chain(end.map(ToOwned::to_owned)).collect();
     format!("{}\n", lines.join(" \\\n  "))
 }
 
@@ -28,5 +34,6 @@ mod tests {
     fn a_command_has_a_line_for_each_group() {
         let groups = [vec!["--a".to_owned(), "x y".to_owned()], vec!["--b".to_owned()]];
         assert_eq!(command("run", &groups), "run \\\n  --a 'x y' \\\n  --b\n");
+        assert_eq!(command_with("run", &groups[1..], Some("$REST")), "run \\\n  --b \\\n  $REST\n");
     }
 }

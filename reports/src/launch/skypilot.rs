@@ -8,7 +8,6 @@ use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, environment, program};
-use super::script::command;
 use super::torchrun::{PORT, start_at};
 use super::yaml::yaml;
 use serde_json::{Map, Value, json};
@@ -24,7 +23,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, PLACES)?;
     let task = task(&mut draft, &program)?;
     let head: Head = draft.close(&format!(
-        "Runs {} on rented machines: `sky jobs launch skypilot.yaml` goes on after interruptions, `sky launch` does not.",
+        "Runs {} on rented machines. After an interruption `sky jobs launch skypilot.yaml` starts it again, and it goes on\nfrom the newest checkpoint in /results; `sky launch` does not start it again.",
         program.what
     ))?;
     let mut files = vec![LaunchFile { name: "skypilot.yaml".into(), text: head.comment() + &yaml(&task) }];
@@ -47,7 +46,7 @@ fn task(draft: &mut Draft<'_>, program: &Program) -> Result<Value, LaunchError> 
     }
     let address = "$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)";
     let start = start_at(job, "$SKYPILOT_NODE_RANK", address, &PORT.to_string());
-    fields.insert("run".into(), json!(format!("set -e\n{}", command(&start, &program.words()))));
+    fields.insert("run".into(), json!(format!("set -e\n{}", program.command(&start))));
     draft
         .remark("the machines need the script and what it imports: add a setup section, or name an image with --image");
     Ok(Value::Object(fields))
@@ -86,7 +85,7 @@ fn mounts(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
     if !results.contains("://") {
         let rule = "it must be a bucket, such as s3://bucket/prefix: SkyPilot brings nothing else back";
-        return Err(LaunchError::Option { flag: Flag::Results.name(), value: results, rule });
+        return Err(Flag::Results.refused(&results, rule));
     }
     let copied = !matches!(storage, Some(StorageMode::S3FastFile | StorageMode::S3Pipe));
     if storage == Some(StorageMode::S3Pipe) {

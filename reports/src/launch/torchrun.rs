@@ -8,7 +8,7 @@ use super::draft::{Draft, Finished};
 use super::error::LaunchError;
 use super::job::Job;
 use super::program::{Places, environment, program};
-use super::script::{command, exports, script};
+use super::script::{exports, script};
 use trainyard_plan::LaunchFile;
 
 /// The port of the first machine where nobody names one: that of torchrun.
@@ -17,7 +17,7 @@ pub(super) const PORT: u16 = 29_500;
 /// `torchrun.sh` and what must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
-    let body = exports(&environment(&mut draft)) + &command(&start(draft.job), &program.words());
+    let body = exports(&environment(&mut draft)) + &program.command(&start(draft.job));
     on_each_machine(&mut draft);
     let head = draft.close(&format!("Starts {} under torchrun.", program.what))?;
     let mut files = vec![LaunchFile { name: "torchrun.sh".into(), text: script(&head, &body) }];

@@ -4,12 +4,18 @@
 //!
 //! Hugging Face transformers 5.23, `src/transformers/training_args.py` and `optimization.py`.
 
+use super::Target;
 use super::draft::Draft;
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::{Places, among_neighbours};
+use super::software::Engine;
 use serde_json::json;
+use trainyard_models::Divisible;
 use trainyard_plan::{Decay, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
+
+/// Checkpoints that are kept, the newest ones.
+pub(super) const KEPT: u32 = 3;
 
 /// Who shares states out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,7 @@ pub(super) fn arguments(
     list.add("gradient_accumulation_steps", plan.batch().accumulation);
     draft.tells(&[Field::Steps, Field::Micro, Field::Accumulation]);
     precision(draft, &mut list);
+    kernels(draft, sharding, &mut list);
     recompute(draft, &mut list);
     sharded(draft, sharding, &mut list)?;
     optimizer(draft, &mut list);
@@ -44,7 +51,15 @@ pub(super) fn arguments(
     if !draft.job.has_gpus() {
         list.add("use_cpu", true);
     }
+    if let Some(weights) = draft.weights() {
+        list.add("model_name_or_path", weights);
+        draft.remark("model_name_or_path is an argument of the script's own, as in Hugging Face's examples");
+    }
+    if matches!(plan.graph().divisible(), Some(Divisible::TableColumns(_))) {
+        draft.note(Field::Expert, "the script shards its embedding tables over as many ranks (torchrec.distributed)");
+    }
     draft.note(Field::Model, "the script builds the model");
+    draft.remark("the script hands resume_from_checkpoint on to Trainer.train, as Hugging Face's examples do");
     Ok(list.0)
 }
 
@@ -71,6 +86,8 @@ fn recompute(draft: &mut Draft<'_>, list: &mut List) {
     match draft.job.plan().recompute() {
         Recompute::None => {}
         Recompute::Full => list.add("gradient_checkpointing", true),
+        // It is what PyTorch's fused attention does.
+        Recompute::Selective if draft.job.attention().is_some_and(|attention| !attention.is_unfused()) => {}
         Recompute::Selective => {
             let advice = "take an attention that keeps no scores, attn_implementation sdpa or flash_attention_2";
             draft.note(Field::Recompute, advice);
@@ -79,7 +96,33 @@ fn recompute(draft: &mut Draft<'_>, list: &mut List) {
     draft.tells(&[Field::Recompute]);
 }
 
+/// Whether the model is compiled, and the attention that transformers chooses by itself.
+fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
+    // A launcher compiles by its own configuration.
+    if draft.job.is_compiled() && !compiled_by_launcher(draft, sharding) {
+        list.add("torch_compile", true);
+    }
+    let Some(attention) = draft.job.attention() else { return };
+    draft.tells(&[Field::Attention]);
+    draft.remark(if attention.is_unfused() {
+        "attention was priced as separate kernels: attn_implementation eager is that; sdpa, transformers' default, is at least as fast".to_owned()
+    } else {
+        format!(
+            "attention was priced as {}: PyTorch chooses it on {} GPUs under attn_implementation sdpa, transformers' default",
+            attention.kernel, attention.generation
+        )
+    });
+}
+
+/// Whether the configuration of the launcher says that the model is compiled: that of Accelerate does.
+fn compiled_by_launcher(draft: &Draft<'_>, sharding: Sharding) -> bool {
+    sharding == Sharding::Launcher && draft.target == Target::Accelerate
+}
+
 fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result<(), LaunchError> {
+    if draft.engine == Engine::Ddp && draft.job.plan().state_sharding() != StateSharding::None {
+        return Err(draft.cannot(Field::StateSharding, "DistributedDataParallel keeps whole states on every rank"));
+    }
     match sharding {
         Sharding::Launcher => return Ok(()),
         Sharding::Deepspeed => {
@@ -90,14 +133,22 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
     }
     if let Some(strategy) = fsdp_strategy(draft)? {
         list.add("fsdp", format!("{strategy} auto_wrap"));
+        let mut config = json!({ "state_dict_type": "SHARDED_STATE_DICT" });
         if strategy.starts_with("hybrid") {
             // Without a word transformers 5 takes FSDP2, which it lets share among all replicas only.
-            list.add("fsdp_config", json!({ "version": 1 }));
+            config["version"] = json!(1);
         }
+        list.add("fsdp_config", config);
+        sharded_checkpoints(draft);
     }
     draft.tells(&[Field::StateSharding, Field::ShardingRanks]);
     reduction(draft, list);
     Ok(())
+}
+
+/// Says what becomes of weights that each rank saves its part of, as checkpoints are priced.
+pub(super) fn sharded_checkpoints(draft: &mut Draft<'_>) {
+    draft.remark("each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the weights");
 }
 
 /// How often gradients are summed, which Accelerate decides under the Trainer.
@@ -115,7 +166,7 @@ fn reduction(draft: &mut Draft<'_>, list: &mut List) {
 }
 
 /// The word for what FSDP shares out; nothing where replicas share nothing.
-fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError> {
+pub(super) fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError> {
     Ok(match (draft.job.plan().state_sharding(), among_neighbours(draft)?) {
         (StateSharding::None, _) => None,
         (StateSharding::Gradients, false) => Some("shard_grad_op"),
@@ -123,17 +174,18 @@ fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError>
         (StateSharding::Parameters, false) => Some("full_shard"),
         (StateSharding::Parameters, true) => Some("hybrid_shard"),
         (StateSharding::Optimizer, _) => {
-            return Err(draft.cannot(Field::StateSharding, "FSDP shares out gradients as soon as anything"));
+            return Err(draft.cannot(Field::StateSharding, "FSDP shards gradients as soon as anything"));
         }
     })
 }
 
 fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let (kind, rule) = (draft.job.plan().optimizer(), draft.job.hyper_parameters());
+    let adamw = if draft.job.has_fused_optimizer() { "adamw_torch_fused" } else { "adamw_torch" };
     match kind {
-        Optimizer::AdamW => list.add("optim", "adamw_torch"),
+        Optimizer::AdamW => list.add("optim", adamw),
         // Without weight decay the two are one.
-        Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", "adamw_torch"),
+        Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", adamw),
         Optimizer::Sgd => list.add("optim", "sgd"),
         Optimizer::RmsProp => list.add("optim", "rmsprop"),
         Optimizer::Adam | Optimizer::Momentum | Optimizer::Lars | Optimizer::Lamb => {
@@ -143,17 +195,20 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     draft.tells(&[Field::Optimizer]);
     list.add("learning_rate", draft.learning_rate_or_blank("peak learning rate"));
     list.add("weight_decay", rule.weight_decay);
-    draft.tells(&[Field::WeightDecay]);
+    draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
     // The Trainer has no LAMB, but DeepSpeed does, whose configuration must say the same as these arguments.
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
         let [first, second] = rule.betas;
         list.add("adam_beta1", first);
         list.add("adam_beta2", second);
         list.add("adam_epsilon", rule.epsilon);
-        draft.tells(&[Field::Betas, Field::Epsilon]);
+        draft.writes(Field::Betas, format!("adam_beta1 {first}, adam_beta2 {second}"));
+        draft.writes(Field::Epsilon, format!("adam_epsilon {}", rule.epsilon));
     }
     // The Trainer clips unless it is told not to.
-    list.add("max_grad_norm", draft.told(Field::ClipNorm).unwrap_or_else(|| "0".into()));
+    let norm = draft.told(Field::ClipNorm).unwrap_or_else(|| "0".into());
+    draft.writes(Field::ClipNorm, format!("max_grad_norm {norm}"));
+    list.add("max_grad_norm", norm);
 }
 
 fn schedule(draft: &mut Draft<'_>, list: &mut List) {
@@ -171,7 +226,8 @@ fn schedule(draft: &mut Draft<'_>, list: &mut List) {
         list.add("lr_scheduler_kwargs", keywords);
     }
     list.add("warmup_steps", job.warm_up());
-    draft.tells(&[Field::WarmUp, Field::Decay]);
+    draft.writes(Field::WarmUp, format!("warmup_steps {}", job.warm_up()));
+    draft.writes(Field::Decay, format!("lr_scheduler_type {name}"));
 }
 
 fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
@@ -183,11 +239,11 @@ fn input_and_output(draft: &mut Draft<'_>, list: &mut List) {
         }
         draft.tells(&[Field::Workers]);
     }
-    if let Some(steps) = draft.job.checkpoint_steps() {
-        list.add("save_strategy", "steps");
-        list.add("save_steps", steps);
-        draft.tells(&[Field::CheckpointInterval]);
-    }
+    let steps = draft.job.checkpoint_steps();
+    list.add("save_strategy", "steps");
+    list.add("save_steps", steps);
+    list.add("save_total_limit", KEPT);
+    draft.writes(Field::CheckpointInterval, format!("save_steps {steps}"));
     let evaluation = draft.job.campaign().and_then(|campaign| campaign.evaluation.as_ref());
     if let Some(steps) = evaluation.and_then(|evaluation| evaluation.every_steps) {
         list.add("eval_strategy", "steps");

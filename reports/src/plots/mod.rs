@@ -89,6 +89,8 @@ pub(crate) mod tests {
             time_s: 1e5,
             start_up_s: Some(400.0),
             checkpoints_s: Some(100.0),
+            interruptions: None,
+            checkpoint_interval_s: None,
             cost_usd: Some(1_830.0),
             cost_parts: None,
             cost_interval_usd: Some([1_700.0, 2_100.0]),
@@ -106,6 +108,10 @@ pub(crate) mod tests {
             prediction: prediction(),
             reasons: vec!["it is the cheapest within 3 days".into()],
             warnings: vec!["prices are of one day".into()],
+            evidence: Vec::new(),
+            to_meet_goal: None,
+            optimum: None,
+            stacks: Vec::new(),
             alternatives: vec![alternative(4, 6e4, 2_200.0, Pricing::OnDemand)],
             pareto: vec![
                 alternative(8, 3e4, 2_400.0, Pricing::OnDemand),
@@ -118,7 +124,7 @@ pub(crate) mod tests {
             remedies: Vec::new(),
             precisions: Vec::new(),
             batches: Vec::new(),
-            search: Search { candidates: 1200, simulated: 40, gap: 0.0 },
+            search: Search { candidates: 1200, simulated: 40, gap: 0.0, left_out: None },
         }
     }
 

@@ -122,11 +122,11 @@ pub(super) fn assumptions(content: &ReportContent) -> Markup {
 
 /// How the plan was found, and what was not possible.
 fn search(document: &PlanDocument) -> Vec<String> {
-    let found = document.search;
+    let found = &document.search;
     let proof = if found.gap > 0.0 {
         format!("the search stopped early: another plan could be {} better", percent(found.gap))
     } else {
-        "the rest is proved no better or does not fit".into()
+        "no other of them is better, or it does not fit".into()
     };
     let first = format!(
         "{} plans were considered and {} simulated; {proof}.",

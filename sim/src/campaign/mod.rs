@@ -8,11 +8,13 @@
 mod course;
 mod interval;
 mod random;
+mod reclaims;
 mod straggler;
 mod stretch;
 
 pub use course::{Course, CoursePhases, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, open_interval};
+pub use reclaims::{Exposure, Reclaims};
 
 use straggler::slowest;
 use trainyard_units::{Seconds, Usd};

@@ -34,6 +34,12 @@ const GPU_SPREAD: f64 = 0.02;
 /// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
 const FLASH_FORWARD: f64 = 0.35;
 
+/// Rate of PyTorch's memory-efficient attention relative to FlashAttention's. xFormers' CUTLASS kernels, which it is, took
+/// 1.05 times as long forward and 1.55 times backward on an A100 (facebookresearch/xformers, pull request 362), twice as
+/// long forward on an A40 (issue 1074). On V100, where FlashAttention does not run, they were compared with separate
+/// kernels only, and took about as long. Between the two: known to a quarter.
+const MEMORY_EFFICIENT: f64 = 0.6;
+
 /// Fused attention backward, relative to forward: 2.5 times the arithmetic (scores are computed again).
 const FLASH_BACKWARD_WORK: f64 = 2.5;
 
@@ -196,11 +202,13 @@ impl GpuPricing<'_> {
 
     fn fused_attention(&self, operator: OperatorKind, pass: Pass) -> Seconds {
         let OperatorKind::Attention(attention) = operator else { return Seconds::ZERO };
-        if attention.kernel != AttentionKernel::Flash {
-            return Seconds::ZERO;
-        }
+        let relative = match attention.kernel {
+            AttentionKernel::Unfused => return Seconds::ZERO,
+            AttentionKernel::Flash => 1.0,
+            AttentionKernel::MemoryEfficient => MEMORY_EFFICIENT,
+        };
         let unmasked = operator.flops(Pass::Forward) * attention.unmasked_share();
-        let forward = self.gpu.peak(self.rate()) * FLASH_FORWARD;
+        let forward = self.gpu.peak(self.rate()) * FLASH_FORWARD * relative;
         match pass {
             Pass::Forward => unmasked / forward,
             Pass::Backward => unmasked * FLASH_BACKWARD_WORK / (forward * FLASH_BACKWARD),
@@ -407,6 +415,20 @@ mod tests {
             ranks: 1,
             unlike: 0.0,
         }
+    }
+
+    #[test]
+    fn memory_efficient_attention_takes_longer_than_flash_and_less_than_separate_kernels() {
+        let core = |kernel| {
+            let spec = trainyard_models::find("gpt2-medium").expect("in the catalog").model.spec();
+            let spec = trainyard_models::ModelSpec { attention: Some(kernel), seq_len: Some(4096), ..spec };
+            let graph = trainyard_models::Model::try_from(spec).expect("a valid model").graph();
+            pricing(Precision::Fp16Mixed).attention_core(&graph.distinct()[1], 4, Sharing::tensor(1)).0
+        };
+        use AttentionKernel::{Flash, MemoryEfficient, Unfused};
+        let [flash, efficient, unfused] = [Flash, MemoryEfficient, Unfused].map(core);
+        assert!(flash < efficient && efficient < unfused, "{flash} {efficient} {unfused}");
+        assert!(efficient < flash / MEMORY_EFFICIENT, "the bytes are the same");
     }
 
     #[test]

@@ -49,9 +49,11 @@ pub(super) fn of(draft: &mut Draft<'_>, instance: &Instance) -> Result<Distribut
     let parallel = plan.mesh().parallel();
     let newer = MODEL_PARALLEL_2.contains(&instance.family());
     let shared = [parallel.tensor, parallel.context, parallel.expert].iter().any(|degree| *degree > 1);
-    let (library, parameters) = if parallel.pipeline > 1 || (shared && !newer) {
+    // A plan that names its software runs on that, not on SageMaker's libraries for model parallelism.
+    let named = draft.job.stack().is_some();
+    let (library, parameters) = if !named && (parallel.pipeline > 1 || (shared && !newer)) {
         (Library::ModelParallel1, version_1(draft)?)
-    } else if shared || (newer && plan.offload() == Offload::NONE && draft.job.sharding_ranks().is_some()) {
+    } else if !named && (shared || (newer && plan.offload() == Offload::NONE && draft.job.sharding_ranks().is_some())) {
         (Library::ModelParallel2, version_2(draft)?)
     } else if plan.collectives() == Collectives::Smddp {
         if instance.smddp.as_ref().is_none_or(|runs| !runs.value) {

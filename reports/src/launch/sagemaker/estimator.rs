@@ -1,6 +1,6 @@
 //! A SageMaker job as an estimator of the Python SDK.
 
-use super::{Input, KEEP_ALIVE_S, PLACES, Training};
+use super::{Input, KEEP_ALIVE_S, PLACES, Training, resume};
 use crate::launch::draft::Head;
 use crate::launch::python::literal;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ pub(super) fn text(head: &Head, training: &Training) -> String {
 fn arguments(training: &Training) -> Vec<(&'static str, Value)> {
     let (version, python) = training.distribution.versions();
     let mut list =
-        vec![("entry_point", json!(training.script)), ("source_dir", json!(".")), ("role", json!(training.role))];
+        vec![("entry_point", json!(resume::FILE)), ("source_dir", json!(".")), ("role", json!(training.role))];
     match &training.image {
         Some(image) => list.push(("image_uri", json!(image))),
         None => list.extend([("framework_version", json!(version)), ("py_version", json!(python))]),

@@ -7,11 +7,12 @@
 
 mod distribution;
 mod estimator;
+mod resume;
 
 use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
-use super::program::{Places, Program, by_deepspeed, data_parallel, environment};
+use super::program::{Places, Program, data_parallel, environment};
 use super::training_arguments::{self, Sharding};
 use distribution::{Distribution, Library};
 use serde_json::{Map, Value, json};
@@ -83,7 +84,7 @@ impl Input {
     }
 }
 
-/// `create-training-job.json`, `estimator.py` and what must be packed with the script.
+/// `create-training-job.json`, `estimator.py`, `resume.py` and what must be packed with the script.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let rented = draft.job.instance().filter(|instance| {
         instance.prices.iter().any(|price| price.service == trainyard_hardware_profiles::Service::Sagemaker)
@@ -94,7 +95,11 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let distribution = distribution::of(&mut draft, instance)?;
     let program = program(&mut draft, &distribution)?;
     let training = training(&mut draft, distribution, &program);
-    let request = request(&mut draft, &training);
+    let packed: Vec<&str> = [resume::FILE, &training.script]
+        .into_iter()
+        .chain(program.files.iter().map(|file| file.name.as_str()))
+        .collect();
+    let request = request(&mut draft, &training, &packed);
     let what = match training.distribution.library {
         Library::ModelParallel1 => "a script adapted to SageMaker's library for model parallelism, version 1",
         Library::ModelParallel2 => "a script adapted to SageMaker's library for model parallelism, version 2",
@@ -107,6 +112,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let mut files = vec![
         LaunchFile { name: "create-training-job.json".into(), text: json },
         LaunchFile { name: "estimator.py".into(), text: estimator::text(&head, &training) },
+        LaunchFile { name: resume::FILE.into(), text: resume::text(&training.script) },
     ];
     files.extend(program.files);
     Ok(draft.finished(files))
@@ -117,7 +123,6 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
     if !distribution.is_model_parallel() {
         return data_parallel(draft, PLACES);
     }
-    debug_assert!(!by_deepspeed(draft) || distribution.is_model_parallel(), "the library shares states out itself");
     let mut arguments = training_arguments::arguments(draft, Sharding::Launcher, PLACES)?;
     if distribution.library == Library::ModelParallel1 {
         // The library cuts a batch into micro-batches itself.
@@ -132,7 +137,7 @@ fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program
     }
     let script = draft.asks_or(Flag::Script, "train.py");
     let arguments = arguments.into_iter().map(|(name, value)| vec![format!("--{name}"), value]).collect();
-    Ok(Program { script, arguments, files: Vec::new(), what: "" })
+    Ok(Program { script, arguments, resume: None, files: Vec::new(), what: "" })
 }
 
 fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program) -> Training {
@@ -237,7 +242,7 @@ fn longest(draft: &mut Draft<'_>) -> u64 {
     wanted.min(RUNTIME_MAX_S as f64) as u64
 }
 
-fn request(draft: &mut Draft<'_>, training: &Training) -> Value {
+fn request(draft: &mut Draft<'_>, training: &Training, packed: &[&str]) -> Value {
     let image = training.image.clone().unwrap_or_else(|| {
         let region = draft.job.region().to_owned();
         if REGIONS.contains(&region.as_str()) {
@@ -250,7 +255,7 @@ fn request(draft: &mut Draft<'_>, training: &Training) -> Value {
     let source = format!("{}/source/sourcedir.tar.gz", training.results.trim_end_matches('/'));
     draft.remark(format!(
         "for create-training-job.json, pack the script: tar czf sourcedir.tar.gz {} && aws s3 cp sourcedir.tar.gz {source}",
-        training.script
+        packed.join(" ")
     ));
     let mut request = json!({
         "TrainingJobName": training.name,
@@ -309,7 +314,7 @@ fn channel(input: &Input) -> Value {
 /// Hyperparameters as the container reads them: each value is JSON in a string.
 fn hyperparameters(draft: &Draft<'_>, training: &Training, source: &str) -> Value {
     let own = [
-        ("sagemaker_program".to_owned(), json!(training.script)),
+        ("sagemaker_program".to_owned(), json!(resume::FILE)),
         ("sagemaker_submit_directory".to_owned(), json!(source)),
         ("sagemaker_region".to_owned(), json!(draft.job.region())),
     ];

@@ -1,18 +1,13 @@
-//! Slurm and mpirun, for this program's own executor.
-//!
-//! # Source
-//!
-//! Slurm 24.05, `sbatch(1)`; Open MPI 4.1, `mpirun(1)`.
+//! Slurm jobs in which mpirun starts the ranks of this program's own executor.
 
-use super::draft::{Draft, Finished, Flag};
-use super::error::LaunchError;
-use super::field::Field;
-use super::program::environment;
-use super::script::{command, exports};
+use super::{directives, script};
+use crate::launch::draft::{Draft, Finished, Flag};
+use crate::launch::error::LaunchError;
+use crate::launch::field::Field;
+use crate::launch::program::environment;
+use crate::launch::script::{command, exports};
+use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};
-
-/// How much longer than predicted at most a job may take before Slurm ends it.
-const PATIENCE: f64 = 1.5;
 
 /// Seconds that mpirun gives ranks for a step and a checkpoint, from telling them to end to killing them, instead of one.
 const GRACE_S: u32 = 270;
@@ -38,7 +33,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     told_by_the_document(&mut draft);
     let body = body(&mut draft);
     let head = draft.close("Runs the plan with Trainyard itself, a rank in each MPI process: `sbatch slurm.sh`.")?;
-    let text = format!("#!/usr/bin/env bash\n{}{}{}", directives(&draft), head.comment(), body);
+    // The executor writes a checkpoint when it is asked to end; the shell hands the signal on.
+    let directives = directives(draft.job, draft.job.processes(), &format!("TERM@{WARNING_S}"));
+    let text = script(&directives, &head, &body);
     Ok(draft.finished(vec![LaunchFile { name: "slurm.sh".into(), text }]))
 }
 
@@ -69,27 +66,6 @@ fn told_by_the_document(draft: &mut Draft<'_>) {
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
 }
 
-fn directives(draft: &Draft<'_>) -> String {
-    let job = draft.job;
-    let minutes = (job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0) as u64;
-    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
-    let mut lines = vec![
-        format!("--job-name={}", job.name()),
-        format!("--nodes={}", job.machines()),
-        format!("--ntasks-per-node={}", job.processes()),
-        "--exclusive".into(),
-        format!("--time={days}-{hours:02}:{minutes:02}:00"),
-        "--output=%x-%j.log".into(),
-        // The executor writes a checkpoint when it is asked to end; the shell hands the signal on.
-        format!("--signal=B:TERM@{WARNING_S}"),
-        "--requeue".into(),
-    ];
-    if job.has_gpus() {
-        lines.insert(3, format!("--gpus-per-node={}", job.processes()));
-    }
-    lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
-}
-
 fn body(draft: &mut Draft<'_>) -> String {
     let job = draft.job;
     let data = draft.asks(Flag::Data, "DATA", "file or folder to train on, at the same path on all machines");
@@ -104,10 +80,10 @@ fn body(draft: &mut Draft<'_>) -> String {
         vec!["--launcher".into(), "mpi".into(), "--device".into(), device.into()],
         vec!["--data".into(), data],
     ];
-    if let Some(steps) = job.checkpoint_steps() {
-        words.push(vec!["--checkpoint-every".into(), steps.to_string()]);
-        draft.tells(&[Field::CheckpointInterval]);
-    }
+    let steps = job.checkpoint_steps();
+    words.push(vec!["--checkpoint-every".into(), steps.to_string()]);
+    draft.writes(Field::CheckpointInterval, format!("checkpoint-every {steps}"));
+    let weights = draft.weights().map(|weights| format!("--weights {}", quoted(&weights))).unwrap_or_default();
     let start = format!(
         "mpirun -np {} --map-by ppr:{}:node --bind-to none --mca odls_base_sigkill_timeout {GRACE_S}",
         job.machines() * job.processes(),
@@ -117,7 +93,7 @@ fn body(draft: &mut Draft<'_>) -> String {
     let run = command(&start, &words);
     let run = run.trim_end();
     format!(
-        "set -euo pipefail\n\n{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nRESUME=\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  RESUME=--resume\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" $RESUME --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{WAIT}",
-        crate::shell::quoted(&results)
+        "{environment}RESULTS={}\nmkdir -p \"$RESULTS\"\nSTART=({weights})\nif [ -n \"$(ls -A \"$RESULTS/checkpoint\" 2>/dev/null)\" ]; then\n  START=(--resume)\nfi\n{run} \\\n  --checkpoint \"$RESULTS/checkpoint\" \"${{START[@]}}\" --out \"$RESULTS/run-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" &\n{WAIT}",
+        quoted(&results)
     )
 }

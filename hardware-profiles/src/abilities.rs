@@ -1,0 +1,93 @@
+//! What a software stack can run: which plans, on which attention kernels, and what launches it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a training framework can run, in the words of plan documents. A list that is left out allows everything: of
+/// software that is known by published step times only, nobody needs to launch a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Abilities {
+    /// Whether people start trainings with it today: the stacks that `auto` compares.
+    pub today: bool,
+    /// Launch targets that write files for it, best first: `torchrun`, `megatron`, `slurm`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Families of models: `gpt`, `llama`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub families: Option<Vec<String>>,
+    /// Heads of encoders, as `plan.model.head` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heads: Option<Vec<String>>,
+    /// Number formats in which experts can be distributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_precisions: Option<Vec<String>>,
+    /// Whether models with experts need sequence parallelism beside tensor parallelism.
+    pub experts_need_sequence: bool,
+    /// Kinds of parallelism besides data parallelism: `tensor`, `sequence`, `pipeline`, `context`, `expert`, and
+    /// `tables` for embedding tables that are sharded over ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrees: Option<Vec<String>>,
+    /// Those of them that need the fused attention of newer GPUs: software that computes attention in separate kernels on
+    /// older ones lacks them there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub degrees_with_fused_attention: Vec<String>,
+    /// Pipeline schedules, as `plan.schedule` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedules: Option<Vec<String>>,
+    /// Number formats, as `plan.precision` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precisions: Option<Vec<String>>,
+    /// Activation recomputation, as `plan.recompute` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Vec<String>>,
+    /// What replicas shard, as `plan.state_sharding` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_sharding: Option<Vec<String>>,
+    /// Whether states can be sharded inside each machine and replicated over machines (HSDP, MiCS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hybrid_sharding: Option<bool>,
+    /// How often gradients can be summed, as `plan.gradient_reduction` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_reduction: Option<Vec<String>>,
+    /// Gradient compression, as `plan.gradient_compression` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_compression: Option<Vec<String>>,
+    /// From which `plan.state_sharding` on gradients are summed after each micro-batch in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reduces_micro_batches_from: Option<String>,
+    /// What can be kept off the GPUs, as `plan.offload` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offload: Option<Vec<String>>,
+    /// The least `plan.state_sharding` with which something is kept off the GPUs: `optimizer`, `activations`,
+    /// `parameters`, or anything on `nvme`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub offload_needs: BTreeMap<String, String>,
+    /// Collective algorithms and libraries, as `plan.collectives` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collectives: Option<Vec<String>>,
+    /// Rank placements, as `plan.placement` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placements: Option<Vec<String>>,
+    /// Update rules, as `plan.optimizer` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizers: Option<Vec<String>>,
+    /// Whether the model is compiled (`torch.compile`).
+    pub compiled: bool,
+    /// Whether the optimizer's update is one fused kernel for all tensors.
+    pub fused_optimizer: bool,
+    /// The attention kernel by GPU generation (`Volta = "memory-efficient"`); `other` for those that are not named.
+    /// Unfused if left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attention: BTreeMap<String, String>,
+    /// Documentation that says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl Abilities {
+    /// The attention kernel that the stack chooses on a generation of GPUs, if it says so.
+    pub fn attention_on(&self, generation: &str) -> Option<&str> {
+        self.attention.get(generation).or_else(|| self.attention.get("other")).map(String::as_str)
+    }
+}

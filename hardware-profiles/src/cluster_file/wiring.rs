@@ -1,0 +1,196 @@
+//! How the GPUs of a machine reach each other: what is written, what a machine type has, or the PCIe tree of the host.
+
+use super::error::NEITHER;
+use super::valid::{bandwidth, either, invalid, stated};
+use super::{ClusterFileError, LinkKind, LinkSpec, MachineSpec};
+use crate::catalog::Catalog;
+use crate::gpu::Gpu;
+use crate::instance::{Instance, Interconnect, LINKS_MAX, WrongPair, check_pairs, unreached};
+use crate::sourced::Sourced;
+use trainyard_units::BytesPerSecond;
+
+/// The part of a PCIe link that a ring through the processor reaches: 10 of the 15.75 GB/s of PCIe 3.0 x16 on
+/// p3.16xlarge (Apache MXNet wiki).
+const PCIE_REACHED: f64 = 10.0 / 15.75;
+
+/// The wiring of a machine with so many of these GPUs, where nothing is written that of a machine type.
+pub(super) fn interconnect(
+    field: &str,
+    machine: &MachineSpec,
+    (gpu, gpus): (&Gpu, u32),
+    like: Option<&Instance>,
+    catalog: &Catalog,
+) -> Result<Interconnect, ClusterFileError> {
+    let host_pcie = machine.host.as_ref().and_then(|host| host.pcie).map(over_pcie);
+    match (&machine.link, like) {
+        (Some(spec), _) => written(field, (spec, gpus), host_pcie, like, catalog),
+        (None, Some(like)) => carried(field, gpus, host_pcie, like),
+        (None, None) => match host_pcie {
+            Some(bandwidth) => Ok(Interconnect::Pcie { bandwidth }),
+            None if gpus == 1 => Ok(Interconnect::Pcie { bandwidth: over_pcie(gpu.host_bandwidth.value) }),
+            None => Err(ClusterFileError::Unreachable { field: field.into(), gpu: 1 }),
+        },
+    }
+}
+
+/// The wiring of a machine type, with the PCIe tree of another host if there is one.
+fn carried(
+    field: &str,
+    gpus: u32,
+    host_pcie: Option<Sourced<BytesPerSecond>>,
+    like: &Instance,
+) -> Result<Interconnect, ClusterFileError> {
+    let mut wiring = like.interconnect.clone();
+    match (&mut wiring, host_pcie) {
+        (Interconnect::NvlinkMesh { .. }, _) if gpus != like.gpus => {
+            let (field, like, wired) = (field.into(), like.name.clone(), like.gpus);
+            return Err(ClusterFileError::OtherWiring { field, gpus, like, wired });
+        }
+        (Interconnect::NvlinkMesh { pcie_bandwidth: bandwidth, .. } | Interconnect::Pcie { bandwidth }, Some(own)) => {
+            *bandwidth = own;
+        }
+        _ => {}
+    }
+    Ok(wiring)
+}
+
+/// The wiring that is written; what is left out of it is that of a machine type that is wired in the same way.
+fn written(
+    field: &str,
+    (spec, gpus): (&LinkSpec, u32),
+    host_pcie: Option<Sourced<BytesPerSecond>>,
+    like: Option<&Instance>,
+    catalog: &Catalog,
+) -> Result<Interconnect, ClusterFileError> {
+    let below = |name: &str| format!("{field}.link.{name}");
+    let own_kind = like.map(|like| kind(&like.interconnect));
+    let wired = either(|| below("kind"), spec.kind, own_kind)?;
+    let own = like.filter(|_| own_kind == Some(wired));
+    let rate = link_rate(&format!("{field}.link"), spec, wired)?;
+    let needed = || ClusterFileError::Missing { field: below("bandwidth"), why: NEITHER };
+    match (wired, own.map(|own| &own.interconnect)) {
+        (LinkKind::Nvswitch, Some(Interconnect::Nvswitch { port, fraction })) => Ok(Interconnect::Nvswitch {
+            port: rate.map_or_else(|| port.clone(), stated),
+            fraction: spec.reached.map_or_else(|| fraction.clone(), stated),
+        }),
+        (LinkKind::Nvswitch, _) => Ok(Interconnect::Nvswitch {
+            port: stated(rate.ok_or_else(needed)?),
+            fraction: reached(spec, catalog, reached_of_switch),
+        }),
+        (LinkKind::Pcie, own) => {
+            let over = |rate| spec.reached.map_or_else(|| over_pcie(rate), |share| stated(rate * share));
+            let bandwidth = match (rate, own) {
+                (Some(rate), _) => over(rate),
+                (None, Some(Interconnect::Pcie { bandwidth })) => bandwidth.clone(),
+                (None, _) => return Err(needed()),
+            };
+            Ok(Interconnect::Pcie { bandwidth })
+        }
+        (LinkKind::Nvlink, Some(Interconnect::NvlinkMesh { link, fraction, pairs: own_pairs, pcie_bandwidth })) => {
+            let pairs = match (spec.links.is_empty(), like) {
+                (true, Some(like)) if gpus != like.gpus => return carried(field, gpus, None, like),
+                (true, _) => own_pairs.clone(),
+                (false, _) => stated(pairs(&below("links"), spec, gpus)?),
+            };
+            Ok(Interconnect::NvlinkMesh {
+                link: rate.map_or_else(|| link.clone(), stated),
+                fraction: spec.reached.map_or_else(|| fraction.clone(), stated),
+                pairs,
+                pcie_bandwidth: host_pcie.unwrap_or_else(|| pcie_bandwidth.clone()),
+            })
+        }
+        (LinkKind::Nvlink, _) => {
+            let like_pcie = like.map(|like| over_pcie(like.host.pcie_uplink.value));
+            let fraction = reached(spec, catalog, reached_of_mesh);
+            let rate = rate.ok_or_else(needed)?;
+            mesh(field, (spec, gpus), (rate, fraction), host_pcie.or(like_pcie))
+        }
+    }
+}
+
+/// NVLinks of a rate, of which a ring reaches a fraction; pairs without one go over PCIe, or by way of other GPUs.
+fn mesh(
+    field: &str,
+    (spec, gpus): (&LinkSpec, u32),
+    (rate, fraction): (BytesPerSecond, Sourced<f64>),
+    host_pcie: Option<Sourced<BytesPerSecond>>,
+) -> Result<Interconnect, ClusterFileError> {
+    let pairs = pairs(&format!("{field}.link.links"), spec, gpus)?;
+    let pcie_bandwidth = match host_pcie {
+        Some(bandwidth) => bandwidth,
+        None => match unreached(&pairs, &(0..gpus).collect::<Vec<_>>()).first() {
+            Some(gpu) => return Err(ClusterFileError::Unreachable { field: field.into(), gpu: *gpu }),
+            None => Sourced::new(rate * fraction.value, "no PCIe is stated: by way of other GPUs, over one link"),
+        },
+    };
+    Ok(Interconnect::NvlinkMesh { link: stated(rate), fraction, pairs: stated(pairs), pcie_bandwidth })
+}
+
+fn kind(interconnect: &Interconnect) -> LinkKind {
+    match interconnect {
+        Interconnect::Pcie { .. } => LinkKind::Pcie,
+        Interconnect::NvlinkMesh { .. } => LinkKind::Nvlink,
+        Interconnect::Nvswitch { .. } => LinkKind::Nvswitch,
+    }
+}
+
+/// The rate of a link, if it is written.
+fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<BytesPerSecond>, ClusterFileError> {
+    if let Some(reached) = spec.reached.filter(|reached| !(*reached > 0.0 && *reached <= 1.0)) {
+        return Err(invalid(format!("{field}.reached"), reached, "above 0 and at most 1"));
+    }
+    if kind != LinkKind::Nvlink && !spec.links.is_empty() {
+        let value = format!("{} pairs", spec.links.len());
+        return Err(invalid(format!("{field}.links"), value, "left out unless `kind` is \"nvlink\""));
+    }
+    spec.bandwidth.map(|rate| bandwidth(format!("{field}.bandwidth"), rate)).transpose()
+}
+
+/// What a ring reaches over PCIe, without a link between the GPUs.
+fn over_pcie(rate: BytesPerSecond) -> Sourced<BytesPerSecond> {
+    Sourced::new(rate * PCIE_REACHED, "carried over from p3.16xlarge: 10 of 15.75 GB/s (Apache MXNet wiki)")
+}
+
+/// The part of a link's rate that a ring reaches: what is written, or that of a link of the catalog.
+fn reached(spec: &LinkSpec, catalog: &Catalog, of_catalog: fn(&Catalog) -> Sourced<f64>) -> Sourced<f64> {
+    spec.reached.map_or_else(|| of_catalog(catalog), stated)
+}
+
+fn reached_of_switch(catalog: &Catalog) -> Sourced<f64> {
+    match wiring(catalog, "nvswitch2") {
+        Interconnect::Nvswitch { fraction, .. } => fraction.clone(),
+        other => unreachable!("nvswitch2 is a switch, not {other:?}"),
+    }
+}
+
+fn reached_of_mesh(catalog: &Catalog) -> Sourced<f64> {
+    match wiring(catalog, "nvlink3-mesh") {
+        Interconnect::NvlinkMesh { fraction, .. } => fraction.clone(),
+        other => unreachable!("nvlink3-mesh is a mesh, not {other:?}"),
+    }
+}
+
+fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
+    &catalog.link(link).expect("the catalog has the link").interconnect
+}
+
+/// NVLinks between GPUs that are there, each pair once.
+fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, ClusterFileError> {
+    if spec.links.is_empty() {
+        return Err(ClusterFileError::Missing {
+            field: field.into(),
+            why: "`kind` is \"nvlink\": write [[GPU, GPU, links], …]",
+        });
+    }
+    let told = |(index, wrong): (usize, WrongPair)| {
+        let ((a, b, links), field) = (spec.links[index], format!("{field}[{index}]"));
+        match wrong {
+            WrongPair::NoSuchGpu(gpu) => ClusterFileError::NoSuchGpu { field, gpu, gpus },
+            WrongPair::OneGpu => invalid(field, format!("[{a}, {b}, {links}]"), "a pair of two different GPUs"),
+            WrongPair::Links => invalid(format!("{field}[2]"), links, format!("from 1 to {LINKS_MAX}")),
+            WrongPair::Again(pair) => ClusterFileError::DuplicateLink { field, pair },
+        }
+    };
+    check_pairs(&spec.links, gpus).map_err(told)?;
+    Ok(spec.links.clone())
+}

@@ -1,0 +1,202 @@
+//! The data sets that models are usually trained on, as they are stored: one TOML file each.
+
+use crate::model::{Model, Sample};
+use rust_embed::RustEmbed;
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+use trainyard_units::similar;
+
+#[derive(RustEmbed)]
+#[folder = "datasets"]
+struct Files;
+
+/// Entries of a vocabulary from which ids are stored with 32 bits: Megatron-LM, indexed data sets.
+const WIDE_VOCABULARY: u64 = 65_500;
+
+/// How samples are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoredFormat {
+    /// Ids of tokens.
+    Tokens,
+    /// Compressed images.
+    Jpeg,
+    /// Arrays that need no decoding.
+    Raw,
+    /// NumPy archives.
+    Npz,
+}
+
+/// A number with its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact<T> {
+    /// The number.
+    pub value: T,
+    /// Where it was published, or how it was computed.
+    pub source: String,
+}
+
+/// A data set of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredDataSet {
+    /// Catalog id, `imagenet`.
+    pub name: String,
+    /// What it holds.
+    pub description: String,
+    /// How samples are stored.
+    pub format: StoredFormat,
+    /// Mean bytes of a sample; nothing for tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_sample: Option<Fact<u64>>,
+    /// Standard deviation of these bytes; 0 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_deviation: Option<Fact<u64>>,
+    /// Bytes of a token of a small and of a large vocabulary; for tokens only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_token: Option<Fact<[u64; 2]>>,
+    /// Samples of a pass over it, where it has a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Fact<u64>>,
+}
+
+/// There is no such data set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no data set `{name}`")]
+pub struct UnknownDataSet {
+    /// What was written.
+    pub name: String,
+    /// What was probably meant.
+    pub similar: Option<&'static str>,
+}
+
+impl UnknownDataSet {
+    /// What the user may do about it.
+    pub fn hint(&self) -> String {
+        match self.similar {
+            Some(similar) => format!("did you mean `{similar}`?"),
+            None => {
+                let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
+                format!(
+                    "data sets are {}; `none` says that samples are there, and bytes_per_sample describes others",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// All data sets, in the order of their file names.
+///
+/// # Panics
+///
+/// When a file of the catalog is not a data set: the build is broken, and a test says so first.
+pub fn data_sets() -> &'static [StoredDataSet] {
+    static CATALOG: OnceLock<Vec<StoredDataSet>> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let mut paths: Vec<_> = Files::iter().collect();
+        paths.sort_unstable();
+        paths.iter().map(|path| read(path)).collect()
+    })
+}
+
+fn read(path: &str) -> StoredDataSet {
+    let file = Files::get(path).expect("an embedded file that was listed can be read");
+    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
+    toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
+}
+
+/// The data set of this name.
+///
+/// # Errors
+///
+/// [`UnknownDataSet`] with the most similar name, if one is close.
+pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, UnknownDataSet> {
+    data_sets().iter().find(|set| set.name == name).ok_or_else(|| UnknownDataSet {
+        name: name.into(),
+        similar: similar(name, data_sets().iter().map(|set| set.name.as_str())),
+    })
+}
+
+impl StoredFormat {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Jpeg => "jpeg",
+            Self::Raw => "raw",
+            Self::Npz => "npz",
+        }
+    }
+}
+
+impl StoredDataSet {
+    /// Mean bytes of a sample of `model` as stored; nothing where the model does not read such samples.
+    pub fn bytes_for(&self, model: &Model) -> Option<f64> {
+        match (&self.bytes_per_sample, &self.bytes_per_token, model.sample()) {
+            (Some(bytes), _, Sample::Image(_) | Sample::Volume(_) | Sample::Record) => Some(bytes.value as f64),
+            (None, Some(bytes), Sample::Tokens(tokens)) => {
+                let [narrow, wide] = bytes.value;
+                let is_narrow = model.spec().vocab.is_some_and(|entries| entries < WIDE_VOCABULARY);
+                Some((tokens * if is_narrow { narrow } else { wide }) as f64)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{catalog, find};
+
+    #[test]
+    fn every_data_set_has_a_size_and_a_source_for_every_number() {
+        for set in data_sets() {
+            let tokens = set.format == StoredFormat::Tokens;
+            assert_eq!(
+                (set.bytes_per_sample.is_none(), set.bytes_per_token.is_some()),
+                (tokens, tokens),
+                "{}",
+                set.name
+            );
+            let sources = [&set.bytes_per_sample, &set.bytes_deviation, &set.samples];
+            let facts = sources.into_iter().flatten();
+            assert!(facts.clone().all(|fact| fact.value > 0 && fact.source.len() > 10), "{}", set.name);
+            if let (Some(mean), Some(deviation)) = (&set.bytes_per_sample, &set.bytes_deviation) {
+                assert!(deviation.value < mean.value, "{}", set.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_model_of_the_catalog_reads_its_data_set() {
+        for entry in catalog() {
+            let name = entry.model.name();
+            let set = find_data_set(&entry.dataset).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(set.bytes_for(&entry.model).is_some_and(|bytes| bytes >= 1.0), "{name} does not read {}", set.name);
+        }
+        let used = |set: &StoredDataSet| catalog().iter().any(|entry| entry.dataset == set.name);
+        assert!(data_sets().iter().all(used));
+    }
+
+    #[test]
+    fn ids_of_large_vocabularies_are_wider() {
+        let bytes = |model: &str| {
+            let entry = find(model).expect("in the catalog");
+            find_data_set("text").expect("in the catalog").bytes_for(&entry.model)
+        };
+        assert_eq!(bytes("gpt2"), Some(2048.0));
+        assert_eq!(bytes("llama-3-8b"), Some(4.0 * 8192.0));
+        let images = find_data_set("imagenet").expect("in the catalog");
+        assert_eq!(images.bytes_for(&find("gpt2").expect("in the catalog").model), None);
+    }
+
+    #[test]
+    fn a_similar_name_is_suggested() {
+        let error = find_data_set("imagnet").expect_err("there is none");
+        assert_eq!(error.hint(), "did you mean `imagenet`?");
+        assert!(find_data_set("zzz").expect_err("there is none").hint().contains("criteo-1tb"));
+    }
+}

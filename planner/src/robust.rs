@@ -1,0 +1,186 @@
+//! Of plans that cannot be told apart the one that an engineer would launch: as cheap and much faster, or simpler.
+//!
+//! A search proves which plan is best by what is predicted, to the last digit. Predictions are not known to that digit:
+//! two plans within some percent of each other may come in either order. So the best plan only sets the bar, and what is
+//! recommended is chosen among those near it.
+
+use crate::problem::Problem;
+use crate::search::{Aim, Ceilings, Evaluated, Found, Prepared};
+use crate::space::{Candidate, Variant};
+use crate::totals::Totals;
+use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, ScheduleName, StateSharding};
+
+/// Part of the objective by which two plans must differ to be told apart. A stated default: the median error of single
+/// step times on the same software and machines is about as large (docs/physics.md), and what the two have in common
+/// cancels.
+pub(crate) const INDISTINCT: f64 = 0.05;
+
+/// A plan is much faster than another, or much cheaper, that takes so many times as much.
+const MUCH: f64 = 1.5;
+
+/// How much there is to a plan besides data parallelism, the most telling first. Less is simpler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Complexity {
+    /// Whether numbers are wider or narrower than what people train in on such devices.
+    unusual_format: bool,
+    /// Kinds of state that are kept off the devices.
+    offloads: u32,
+    /// Kinds of parallelism besides data parallelism.
+    kinds: u32,
+    /// What else must work: sharded gradients or parameters, hybrid sharding, interleaving.
+    parts: u32,
+}
+
+impl Complexity {
+    /// Of a plan on machines whose usual format is `usual`.
+    pub(crate) fn of(plan: &Plan, usual: Precision) -> Self {
+        let variant = Variant {
+            schedule: plan.schedule(),
+            virtual_stages: plan.stages().runs(),
+            state_sharding: plan.state_sharding(),
+            sharding_ranks: plan.sharding_ranks(),
+            gradient_reduction: plan.gradient_reduction(),
+            offload: plan.offload(),
+        };
+        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, usual)
+    }
+
+    /// The same of a variant of a candidate.
+    pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, usual: Precision) -> Self {
+        Self::of_parts(candidate.parallel, candidate.precision, variant, usual)
+    }
+
+    fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, usual: Precision) -> Self {
+        let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
+        // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
+        let parts = [
+            variant.state_sharding >= StateSharding::Gradients,
+            variant.schedule == ScheduleName::Interleaved,
+            variant.sharding_ranks.is_some(),
+        ];
+        Self {
+            unusual_format: precision != usual,
+            offloads: offloads(variant.offload),
+            kinds: degrees.iter().filter(|degree| **degree > 1).count() as u32,
+            parts: parts.iter().filter(|part| **part).count() as u32,
+        }
+    }
+}
+
+fn offloads(offload: Offload) -> u32 {
+    [offload.activations, offload.optimizer, offload.parameters].iter().flatten().count() as u32
+}
+
+/// What is recommended of what a search found with `aim`, whose first plan is the best: that plan, or one that cannot be
+/// told from it and that is much faster (where cost is sought) or much cheaper (where time is), and then the simplest.
+///
+/// Where one of the plans is recommended in the best one's place, it stands first in the list, and the best is kept
+/// as [`Found::optimum`].
+pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
+    let proves = problem.enough.is_none() && aim.max_simulations.is_none();
+    let Some(best) = found.best.first().filter(|_| proves) else { return found };
+    let near = Ceilings::near(aim.objective, Totals::found(best), 1.0 + INDISTINCT);
+    let one = Aim { top: 1, ..aim };
+    let other = match aim.objective {
+        Objective::Cost => Objective::Time,
+        Objective::Time => Objective::Cost,
+    };
+    let mut chosen = best.clone();
+    let mut ceilings = near;
+    if best.cost_usd.is_some() {
+        let ends = prepared.search(Aim { objective: other, ceilings: near, ..one });
+        let Some(end) = ends.best.into_iter().next() else { return found };
+        ceilings = near.and(Ceilings::near(other, Totals::found(&end), MUCH));
+        if !ceilings.admit(Totals::found(&chosen)) {
+            chosen = end;
+        }
+    }
+    let own = prepared.complexity(&chosen);
+    for simpler in prepared.complexities(ceilings).into_iter().filter(|simpler| *simpler <= own) {
+        let of_class = prepared.search(Aim { ceilings, complexity: Some(simpler), ..one });
+        if let Some(plan) = of_class.best.into_iter().next() {
+            chosen = plan;
+            break;
+        }
+    }
+    put_first(&mut found, chosen);
+    found
+}
+
+/// Puts a plan before all others, in place of the one on as many machines of its type.
+fn put_first(found: &mut Found, chosen: Evaluated) {
+    let best = found.best[0].clone();
+    if chosen.plan == best.plan {
+        return;
+    }
+    let site = |plan: &Evaluated| plan.plan.cluster().clone();
+    let length = found.best.len();
+    found.best.retain(|other| site(other) != site(&chosen));
+    found.best.insert(0, chosen);
+    found.best.truncate(length);
+    found.optimum = Some(Box::new(best));
+}
+
+/// Why a plan is recommended although another one is the best by what is sought.
+pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> String {
+    let [own, best] = [chosen, optimum].map(Totals::found);
+    let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
+    let (what, worse) = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, Some((own, best))) => ("cheapest", format!("{} dearer", percent(own / best))),
+        _ => ("fastest", format!("{} slower", percent(own.time_s / best.time_s))),
+    };
+    let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
+        (true, _) if own.time_s < best.time_s / MUCH => format!("{:.1} times faster", best.time_s / own.time_s),
+        (false, Some((own, best))) if own < best / MUCH => format!("{:.1} times cheaper", best / own),
+        _ => "simpler".into(),
+    };
+    let cluster = optimum.plan.cluster();
+    let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
+    let with = stack.map_or_else(String::new, |stack| format!(" with {stack}"));
+    format!(
+        "not the {what} plan ({} × {}{with}, {}) but one that is {gain} and {worse}, which predictions cannot tell apart",
+        cluster.instances,
+        cluster.instance,
+        degrees(&optimum.plan),
+    )
+}
+
+/// `data 8 × tensor 2`: the degrees of a plan that are more than one.
+pub(crate) fn degrees(plan: &Plan) -> String {
+    let parallel = plan.mesh().parallel();
+    let all = [
+        ("data", parallel.data),
+        ("tensor", parallel.tensor),
+        ("pipeline", parallel.pipeline),
+        ("context", parallel.context),
+        ("expert", parallel.expert),
+    ];
+    let names: Vec<String> =
+        all.into_iter().filter(|(_, degree)| *degree > 1).map(|(name, degree)| format!("{name} {degree}")).collect();
+    if names.is_empty() { "one GPU".into() } else { names.join(" × ") }
+}
+
+/// `1.8 %`: by how much something is more.
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", 100.0 * (ratio - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
+        let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
+        let of = |parallel, precision, variant: Variant| {
+            Complexity::of_parts(parallel, precision, &variant, Precision::Bf16Mixed)
+        };
+        let bf16 = Precision::Bf16Mixed;
+        let data = of(plain, bf16, Variant::PLAIN);
+        let sharded = Variant { state_sharding: StateSharding::Parameters, ..Variant::PLAIN };
+        let sharded = of(plain, bf16, sharded);
+        let tensor = of(ParallelSpec { tensor: 2, ..plain }, bf16, Variant::PLAIN);
+        let single = of(plain, Precision::Fp32, Variant::PLAIN);
+        assert!(data < sharded && sharded < tensor && tensor < single);
+    }
+}

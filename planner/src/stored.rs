@@ -1,0 +1,251 @@
+//! How the samples of a job are stored: as it says, as its data set is, or as the data set that its model is usually
+//! trained on; and what to be careful about where nobody knows.
+
+use crate::fix::Fixed;
+use crate::input::field_of_input;
+use crate::job::{JobError, data_set};
+use crate::problem::Problem;
+use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set};
+use trainyard_plan::{DataSpec, JobSpec, Plan, SampleFormat};
+use trainyard_sim::Supply;
+use trainyard_units::{Seconds, human_count};
+
+/// The data set of a job whose samples are there when a step wants them.
+pub(crate) const NO_DATA_SET: &str = "none";
+
+/// The data set of models that read tokens.
+const TEXT: &str = "text";
+
+/// By which part reading tokens must lengthen a step to be told.
+const NOTICEABLE: f64 = 0.01;
+
+/// What is known of how samples are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stored {
+    /// Like this.
+    As(Samples),
+    /// They are there when a step wants them: the job says so, or its machine was measured with its input.
+    There,
+    /// As ids of tokens, which take so little time that the search leaves them out.
+    AsTokens,
+    /// Nobody says.
+    Unknown,
+}
+
+/// Samples as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Samples {
+    /// Mean bytes.
+    pub(crate) bytes: f64,
+    /// Their standard deviation.
+    pub(crate) deviation: f64,
+    /// What has to be decoded, where a data set says it.
+    pub(crate) format: Option<SampleFormat>,
+    /// Samples of a pass, where a data set says it.
+    pub(crate) count: Option<u64>,
+    /// Whether the job says nothing of them.
+    pub(crate) assumed: bool,
+}
+
+/// How the samples of a job are stored.
+///
+/// # Errors
+///
+/// When it names a data set that is none or that its model does not read, or says how samples that are there, or that
+/// nothing is known of, are brought in.
+pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
+    let spec = &job.data;
+    if spec.dataset.as_deref() == Some(NO_DATA_SET) {
+        return match field_of_input(spec) {
+            None => Ok(Stored::There),
+            Some(second) => {
+                let rule =
+                    "`none` says that samples are there when a step wants them; name a data set, or leave it out";
+                Err(JobError::Conflict { first: "data.dataset", second, rule })
+            }
+        };
+    }
+    match (named_set(spec)?, spec.bytes_per_sample) {
+        (Some(set), bytes) => of_set(set, model, bytes),
+        (None, Some(bytes)) => {
+            Ok(Stored::As(Samples { bytes, deviation: 0.0, format: None, count: None, assumed: false }))
+        }
+        (None, None) => usual(job, model),
+    }
+}
+
+/// The data set that a job names; nothing if it names none, or says that samples are there.
+pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, JobError> {
+    let name = spec.dataset.as_deref().filter(|name| *name != NO_DATA_SET);
+    Ok(name.map(find_data_set).transpose()?)
+}
+
+/// A data set that the job names, with the size that it gives to samples, if it does.
+fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stored, JobError> {
+    let own = bytes.is_some();
+    let rule = "the model does not read such samples; `trainyard show datasets` lists the others";
+    let unread = JobError::Conflict { first: "data.dataset", second: "model", rule };
+    let bytes = set.bytes_for(model).map(|stored| bytes.unwrap_or(stored)).ok_or(unread)?;
+    let deviation = set.bytes_deviation.as_ref().filter(|_| !own).map_or(0.0, |deviation| deviation.value as f64);
+    let count = set.samples.as_ref().map(|samples| samples.value);
+    let format = match set.format {
+        StoredFormat::Tokens => SampleFormat::Tokens,
+        StoredFormat::Jpeg => SampleFormat::Jpeg,
+        StoredFormat::Raw => SampleFormat::Raw,
+        StoredFormat::Npz => SampleFormat::Npz,
+    };
+    Ok(Stored::As(Samples { bytes, deviation, format: Some(format), count, assumed: false }))
+}
+
+/// The samples of a job that says nothing of them.
+fn usual(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
+    if job.cluster.profile.is_some() {
+        return Ok(Stored::There);
+    }
+    let asked = field_of_input(&job.data);
+    match usual_set(job, model) {
+        Some(set) if set.format == StoredFormat::Tokens && asked.is_none() => Ok(Stored::AsTokens),
+        Some(set) => Ok(match of_set(set, model, None)? {
+            Stored::As(samples) => Stored::As(Samples { assumed: true, ..samples }),
+            other => other,
+        }),
+        None if asked.is_some() => Err(JobError::Missing {
+            field: "data.bytes_per_sample",
+            why: "the job says how samples are brought in; write how large one is as stored, or the data set",
+        }),
+        None => Ok(Stored::Unknown),
+    }
+}
+
+/// The data set of a model of the catalog, or of a model of one's own that reads tokens.
+fn usual_set(job: &JobSpec, model: &Model) -> Option<&'static StoredDataSet> {
+    let choice = &job.model;
+    let own = choice.family.is_some() || choice.file.is_some() || choice.config.is_some();
+    let name = match (&choice.name, model.sample()) {
+        (Some(name), _) if !own => find(name).ok()?.dataset.as_str(),
+        (_, Sample::Tokens(_)) => TEXT,
+        _ => return None,
+    };
+    find_data_set(name).ok()
+}
+
+/// What was assumed of the samples, or is not known.
+pub(crate) fn unsure_of_samples(
+    problem: &Problem,
+    job: &JobSpec,
+    plan: &Plan,
+    choice: usize,
+    step_time_s: f64,
+) -> Option<String> {
+    let model = &problem.model;
+    match stored(job, model).ok()? {
+        Stored::There => None,
+        Stored::Unknown => Some(
+            "reading and decoding of samples are not counted, because nothing is known of how they are stored: \
+             --bytes-per-sample 110kB or --dataset imagenet, say, adds them; --dataset none says that they are there"
+                .into(),
+        ),
+        Stored::AsTokens => slow_tokens(problem, job, plan, choice, step_time_s),
+        Stored::As(samples) if samples.assumed => {
+            let set = usual_set(job, model)?;
+            if let (None, Some(data)) = (problem.data, data_set(job, model).ok()?) {
+                let why = data.refusal(&Fixed::default(), &problem.place.machine(choice, 1, None))?;
+                return Some(format!(
+                    "reading and decoding of samples are not counted: {why}; --dataset none says that samples are there"
+                ));
+            }
+            plan.input()?;
+            Some(format!(
+                "samples are taken to be those of `{}`, on which {} is usually trained: {} bytes each, as {}; \
+                 --dataset, --bytes-per-sample and --storage say otherwise",
+                set.name,
+                model.name(),
+                human_count(samples.bytes.round() as u64),
+                set.format.name(),
+            ))
+        }
+        Stored::As(_) => None,
+    }
+}
+
+/// That a plan whose steps take so long waits for tokens, which the search takes for granted that none does.
+fn slow_tokens(problem: &Problem, job: &JobSpec, plan: &Plan, choice: usize, step_time_s: f64) -> Option<String> {
+    let explicit = DataSpec { dataset: Some(TEXT.into()), ..job.data.clone() };
+    let data = data_set(&JobSpec { data: explicit, ..job.clone() }, &problem.model).ok()??;
+    let cluster = plan.cluster();
+    let machine = problem.place.machine(choice, cluster.instances, Some(cluster.encrypted));
+    let supplies = data.supplies(&Fixed::default(), &machine, plan.mesh().parallel(), plan.batch()).ok()?;
+    let rate = |supply: &Supply| supply.feed(Seconds(step_time_s), 1).rates.into_iter().fold(f64::INFINITY, f64::min);
+    let best = supplies.iter().map(|(_, supply)| rate(supply)).fold(0.0, f64::max);
+    let longer = plan.batch().global as f64 / best / step_time_s - 1.0;
+    (longer > NOTICEABLE).then(|| {
+        format!(
+            "reading the tokens of a step takes {:.0} % longer than the step, which is not counted: --dataset text adds it",
+            100.0 * longer
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_models::Family;
+    use trainyard_plan::StorageMode;
+
+    fn job(model: &str) -> JobSpec {
+        let mut job = JobSpec::default();
+        job.model.name = Some(model.into());
+        job
+    }
+
+    fn of(job: &JobSpec) -> Stored {
+        let model = job.model.name.as_deref().and_then(|name| find(name).ok()).expect("in the catalog");
+        stored(job, &model.model).expect("nothing contradicts")
+    }
+
+    #[test]
+    fn a_model_of_the_catalog_brings_its_data_set() {
+        let Stored::As(samples) = of(&job("resnet50")) else { panic!("images are stored") };
+        assert!((samples.bytes - 114_660.0).abs() < f64::EPSILON && samples.assumed);
+        assert_eq!((samples.format, samples.count), (Some(SampleFormat::Jpeg), Some(1_281_167)));
+        let Stored::As(volumes) = of(&job("unet3d")) else { panic!("volumes are stored") };
+        assert!(volumes.deviation > 6e7 && volumes.format == Some(SampleFormat::Npz));
+        assert_eq!(of(&job("gpt2")), Stored::AsTokens);
+    }
+
+    #[test]
+    fn what_the_job_says_goes_first() {
+        let mut named = job("resnet50");
+        named.data.dataset = Some("coco".into());
+        assert!(matches!(of(&named), Stored::As(Samples { assumed: false, count: Some(117_266), .. })));
+        named.data.bytes_per_sample = Some(200_000.0);
+        let Stored::As(samples) = of(&named) else { panic!("images are stored") };
+        assert!((samples.bytes - 200_000.0).abs() < f64::EPSILON);
+        named.data.dataset = Some(NO_DATA_SET.into());
+        let model = &find("resnet50").expect("in the catalog").model;
+        assert!(matches!(stored(&named, model), Err(JobError::Conflict { second: "data.bytes_per_sample", .. })));
+        named.data.bytes_per_sample = None;
+        assert_eq!(of(&named), Stored::There);
+        named.data.dataset = Some("text".into());
+        assert!(matches!(stored(&named, model), Err(JobError::Conflict { second: "model", .. })));
+        named.data.dataset = Some("imagnet".into());
+        assert!(matches!(stored(&named, model), Err(JobError::DataSet(_))));
+    }
+
+    #[test]
+    fn tokens_are_counted_where_the_job_says_how_they_are_brought_in() {
+        let mut stored = job("gpt2");
+        stored.data.storage = Some(StorageMode::FsxLustre);
+        let Stored::As(samples) = of(&stored) else { panic!("tokens are stored") };
+        assert!((samples.bytes - 2048.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn of_images_of_ones_own_nothing_is_known() {
+        let mut own = job("resnet50");
+        own.model.family = Some(Family::Resnet);
+        assert_eq!(of(&own), Stored::Unknown);
+        own.cluster.profile = Some("local".into());
+        assert_eq!(of(&own), Stored::There);
+    }
+}

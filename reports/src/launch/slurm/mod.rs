@@ -1,0 +1,52 @@
+//! Slurm: torchrun on each machine of a job, or mpirun for this program's own executor.
+//!
+//! # Source
+//!
+//! Slurm 24.05, `sbatch(1)`, `srun(1)` and `scontrol(1)`; Open MPI 4.1, `mpirun(1)`; PyTorch 2,
+//! `torch/distributed/run.py`.
+
+mod executor;
+mod launcher;
+
+use super::draft::{Draft, Finished, Head};
+use super::error::LaunchError;
+use super::job::Job;
+use super::software::Engine;
+
+/// How much longer than predicted at most a job may take before Slurm ends it.
+const PATIENCE: f64 = 1.5;
+
+/// `slurm.sh` and what must lie beside it.
+pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
+    match draft.engine {
+        Engine::Executor => executor::files(draft),
+        _ => launcher::files(draft),
+    }
+}
+
+/// The start of a script for so many tasks on each machine, whose shell hears a signal before its time is over.
+fn directives(job: &Job<'_>, tasks: u32, signal: &str) -> String {
+    let minutes = (job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0) as u64;
+    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    let mut lines = vec![
+        format!("--job-name={}", job.name()),
+        format!("--nodes={}", job.machines()),
+        format!("--ntasks-per-node={tasks}"),
+        "--exclusive".into(),
+        format!("--time={days}-{hours:02}:{minutes:02}:00"),
+        "--output=%x-%j.log".into(),
+        // A job that is queued again goes on in the same file.
+        "--open-mode=append".into(),
+        format!("--signal=B:{signal}"),
+        "--requeue".into(),
+    ];
+    if job.has_gpus() {
+        lines.insert(3, format!("--gpus-per-node={}", job.processes()));
+    }
+    lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
+}
+
+/// The whole script.
+fn script(directives: &str, head: &Head, body: &str) -> String {
+    format!("#!/usr/bin/env bash\n{directives}{}set -euo pipefail\n\n{body}", head.comment())
+}

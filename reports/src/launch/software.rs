@@ -1,0 +1,137 @@
+//! The software that runs a plan: what the stack that it was priced with says, else what such plans are started with.
+
+use super::Target;
+use super::error::LaunchError;
+use super::job::Job;
+use trainyard_hardware_profiles::{EXECUTOR_STACK, Stack};
+use trainyard_plan::{Offload, Plan, StateSharding};
+
+/// What runs the steps of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Trainyard's own executor.
+    Executor,
+    /// Megatron-LM's training scripts.
+    Megatron,
+    /// DeepSpeed.
+    Deepspeed,
+    /// PyTorch's FullyShardedDataParallel.
+    Fsdp,
+    /// PyTorch's DistributedDataParallel.
+    Ddp,
+}
+
+impl Engine {
+    /// The engine that a stack of the catalog is made of; nothing for software that no launch file starts, such as
+    /// frameworks that are known by published step times only.
+    pub(super) fn of_stack(name: &str) -> Option<Self> {
+        let known = [
+            ("megatron", Self::Megatron),
+            ("deepspeed", Self::Deepspeed),
+            ("pytorch-fsdp", Self::Fsdp),
+            ("llm-foundry-fsdp", Self::Fsdp),
+            ("pytorch-ddp", Self::Ddp),
+        ];
+        if name == EXECUTOR_STACK {
+            return Some(Self::Executor);
+        }
+        known.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, engine)| engine)
+    }
+
+    /// What a plan is usually started with, where no stack says so: Megatron-LM where ranks share layers, tokens or
+    /// experts; DeepSpeed where FSDP has no word for how states are kept, because FSDP shards gradients as soon as
+    /// anything and keeps everything or nothing elsewhere.
+    fn of_plan(plan: &Plan) -> Self {
+        let parallel = plan.mesh().parallel();
+        let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
+        if degrees.iter().any(|degree| *degree > 1) {
+            return Self::Megatron;
+        }
+        match plan.state_sharding() {
+            StateSharding::Optimizer => Self::Deepspeed,
+            _ if plan.offload() != Offload::NONE => Self::Deepspeed,
+            StateSharding::None => Self::Ddp,
+            StateSharding::Gradients | StateSharding::Parameters => Self::Fsdp,
+        }
+    }
+
+    /// The engine that a target starts for a plan.
+    pub(super) fn of(job: &Job<'_>, target: Target) -> Self {
+        let of_stack = job.stack().and_then(|stack| Self::of_stack(&stack.name));
+        of_stack.unwrap_or_else(|| match target {
+            // Documents that name no stack were made for the executor there.
+            Target::Slurm if job.stack().is_none() => Self::Executor,
+            _ => Self::of_plan(job.plan()),
+        })
+    }
+
+    /// Whether a target has files that start it.
+    fn is_started_by(self, target: Target) -> bool {
+        match target {
+            Target::Slurm => true,
+            Target::Torchrun | Target::Accelerate | Target::Skypilot | Target::Kubernetes => self != Self::Executor,
+            // Its scripts are started by name and value only, and Megatron-LM has flags without values.
+            Target::Sagemaker => !matches!(self, Self::Executor | Self::Megatron),
+            Target::Deepspeed => self == Self::Deepspeed,
+            Target::Megatron => self == Self::Megatron,
+        }
+    }
+}
+
+/// Refuses a target that does not start the software of the plan's stack.
+pub(super) fn starts_the_stack(job: &Job<'_>, target: Target) -> Result<(), LaunchError> {
+    let Some(stack) = job.stack() else { return Ok(()) };
+    let listed = stack.runs.targets.is_empty() || stack.runs.targets.iter().any(|name| name == target.name());
+    if listed && Engine::of_stack(&stack.name).is_none_or(|engine| engine.is_started_by(target)) {
+        return Ok(());
+    }
+    let why = format!("launch files for {} do not start it", target.title());
+    Err(LaunchError::Inexpressible { field: "plan.stack", value: stack.name.clone(), why, others: Vec::new() })
+}
+
+/// The attention kernel that a stack chooses on GPUs of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attention<'a> {
+    /// As the catalog names it: `flash`, `memory-efficient`, `fused`, `unfused`.
+    pub(super) kernel: &'a str,
+    /// The generation.
+    pub(super) generation: &'a str,
+}
+
+impl<'a> Attention<'a> {
+    /// That of a stack on GPUs of a generation.
+    pub(super) fn of(stack: &'a Stack, generation: &'a str) -> Self {
+        Self { kernel: stack.runs.attention_on(generation).unwrap_or("unfused"), generation }
+    }
+
+    /// Whether scores go through memory.
+    pub(super) fn is_unfused(self) -> bool {
+        self.kernel == "unfused"
+    }
+
+    /// Whether NVIDIA's Transformer Engine has no kernels for the GPUs, which it has from Ampere on.
+    pub(super) fn is_before_transformer_engine(self) -> bool {
+        matches!(self.generation, "Pascal" | "Volta" | "Turing")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_one_engine_share_a_name() {
+        for (name, engine) in [
+            ("megatron-core", Some(Engine::Megatron)),
+            ("deepspeed", Some(Engine::Deepspeed)),
+            ("deepspeed-zero3", Some(Engine::Deepspeed)),
+            ("pytorch-fsdp-compiled", Some(Engine::Fsdp)),
+            ("pytorch-ddp", Some(Engine::Ddp)),
+            ("trainyard-executor", Some(Engine::Executor)),
+            ("pytorch", None),
+            ("tensorflow2-xla", None),
+        ] {
+            assert_eq!(Engine::of_stack(name), engine, "{name}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The software of a plan decides what is started, and what is started keeps what it has learnt.
+
+use super::tests::{document, file, with};
+use super::{LaunchError, LaunchOptions, Target, launch};
+use serde_json::{Value, json};
+use trainyard_hardware_profiles::{Abilities, Stack, catalog};
+use trainyard_plan::LaunchDocument;
+use trainyard_plan::document::PlanDocument;
+
+/// Software of this name, with what it runs; the rest is of no matter here.
+fn stack(name: &str, targets: &[&str], rest: Abilities) -> Stack {
+    let base = catalog().stacks().first().expect("the catalog has stacks").clone();
+    let targets = targets.iter().map(|target| (*target).to_owned()).collect();
+    Stack { name: name.into(), runs: Abilities { targets, ..rest }, ..base }
+}
+
+fn pytorch(name: &str, compiled: bool) -> Stack {
+    let attention = [("Volta", "memory-efficient"), ("other", "flash")];
+    let attention = attention.map(|(generation, kernel)| (generation.to_owned(), kernel.to_owned())).into();
+    let targets = ["torchrun", "accelerate", "slurm", "skypilot", "kubernetes", "sagemaker"];
+    stack(name, &targets, Abilities { compiled, fused_optimizer: true, attention, ..Abilities::default() })
+}
+
+fn megatron() -> Stack {
+    let attention = [("other".to_owned(), "flash".to_owned()), ("Volta".to_owned(), "unfused".to_owned())].into();
+    let targets = ["megatron", "torchrun", "slurm", "kubernetes", "skypilot"];
+    stack("megatron-core", &targets, Abilities { attention, ..Abilities::default() })
+}
+
+fn export(changes: &[(&str, Value)], stack: &Stack, target: Target) -> Result<LaunchDocument, LaunchError> {
+    given(changes, stack, target, &LaunchOptions::default())
+}
+
+fn given(
+    changes: &[(&str, Value)],
+    stack: &Stack,
+    target: Target,
+    options: &LaunchOptions,
+) -> Result<LaunchDocument, LaunchError> {
+    let mut document = with(changes);
+    document["plan"]["stack"] = json!(stack.name);
+    let document: PlanDocument = serde_json::from_value(document).expect("a plan document");
+    let named = &document.plan.cluster;
+    let cluster = catalog().cluster(&named.instance, named.instances).expect("in the catalog");
+    launch(&document, &cluster, Some(stack), target, options)
+}
+
+fn first(changes: &[(&str, Value)], stack: &Stack, target: Target) -> String {
+    let launch = export(changes, stack, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+    launch.files[0].text.clone()
+}
+
+fn sharded() -> (&'static str, Value) {
+    ("plan.state_sharding", json!("parameters"))
+}
+
+#[test]
+fn a_target_that_the_software_does_not_have_is_refused() {
+    let error = export(&[], &pytorch("pytorch-ddp", false), Target::Megatron).expect_err("other software");
+    let text = "`plan.stack` is pytorch-ddp, but launch files for Megatron-LM do not start it";
+    assert_eq!(error.to_string(), text);
+    let hint = "these can: sagemaker, torchrun, accelerate, slurm, skypilot, kubernetes";
+    assert_eq!(error.hint().as_deref(), Some(hint));
+    // A list of targets may promise too much.
+    let odd = stack("pytorch-ddp", &["megatron"], Abilities::default());
+    let error = export(&[], &odd, Target::Megatron).expect_err("other software");
+    assert_eq!(error.hint().as_deref(), Some("no target can; plan again with another stack, `--stack NAME`"));
+    let mut unknown = document();
+    unknown["plan"]["stack"] = json!("pytorch-dpd");
+    let unknown: PlanDocument = serde_json::from_value(unknown).expect("a plan document");
+    let cluster = catalog().cluster("p4d.24xlarge", 2).expect("in the catalog");
+    let error = launch(&unknown, &cluster, None, Target::Torchrun, &LaunchOptions::default()).expect_err("no stack");
+    assert_eq!(error, LaunchError::Stack("pytorch-dpd".into()));
+}
+
+#[test]
+fn the_stack_decides_what_is_started() {
+    let (ddp, fsdp) = (pytorch("pytorch-ddp", false), pytorch("pytorch-fsdp", false));
+    let deepspeed = stack("deepspeed", &[], Abilities::default());
+    // Without a stack it would be Megatron-LM's for none of these, and DeepSpeed's for the optimizer's state only.
+    assert!(first(&[], &megatron(), Target::Torchrun).contains("pretrain_gpt.py"));
+    assert!(first(&[], &deepspeed, Target::Torchrun).contains("--deepspeed deepspeed.json"));
+    let plain = export(&[], &deepspeed, Target::Torchrun).expect("replicas").files;
+    assert!(plain[1].text.contains("\"zero_optimization\": {\n    \"stage\": 0\n  }"), "{}", plain[1].text);
+    assert!(first(&[sharded()], &deepspeed, Target::Accelerate).contains("accelerate launch"));
+    assert!(first(&[sharded()], &fsdp, Target::Torchrun).contains("--fsdp 'full_shard auto_wrap'"));
+    assert!(first(&[sharded()], &megatron(), Target::Kubernetes).contains("optim_grads_params"));
+    let plain = first(&[], &ddp, Target::Torchrun);
+    assert!(!plain.contains("fsdp") && !plain.contains("deepspeed"), "{plain}");
+    let error = export(&[sharded()], &ddp, Target::Torchrun).expect_err("whole states on every rank");
+    assert!(error.to_string().starts_with("`plan.state_sharding` is parameters, but DistributedData"), "{error}");
+    let optimizer = ("plan.state_sharding", json!("optimizer"));
+    let error = export(&[optimizer], &fsdp, Target::Accelerate).expect_err("FSDP shards gradients too");
+    assert!(error.to_string().starts_with("`plan.state_sharding` is optimizer, but FSDP shards"), "{error}");
+    let tensor = ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 }));
+    let batch = ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 }));
+    for target in [Target::Torchrun, Target::Sagemaker] {
+        let error = export(&[tensor.clone(), batch.clone()], &fsdp, target).expect_err("FSDP cuts no layers");
+        assert!(error.to_string().starts_with("`plan.parallel.tensor` is 4"), "{error}");
+    }
+}
+
+#[test]
+fn software_that_nobody_starts_is_noted() {
+    let launch = export(&[], &stack("alpa", &[], Abilities::default()), Target::Torchrun).expect("as without it");
+    assert!(launch.notes[0].starts_with("plan.stack is alpa: no launch file starts it"), "{:?}", launch.notes);
+}
+
+#[test]
+fn what_was_priced_is_switched_on() {
+    let (eager, compiled) = (pytorch("pytorch-ddp", false), pytorch("pytorch-ddp-compiled", true));
+    assert!(!first(&[], &eager, Target::Torchrun).contains("torch_compile"));
+    let script = first(&[], &compiled, Target::Torchrun);
+    assert!(script.contains("--torch_compile true ") && script.contains("--optim adamw_torch_fused "), "{script}");
+    assert!(script.contains("PyTorch chooses it on Ampere GPUs under attn_implementation sdpa"), "{script}");
+    let launch = export(&[], &compiled, Target::Accelerate).expect("data parallel");
+    assert!(!launch.files[0].text.contains("torch_compile"), "{}", launch.files[0].text);
+    assert!(launch.files[1].text.contains("dynamo_backend: INDUCTOR"), "{}", launch.files[1].text);
+    let without = first(&[], &stack("pytorch-ddp", &[], Abilities::default()), Target::Torchrun);
+    assert!(without.contains("--optim adamw_torch ") && !without.contains("attn_implementation"), "{without}");
+    // Where PyTorch's attention keeps no scores, nothing is left to be done about them.
+    let selective = first(&[("plan.recompute", json!("selective"))], &eager, Target::Torchrun);
+    assert!(!selective.contains("plan.recompute"), "{selective}");
+}
+
+#[test]
+fn megatron_computes_the_attention_that_was_priced() {
+    assert!(first(&[], &megatron(), Target::Megatron).contains("--attention-backend flash"));
+    let single = [("plan.precision", json!("fp32"))];
+    assert!(first(&single, &megatron(), Target::Megatron).contains("--attention-backend unfused"));
+    let volta = ("plan.cluster", json!({ "instance": "p3.16xlarge", "instances": 2 }));
+    let half = ("plan.precision", json!("fp16-mixed"));
+    let script = first(&[volta.clone(), half.clone()], &megatron(), Target::Megatron);
+    assert!(script.contains("--transformer-impl local --no-persist-layer-norm"), "{script}");
+    assert!(!script.contains("--attention-backend"), "{script}");
+    let context = [
+        volta,
+        half,
+        ("plan.parallel", json!({ "data": 8, "tensor": 1, "pipeline": 1, "context": 2 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 4 })),
+    ];
+    let error = export(&context, &megatron(), Target::Megatron).expect_err("its attention is Transformer Engine's");
+    assert!(error.to_string().starts_with("`plan.parallel.context` is 2, but"), "{error}");
+}
+
+#[test]
+fn slurm_starts_a_launcher_on_each_machine() {
+    let script = first(&[], &pytorch("pytorch-ddp", false), Target::Slurm);
+    for words in [
+        "#SBATCH --ntasks-per-node=1\n",
+        "#SBATCH --gpus-per-node=8\n",
+        "#SBATCH --requeue\n",
+        "\nMASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n",
+        "\nsrun --cpu-bind=none --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=8 ",
+        "--rdzv-endpoint=\"$MASTER_ADDR:29500\"",
+        "${LATEST:+--resume_from_checkpoint \"${LATEST%/*}\"} &\nwait",
+    ] {
+        assert!(script.contains(words), "{words}: {script}");
+    }
+    assert!(first(&[], &megatron(), Target::Slurm).contains("pretrain_gpt.py"));
+    assert!(file(&document(), Target::Slurm, "slurm.sh").contains("\nmpirun "));
+    let executor = stack("trainyard-executor", &["slurm"], Abilities::default());
+    assert!(first(&[], &executor, Target::Slurm).contains("trainyard run"));
+    assert!(export(&[], &executor, Target::Torchrun).is_err());
+}
+
+/// Half a second a step: an hour is 7200 steps, of 7629.
+#[test]
+fn checkpoints_are_as_far_apart_as_the_job_or_the_plan_says() {
+    let steps = |changes: &[(&str, Value)]| {
+        let script = file(&with(changes), Target::Megatron, "megatron.sh");
+        let words: Vec<&str> = script.split_whitespace().collect();
+        let after =
+            |name: &str| words.iter().skip_while(|word| **word != name).nth(1).and_then(|word| word.parse().ok());
+        (after("--save-interval"), after("--save-retain-interval"), script.contains("steps from one checkpoint"))
+    };
+    assert_eq!(steps(&[]), (Some(7200), Some(7200), true));
+    let priced = ("prediction.checkpoint_interval_s", json!(300.0));
+    assert_eq!(steps(&[priced.clone()]), (Some(600), Some(2400), false));
+    let job = ("job.campaign", json!({ "checkpoint_interval": "10 min" }));
+    assert_eq!(steps(&[priced, job]), (Some(1200), Some(2400), false));
+    assert_eq!(steps(&[("prediction.steps", json!(100))]), (Some(100), Some(100), true));
+    for target in Target::ALL {
+        let launch = launch(
+            &serde_json::from_value(document()).expect("a plan document"),
+            &catalog().cluster("p4d.24xlarge", 2).expect("in the catalog"),
+            None,
+            target,
+            &LaunchOptions::default(),
+        )
+        .unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+        let all: String =
+            launch.files.iter().map(|file| file.text.as_str()).chain(launch.notes.iter().map(String::as_str)).collect();
+        assert!(all.contains("7200"), "{}: {all}", target.name());
+    }
+}
+
+#[test]
+fn whatever_the_job_leaves_open_is_listed() {
+    let launch = |changes: &[(&str, Value)]| {
+        let document: PlanDocument = serde_json::from_value(with(changes)).expect("a plan document");
+        let cluster = catalog().cluster("p4d.24xlarge", 2).expect("in the catalog");
+        super::launch(&document, &cluster, None, Target::Torchrun, &LaunchOptions::default()).expect("data parallel")
+    };
+    let open = launch(&[]);
+    let written: Vec<&str> = open.assumed.iter().map(|assumed| assumed.written.as_str()).collect();
+    let expected = [
+        "warmup_steps 10",
+        "lr_scheduler_type constant_with_warmup",
+        "max_grad_norm 0",
+        "weight_decay 0.1",
+        "adam_beta1 0.9, adam_beta2 0.95",
+        "adam_epsilon 0.00000001",
+        "save_steps 7200",
+    ];
+    assert_eq!(written, expected);
+    let line = "# - weight_decay 0.1: weight decay, assumed here (job.training.weight_decay)\n";
+    assert!(open.files[0].text.contains(line), "{}", open.files[0].text);
+    let said = launch(&[
+        ("job.training", json!({ "warm_up_steps": 10, "decay": "constant", "clip_norm": 1.0, "weight_decay": 0.1 })),
+        ("job.campaign", json!({ "checkpoint_interval": "1 h" })),
+    ]);
+    let left: Vec<&str> = said.assumed.iter().map(|assumed| assumed.field.as_str()).collect();
+    assert_eq!(left, ["job.training.betas", "job.training.epsilon"]);
+}
+
+#[test]
+fn a_fine_tuning_starts_from_its_weights() {
+    let weights = LaunchOptions { weights: Some("org/model x".into()), ..LaunchOptions::default() };
+    let ddp = pytorch("pytorch-ddp", false);
+    let tuned = given(&[], &ddp, Target::Torchrun, &weights).expect("data parallel");
+    assert!(tuned.files[0].text.contains("--model_name_or_path 'org/model x' "), "{}", tuned.files[0].text);
+    let scratch = export(&[], &ddp, Target::Torchrun).expect("data parallel");
+    assert!(scratch.notes.iter().any(|note| note.starts_with("trains from scratch")), "{:?}", scratch.notes);
+    let llama = &trainyard_models::find("llama-2-7b").expect("in the catalog").model;
+    let model = [
+        ("plan.model", json!(llama.spec())),
+        ("plan.stages", json!([{ "first": 0, "layers": llama.graph().len() }])),
+        ("plan.parallel", json!({ "data": 4, "tensor": 4, "pipeline": 1 })),
+        ("plan.batch", json!({ "global": 128, "micro": 4, "accumulation": 8 })),
+    ];
+    let tuned = given(&model, &megatron(), Target::Megatron, &weights).expect("tensor parallel");
+    let script = &tuned.files[0].text;
+    assert!(script.contains("--pretrained-checkpoint RESULTS/pretrained --auto-detect-ckpt-format"), "{script}");
+    let conversion = "--saver core --load-dir 'org/model x' --save-dir RESULTS/pretrained ";
+    assert!(script.contains(conversion) && script.contains("--target-tensor-parallel-size 4 "), "{script}");
+    assert!(script.contains("--loader llama_mistral --checkpoint-type hf "), "{script}");
+    for wrong in ["", " ", "a\nb"] {
+        let options = LaunchOptions { weights: Some(wrong.into()), ..LaunchOptions::default() };
+        let error = given(&[], &ddp, Target::Torchrun, &options).expect_err("no weights");
+        assert!(error.to_string().starts_with("`--weights` is "), "{error}");
+        assert_eq!(error.hint().as_deref(), Some("for example `--weights gpt2-xl`"));
+    }
+}

@@ -1,0 +1,336 @@
+//! Numbers without a unit, as people write them: `10B`, `10e9`, `1.5M`, `2k`, `100_000`.
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The suffixes with their powers of ten: thousands, millions, billions (also G, of SI), trillions.
+const SUFFIXES: [(char, i32); 6] = [('k', 3), ('K', 3), ('M', 6), ('B', 9), ('G', 9), ('T', 12)];
+
+/// How a number may be written.
+const FORMS: &str = "digits, as in 100_000, 10e9, 2k, 1.5M, 10B or 1T";
+
+/// Above 2⁵³ a float does not hold every whole number.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Why a text is not a number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseNumberError {
+    /// It does not read as one.
+    #[error("`{text}` is not a number; write {FORMS}")]
+    NotANumber {
+        /// What was read.
+        text: String,
+    },
+    /// A number is followed by something else than a suffix.
+    #[error(
+        "`{suffix}` in `{text}` is not a suffix of a number; use k (thousand), M (million), B (billion) or T (trillion)"
+    )]
+    UnknownSuffix {
+        /// What was read.
+        text: String,
+        /// What follows the digits.
+        suffix: String,
+    },
+    /// Something is counted, and this is a part or less than nothing.
+    #[error("`{text}` is not a whole number from 0 on; write {FORMS}")]
+    NotWhole {
+        /// What was read.
+        text: String,
+    },
+    /// It is more than can be counted.
+    #[error("`{text}` is more than can be counted; at most {most}")]
+    TooLarge {
+        /// What was read.
+        text: String,
+        /// The largest count.
+        most: u64,
+    },
+}
+
+/// The number that a text writes: digits, perhaps with a fraction, an exponent, underscores between digits, and one of
+/// the suffixes k, M, B and T. It is finite, and may be negative.
+///
+/// ```
+/// assert_eq!(trainyard_units::number("1.5M"), Ok(1_500_000.0));
+/// assert_eq!(trainyard_units::number("100_000"), trainyard_units::number("100k"));
+/// ```
+///
+/// # Errors
+///
+/// When the text is anything else; see [`ParseNumberError`].
+pub fn number(text: &str) -> Result<f64, ParseNumberError> {
+    let trimmed = text.trim();
+    let refused = || ParseNumberError::NotANumber { text: text.into() };
+    let digits_end = trimmed.rfind(|c: char| c.is_ascii_digit()).ok_or_else(refused)? + 1;
+    // A dot may end the digits.
+    let (digits, suffix) = match trimmed[digits_end..].strip_prefix('.') {
+        Some(suffix) => (&trimmed[..=digits_end], suffix.trim()),
+        None => (&trimmed[..digits_end], trimmed[digits_end..].trim()),
+    };
+    let digits = digits.replace('_', "");
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
+        return Err(refused());
+    }
+    let power = match SUFFIXES.iter().find(|(name, _)| suffix.chars().eq([*name])) {
+        _ if suffix.is_empty() => 0,
+        Some((_, power)) => *power,
+        None if digits.parse::<f64>().is_ok() => {
+            return Err(ParseNumberError::UnknownSuffix { text: text.into(), suffix: suffix.into() });
+        }
+        None => return Err(refused()),
+    };
+    // The power goes into the exponent, so that 1.1M is exactly 1 100 000.
+    let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((&digits, "0"));
+    let exponent = exponent.parse::<i32>().ok().and_then(|exponent| exponent.checked_add(power)).ok_or_else(refused)?;
+    let value: f64 = format!("{mantissa}e{exponent}").parse().map_err(|_| refused())?;
+    if value.is_finite() { Ok(value) } else { Err(refused()) }
+}
+
+/// The whole number that a text writes, in any of the forms of [`number`].
+///
+/// ```
+/// assert_eq!(trainyard_units::count("2k"), Ok(2000));
+/// assert!(trainyard_units::count("1.5").is_err());
+/// ```
+///
+/// # Errors
+///
+/// When the text is no number, or not a whole one that can be counted; see [`ParseNumberError`].
+pub fn count(text: &str) -> Result<u64, ParseNumberError> {
+    if let Ok(count) = text.trim().replace('_', "").parse() {
+        return Ok(count);
+    }
+    let value = number(text)?;
+    if value < 0.0 || value.fract() != 0.0 {
+        return Err(ParseNumberError::NotWhole { text: text.into() });
+    }
+    if value > EXACT_MAX {
+        return Err(ParseNumberError::TooLarge { text: text.into(), most: EXACT_MAX as u64 });
+    }
+    Ok(value as u64)
+}
+
+/// A type of number that a document may write as a number, or as a text in the forms of [`number`]: what [`written`]
+/// reads.
+pub trait Written: Sized {
+    /// What a field of this type expects.
+    const EXPECTED: &'static str;
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    ///
+    /// When it writes no such number.
+    fn of_text(text: &str) -> Result<Self, String>;
+
+    /// Takes a number with a fraction or an exponent.
+    fn of_float(value: f64) -> Option<Self>;
+
+    /// Takes a whole number.
+    fn of_whole(value: i128) -> Option<Self>;
+}
+
+impl Written for f64 {
+    const EXPECTED: &'static str = "a number, or a text such as \"10B\"";
+
+    fn of_text(text: &str) -> Result<Self, String> {
+        number(text).map_err(|error| error.to_string())
+    }
+
+    fn of_float(value: f64) -> Option<Self> {
+        Some(value)
+    }
+
+    fn of_whole(value: i128) -> Option<Self> {
+        Some(value as Self)
+    }
+}
+
+macro_rules! whole {
+    ($($type:ty),+) => {
+        $(impl Written for $type {
+            const EXPECTED: &'static str = "a whole number, at least 0";
+
+            fn of_text(text: &str) -> Result<Self, String> {
+                let count = count(text).map_err(|error| error.to_string())?;
+                Self::try_from(count).map_err(|_| {
+                    ParseNumberError::TooLarge { text: text.into(), most: Self::MAX as u64 }.to_string()
+                })
+            }
+
+            fn of_float(value: f64) -> Option<Self> {
+                let whole = value.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&value);
+                whole.then(|| Self::try_from(value as u64).ok()).flatten()
+            }
+
+            fn of_whole(value: i128) -> Option<Self> {
+                Self::try_from(value).ok()
+            }
+        })+
+    };
+}
+
+whole!(u32, u64);
+
+struct Either<T>(PhantomData<T>);
+
+impl<T: Written> Visitor<'_> for Either<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        T::of_text(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
+        T::of_whole(value.into()).ok_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        T::of_whole(value.into()).ok_or_else(|| E::invalid_value(Unexpected::Signed(value), &self))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+        T::of_float(value).ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+    }
+}
+
+struct Number<T>(T);
+
+impl<'de, T: Written> Deserialize<'de> for Number<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Either(PhantomData)).map(Number)
+    }
+}
+
+/// Reads a field that is a number, or a text that writes one.
+///
+/// # Errors
+///
+/// When it is neither, or not in the range of the type.
+pub fn written<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Number::deserialize(deserializer).map(|Number(value)| value)
+}
+
+/// The same for a field that may be left out.
+///
+/// # Errors
+///
+/// When it is neither, or not in the range of the type.
+pub fn written_option<'de, T: Written, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::<Number<T>>::deserialize(deserializer).map(|value| value.map(|Number(value)| value))
+}
+
+/// The same for a table of them.
+///
+/// # Errors
+///
+/// When one of them is neither, or not in the range of the type.
+pub fn written_table<'de, T: Written, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<std::collections::BTreeMap<String, T>>, D::Error> {
+    let table = Option::<std::collections::BTreeMap<String, Number<T>>>::deserialize(deserializer)?;
+    Ok(table.map(|table| table.into_iter().map(|(key, Number(value))| (key, value)).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error as ValueError;
+
+    #[test]
+    fn numbers_are_read_as_people_write_them() {
+        for (text, value) in [
+            ("10B", 1e10),
+            ("10e9", 1e10),
+            ("100e6", 1e8),
+            ("1.5M", 1.5e6),
+            ("1.1M", 1.1e6),
+            ("2k", 2000.0),
+            ("2K", 2000.0),
+            ("100_000", 1e5),
+            (" 3 T ", 3e12),
+            ("7G", 7e9),
+            ("1e3k", 1e6),
+            ("-5", -5.0),
+            (".5M", 5e5),
+            ("2.", 2.0),
+            ("2.k", 2000.0),
+        ] {
+            assert_eq!(number(text), Ok(value), "{text}");
+        }
+        assert_eq!(count("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(
+            ["2k", "1.5M", "100e6", "1_024", "8.0"].map(count),
+            [Ok(2000), Ok(1_500_000), Ok(100_000_000), Ok(1024), Ok(8)]
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_says_what_one_is() {
+        for text in [
+            "",
+            "B",
+            "nan",
+            "NaN",
+            "inf",
+            "-inf",
+            "infinity",
+            "1e400",
+            "ten",
+            "x2",
+            "1..2",
+            "1e99999999999",
+            "k2",
+            "--1",
+        ] {
+            let told = number(text).expect_err(text).to_string();
+            assert!(told.contains(&format!("`{text}`")) && told.contains("10B"), "{told}");
+        }
+        for text in ["10m", "3 GB", "5 %", "2kk", "1,000x"] {
+            let told = number(text).expect_err(text).to_string();
+            assert!(told.contains(&format!("`{text}`")), "{told}");
+        }
+        assert!(number("10m").expect_err("milli").to_string().contains("`m` in `10m`"));
+        for text in ["1.5", "-3", "0.0001k"] {
+            assert!(matches!(count(text), Err(ParseNumberError::NotWhole { .. })), "{text}");
+        }
+        assert!(matches!(count("1e300"), Err(ParseNumberError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn documents_hold_numbers_or_texts() {
+        let text = |text: &'static str| written::<u64, _>(IntoDeserializer::<ValueError>::into_deserializer(text));
+        let float = |value: f64| written::<u32, _>(IntoDeserializer::<ValueError>::into_deserializer(value));
+        assert_eq!((text("10B"), float(1e6)), (Ok(10_000_000_000), Ok(1_000_000)));
+        assert!(text("1.5").is_err() && float(1.5).is_err() && float(-1.0).is_err() && float(1e12).is_err());
+        assert!(float(f64::NAN).is_err());
+        let tokens = written::<f64, _>(IntoDeserializer::<ValueError>::into_deserializer(7u64));
+        assert_eq!(tokens, Ok(7.0));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_what_is_read_is_finite(text in ".{0,12}") {
+            if let Ok(value) = number(&text) {
+                prop_assert!(value.is_finite());
+            }
+            let _ = count(&text);
+        }
+
+        #[test]
+        fn every_number_reads_back(value in -1e15f64..1e15, whole in 0u64..1 << 53) {
+            prop_assert_eq!(number(&value.to_string()), Ok(value));
+            prop_assert_eq!(count(&whole.to_string()), Ok(whole));
+            let thousands = whole % 1_000_000;
+            prop_assert_eq!(count(&format!("{thousands}k")), Ok(thousands * 1000));
+        }
+    }
+}
