@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 /// software that is known by published step times only, nobody needs to launch a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own of the software, none a state")]
 pub struct Abilities {
     /// Whether people start trainings with it today: the stacks that `auto` compares.
     pub today: bool,
@@ -72,6 +73,9 @@ pub struct Abilities {
     /// Update rules, as `plan.optimizer` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizers: Option<Vec<String>>,
+    /// Whether it trains its own implementations of models on data in its own format, so that a user converts both:
+    /// Megatron-LM.
+    pub own_models: bool,
     /// Whether the model is compiled (`torch.compile`).
     pub compiled: bool,
     /// Whether the optimizer's update is one fused kernel for all tensors.

@@ -74,16 +74,14 @@ pub struct UnknownDataSet {
 impl UnknownDataSet {
     /// What the user may do about it.
     pub fn hint(&self) -> String {
-        match self.similar {
-            Some(similar) => format!("did you mean `{similar}`?"),
-            None => {
-                let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
-                format!(
-                    "data sets are {}; `none` says that samples are there, and bytes_per_sample describes others",
-                    names.join(", ")
-                )
-            }
+        if let Some(similar) = self.similar {
+            return format!("did you mean `{similar}`?");
         }
+        let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
+        format!(
+            "data sets are {}; `none` says that samples are there, and bytes_per_sample describes others",
+            names.join(", ")
+        )
     }
 }
 

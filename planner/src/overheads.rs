@@ -80,7 +80,7 @@ impl Overheads {
         let exposure = known.ok().filter(|_| around.pricing == Pricing::Spot).map(|hazards| Exposure {
             instances: around.instances(),
             hazards,
-            restart: around.restart().software + write,
+            restart: Surroundings::restart().software + write,
             write,
             interval,
         });

@@ -19,7 +19,7 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
         dates.entry(&price.date).or_default().push(&instance.name);
     }
     let own = &rental.offer(chosen.choice).1;
-    let reference = reference(rental, own, *dates.keys().next()?);
+    let reference = reference(rental, own, dates.keys().next()?);
     let at_one_date = reference.and_then(|reference| at_one_date(problem, limits, rental, (found, chosen), &reference));
     if dates.len() == 1 {
         return at_one_date;

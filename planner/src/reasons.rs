@@ -305,6 +305,14 @@ impl Reasons<'_> {
         }
     }
 
+    /// The same, with the stack of the chosen plan where several are compared.
+    fn same_software(&self) -> Fixed {
+        let place = &self.problem.place;
+        let compared = place.stacks().len() > 1;
+        let stack = compared.then(|| place.software(self.chosen.choice).name.clone());
+        Fixed { stack: stack.or_else(|| self.fixed.stack.clone()), ..self.same_degrees() }
+    }
+
     fn recompute(&self) -> Option<String> {
         if self.fixed.recompute.is_some() {
             return None;
@@ -318,7 +326,7 @@ impl Reasons<'_> {
             Recompute::Selective => "recompute selective (the core of attention)",
             _ => "recompute full",
         };
-        match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_degrees() }) {
+        match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_software() }) {
             (Some(kept), _) => {
                 Some(format!("{what}: the best plan that keeps all activations {}", self.other_side(&kept)))
             }
@@ -367,7 +375,7 @@ impl Reasons<'_> {
             1 => String::new(),
             runs => format!(" ({runs} runs of layers on each stage)"),
         };
-        match self.best(&Fixed { schedule: Some(plainer), ..self.same_degrees() }) {
+        match self.best(&Fixed { schedule: Some(plainer), ..self.same_software() }) {
             (Some(other), _) => Some(format!("schedule {own}{runs}: {plainer} {}", self.other_side(&other))),
             (None, Some((_, needed, available))) => Some(format!(
                 "schedule {own}{runs}: {plainer} needs at least {} of the {} that may be used of a GPU",
@@ -382,7 +390,7 @@ impl Reasons<'_> {
         if !self.chosen.plan.mesh().parallel().sequence || self.fixed.sequence.is_some() {
             return None;
         }
-        match self.best(&Fixed { sequence: Some(false), ..self.same_degrees() }) {
+        match self.best(&Fixed { sequence: Some(false), ..self.same_software() }) {
             (Some(other), _) => {
                 Some(format!("sequence parallel too: tensor parallel alone {}", self.other_side(&other)))
             }
@@ -422,7 +430,7 @@ impl Reasons<'_> {
         }
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
-        let fixed = Fixed { micro: Some(micro), recompute, ..self.same_degrees() };
+        let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
         match self.best(&fixed) {
             (Some(other), _) => {
                 Some(format!("micro-batch {}: the best plan with {micro} {}", batch.micro, self.other_side(&other)))

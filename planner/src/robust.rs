@@ -7,7 +7,8 @@
 use crate::problem::Problem;
 use crate::search::{Aim, Ceilings, Evaluated, Found, Prepared};
 use crate::space::{Candidate, Variant};
-use crate::totals::Totals;
+use crate::totals::{Totals, amount};
+use trainyard_hardware_profiles::Stack;
 use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, ScheduleName, StateSharding};
 
 /// Part of the objective by which two plans must differ to be told apart. A stated default: the median error of single
@@ -15,8 +16,30 @@ use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, Schedule
 /// cancels.
 pub(crate) const INDISTINCT: f64 = 0.05;
 
+/// The median error of a quantity over half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
+/// distribution.
+const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
+
 /// A plan is much faster than another, or much cheaper, that takes so many times as much.
 const MUCH: f64 = 1.5;
+
+/// Part of the objective by which plans of two stacks must differ to be told apart: what is not known of either stack does
+/// not cancel.
+fn indistinct(one: &Stack, other: &Stack) -> f64 {
+    if one.name == other.name {
+        return INDISTINCT;
+    }
+    INDISTINCT.max(MEDIAN_OF_INTERVAL * one.uncertainty.value.hypot(other.uncertainty.value))
+}
+
+/// What nobody has to think about on the devices and with the software of a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordinary {
+    /// The number format in which people train on such devices.
+    pub(crate) precision: Precision,
+    /// Whether models and data stay as they are, in a script of the user's own.
+    pub(crate) own_scripts: bool,
+}
 
 /// How much there is to a plan besides data parallelism, the most telling first. Less is simpler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,13 +50,13 @@ pub(crate) struct Complexity {
     offloads: u32,
     /// Kinds of parallelism besides data parallelism.
     kinds: u32,
-    /// What else must work: sharded gradients or parameters, hybrid sharding, interleaving.
+    /// What else must work: sharded gradients or parameters, hybrid sharding, interleaving, converted models and data.
     parts: u32,
 }
 
 impl Complexity {
-    /// Of a plan on machines whose usual format is `usual`.
-    pub(crate) fn of(plan: &Plan, usual: Precision) -> Self {
+    /// Of a plan.
+    pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
         let variant = Variant {
             schedule: plan.schedule(),
             virtual_stages: plan.stages().runs(),
@@ -42,24 +65,25 @@ impl Complexity {
             gradient_reduction: plan.gradient_reduction(),
             offload: plan.offload(),
         };
-        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, usual)
+        Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary)
     }
 
     /// The same of a variant of a candidate.
-    pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, usual: Precision) -> Self {
-        Self::of_parts(candidate.parallel, candidate.precision, variant, usual)
+    pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, ordinary: Ordinary) -> Self {
+        Self::of_parts(candidate.parallel, candidate.precision, variant, ordinary)
     }
 
-    fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, usual: Precision) -> Self {
+    fn of_parts(parallel: ParallelSpec, precision: Precision, variant: &Variant, ordinary: Ordinary) -> Self {
         let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
         let parts = [
             variant.state_sharding >= StateSharding::Gradients,
             variant.schedule == ScheduleName::Interleaved,
             variant.sharding_ranks.is_some(),
+            !ordinary.own_scripts,
         ];
         Self {
-            unusual_format: precision != usual,
+            unusual_format: precision != ordinary.precision,
             offloads: offloads(variant.offload),
             kinds: degrees.iter().filter(|degree| **degree > 1).count() as u32,
             parts: parts.iter().filter(|part| **part).count() as u32,
@@ -79,32 +103,53 @@ fn offloads(offload: Offload) -> u32 {
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
-    let near = Ceilings::near(aim.objective, Totals::found(best), 1.0 + INDISTINCT);
+    let stacks = problem.place.stacks();
+    let own_stack = problem.place.software(best.choice);
+    let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
     let one = Aim { top: 1, ..aim };
     let other = match aim.objective {
         Objective::Cost => Objective::Time,
         Objective::Time => Objective::Cost,
     };
     let mut chosen = best.clone();
-    let mut ceilings = near;
+    let mut not_much_worse = Ceilings::NONE;
     if best.cost_usd.is_some() {
-        let ends = prepared.search(Aim { objective: other, ceilings: near, ..one });
+        let ends = prepared.search(Aim { objective: other, ceilings: near(own_stack), ..one });
         let Some(end) = ends.best.into_iter().next() else { return found };
-        ceilings = near.and(Ceilings::near(other, Totals::found(&end), MUCH));
-        if !ceilings.admit(Totals::found(&chosen)) {
+        not_much_worse = Ceilings::near(other, Totals::found(&end), MUCH);
+        if !not_much_worse.admit(Totals::found(&chosen)) {
             chosen = end;
         }
     }
+    let within = |stack| Aim { ceilings: near(stack).and(not_much_worse), ..one };
     let own = prepared.complexity(&chosen);
-    for simpler in prepared.complexities(ceilings).into_iter().filter(|simpler| *simpler <= own) {
-        let of_class = prepared.search(Aim { ceilings, complexity: Some(simpler), ..one });
-        if let Some(plan) = of_class.best.into_iter().next() {
-            chosen = plan;
-            break;
-        }
+    if let Some((_, plan)) = simplest(prepared, within(own_stack), |class| class <= own) {
+        chosen = plan;
+    }
+    if aim.stack.is_none() {
+        let own = prepared.complexity(&chosen);
+        let others = stacks.iter().enumerate().filter(|(_, stack)| stack.name != own_stack.name);
+        let simpler = others.filter_map(|(number, stack)| {
+            simplest(prepared, Aim { stack: Some(number), ..within(stack) }, |class| class < own)
+        });
+        let order = |plan: &Evaluated| amount(aim.objective, Totals::found(plan));
+        let least = simpler.min_by(|(a, one), (b, other)| a.cmp(b).then(order(one).total_cmp(&order(other))));
+        chosen = least.map_or(chosen, |(_, plan)| plan);
     }
     put_first(&mut found, chosen);
     found
+}
+
+/// The best plan of the simplest of these classes that has one.
+fn simplest(
+    prepared: &Prepared<'_>,
+    aim: Aim,
+    of_class: impl Fn(Complexity) -> bool,
+) -> Option<(Complexity, Evaluated)> {
+    prepared.complexities(aim).into_iter().filter(|class| of_class(*class)).find_map(|class| {
+        let found = prepared.search(Aim { complexity: Some(class), ..aim });
+        Some((class, found.best.into_iter().next()?))
+    })
 }
 
 /// Puts a plan before all others, in place of the one on as many machines of its type.
@@ -132,7 +177,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     let gain = match (seeks_cost, own.cost_usd.zip(best.cost_usd)) {
         (true, _) if own.time_s < best.time_s / MUCH => format!("{:.1} times faster", best.time_s / own.time_s),
         (false, Some((own, best))) if own < best / MUCH => format!("{:.1} times cheaper", best / own),
-        _ => "simpler".into(),
+        _ => simpler_by(chosen, optimum),
     };
     let cluster = optimum.plan.cluster();
     let stack = optimum.plan.stack().filter(|_| optimum.plan.stack() != chosen.plan.stack());
@@ -143,6 +188,30 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
         cluster.instance,
         degrees(&optimum.plan),
     )
+}
+
+/// `simpler (no interleaving)`: what one plan does without that another needs.
+fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
+    let [own, other] = [chosen, optimum].map(|plan| needs(&plan.plan));
+    let without: Vec<String> =
+        other.into_iter().filter(|part| !own.contains(part)).map(|part| format!("no {part}")).collect();
+    if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
+}
+
+/// What a plan needs beyond data parallelism with an ordinary optimizer.
+fn needs(plan: &Plan) -> Vec<&'static str> {
+    let parallel = plan.mesh().parallel();
+    let all = [
+        (plan.offload() != Offload::NONE, "offload"),
+        (parallel.tensor > 1, "tensor parallelism"),
+        (parallel.pipeline > 1, "pipeline"),
+        (parallel.context > 1, "context parallelism"),
+        (parallel.expert > 1, "expert parallelism"),
+        (plan.schedule() == ScheduleName::Interleaved, "interleaving"),
+        (plan.state_sharding() >= StateSharding::Gradients, "sharded gradients or parameters"),
+        (plan.sharding_ranks().is_some(), "hybrid sharding"),
+    ];
+    all.into_iter().filter(|(needed, _)| *needed).map(|(_, part)| part).collect()
 }
 
 /// `data 8 × tensor 2`: the degrees of a plan that are more than one.
@@ -173,7 +242,8 @@ mod tests {
     fn fewer_kinds_of_parallelism_go_before_fewer_parts_and_usual_formats_before_both() {
         let plain = ParallelSpec { data: 8, ..ParallelSpec::default() };
         let of = |parallel, precision, variant: Variant| {
-            Complexity::of_parts(parallel, precision, &variant, Precision::Bf16Mixed)
+            let ordinary = Ordinary { precision: Precision::Bf16Mixed, own_scripts: true };
+            Complexity::of_parts(parallel, precision, &variant, ordinary)
         };
         let bf16 = Precision::Bf16Mixed;
         let data = of(plain, bf16, Variant::PLAIN);
@@ -182,5 +252,14 @@ mod tests {
         let tensor = of(ParallelSpec { tensor: 2, ..plain }, bf16, Variant::PLAIN);
         let single = of(plain, Precision::Fp32, Variant::PLAIN);
         assert!(data < sharded && sharded < tensor && tensor < single);
+    }
+
+    #[test]
+    fn plans_of_two_stacks_are_told_apart_less_well_than_plans_of_one() {
+        let stack = |name: &str| trainyard_hardware_profiles::catalog().stack(name).expect("in the catalog");
+        let [ddp, fsdp, megatron] = ["pytorch-ddp", "pytorch-fsdp", "megatron-core"].map(stack);
+        assert_eq!(indistinct(ddp, ddp).to_bits(), INDISTINCT.to_bits());
+        assert_eq!(indistinct(ddp, megatron).to_bits(), indistinct(megatron, ddp).to_bits());
+        assert!(indistinct(ddp, fsdp) > indistinct(ddp, megatron) && indistinct(ddp, megatron) > INDISTINCT);
     }
 }

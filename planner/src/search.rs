@@ -16,7 +16,7 @@ use crate::fix::Fixed;
 use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Enough, Place, Problem};
 use crate::ranked::Ranked;
-use crate::robust::Complexity;
+use crate::robust::{Complexity, Ordinary};
 use crate::room::Room;
 use crate::space::{Candidate, Space};
 use crate::totals::Totals;
@@ -177,7 +177,7 @@ pub(crate) struct Prepared<'a> {
     feeding: Feeding,
     overheads: SearchOverheads,
     /// By choice.
-    usual_formats: Vec<Precision>,
+    ordinary: Vec<Ordinary>,
     least: OnceLock<Vec<(u32, Totals)>>,
 }
 
@@ -203,9 +203,9 @@ impl<'a> Prepared<'a> {
         let feeding = Feeding::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &candidates);
         let choices = 0..problem.place.choices().len();
-        let usual_formats = choices.map(|choice| usual_format(&problem.place.machine(choice, 1, None))).collect();
+        let ordinary = choices.map(|choice| ordinary(&problem.place.machine(choice, 1, None))).collect();
         let least = OnceLock::new();
-        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, usual_formats, least }
+        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, ordinary, least }
     }
 
     pub(crate) fn search(&self, aim: Aim) -> Found {
@@ -233,19 +233,19 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// The format in which people train on the devices of a choice.
-    fn usual_format(&self, choice: usize) -> Precision {
-        self.usual_formats[choice]
-    }
-
     /// How complex a plan is.
     pub(crate) fn complexity(&self, plan: &Evaluated) -> Complexity {
-        Complexity::of(&plan.plan, self.usual_format(plan.choice))
+        Complexity::of(&plan.plan, self.ordinary[plan.choice])
     }
 
-    /// How complex plans are that may stay below ceilings, the simplest first.
-    pub(crate) fn complexities(&self, ceilings: Ceilings) -> BTreeSet<Complexity> {
-        let below = self.least().iter().filter(|(_, totals)| ceilings.admit(*totals));
+    /// How complex plans of the stacks of an aim are that may stay below its ceilings, the simplest first.
+    pub(crate) fn complexities(&self, aim: Aim) -> BTreeSet<Complexity> {
+        let stacks = self.problem.place.stacks().len();
+        let of_stack = |number: u32| {
+            let choice = self.candidates[number as usize].choice;
+            aim.stack.is_none_or(|wanted| choice % stacks == wanted)
+        };
+        let below = self.least().iter().filter(|(number, totals)| aim.ceilings.admit(*totals) && of_stack(*number));
         let mut seen: BTreeSet<(usize, ParallelSpec, Precision, [bool; 2])> = BTreeSet::new();
         let mut all = BTreeSet::new();
         for candidate in below.map(|(number, _)| &self.candidates[*number as usize]) {
@@ -260,9 +260,9 @@ impl<'a> Prepared<'a> {
     }
 
     fn complexities_of(&self, candidate: &Candidate) -> impl Iterator<Item = Complexity> + use<'_, 'a> {
-        let (candidate, usual) = (*candidate, self.usual_format(candidate.choice));
+        let (candidate, ordinary) = (*candidate, self.ordinary[candidate.choice]);
         let variants = self.space.variants(candidate.choice, candidate.parallel, candidate.batch);
-        variants.into_iter().map(move |variant| Complexity::of_variant(&candidate, &variant, usual))
+        variants.into_iter().map(move |variant| Complexity::of_variant(&candidate, &variant, ordinary))
     }
 
     fn may_be(&self, candidate: &Candidate, class: Complexity) -> bool {
@@ -287,12 +287,15 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The format in which people train on a machine: mixed precision where its GPUs have the units, bfloat16 before half
-/// precision, and single precision on processors.
-fn usual_format(machine: &Machine) -> Precision {
-    let Device::Gpu(_) = &machine.cluster.first().device else { return Precision::Fp32 };
-    let mixed = [Precision::Bf16Mixed, Precision::Fp16Mixed];
-    mixed.into_iter().find(|precision| machine.has_units(*precision).is_ok()).unwrap_or(Precision::Fp32)
+/// What is ordinary on a machine: mixed precision where its GPUs have the units, bfloat16 before half precision, and
+/// single precision on processors.
+fn ordinary(machine: &Machine) -> Ordinary {
+    let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
+    let precision = match &machine.cluster.first().device {
+        Device::Gpu(_) => [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units),
+        Device::Measured(_) => None,
+    };
+    Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models }
 }
 
 pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
@@ -462,8 +465,8 @@ impl<'a> Searcher<'a> {
         let Prepared { space, bounds, room, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
             let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
-            let usual = self.prepared.usual_format(candidate.choice);
-            let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, usual) == class);
+            let ordinary = self.prepared.ordinary[candidate.choice];
+            let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, ordinary) == class);
             let matters =
                 |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
             look(space, (bounds, room), candidate, matters)

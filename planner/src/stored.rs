@@ -139,7 +139,6 @@ pub(crate) fn unsure_of_samples(
 ) -> Option<String> {
     let model = &problem.model;
     match stored(job, model).ok()? {
-        Stored::There => None,
         Stored::Unknown => Some(
             "reading and decoding of samples are not counted, because nothing is known of how they are stored: \
              --bytes-per-sample 110kB or --dataset imagenet, say, adds them; --dataset none says that they are there"
@@ -164,7 +163,7 @@ pub(crate) fn unsure_of_samples(
                 set.format.name(),
             ))
         }
-        Stored::As(_) => None,
+        Stored::There | Stored::As(_) => None,
     }
 }
 

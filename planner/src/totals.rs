@@ -137,7 +137,7 @@ impl Ranking {
     }
 }
 
-fn amount(objective: Objective, totals: Totals) -> f64 {
+pub(crate) fn amount(objective: Objective, totals: Totals) -> f64 {
     match objective {
         Objective::Time => totals.time_s,
         Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),

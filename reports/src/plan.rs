@@ -46,16 +46,12 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     let header = ["software", "on", "strategy", ">time", ">cost", ">memory"];
     let row = |own: &StackChoice| {
         let name = if own.recommended { format!("{} (recommended)", own.stack) } else { own.stack.clone() };
-        match &own.best {
-            Some(best) => {
-                let [on, strategy, _, time, cost, memory] = alternative(best);
-                [name, on, strategy, time, cost, memory]
-            }
-            None => {
-                let why = own.reason.clone().unwrap_or_default();
-                [name, why, String::new(), String::new(), String::new(), String::new()]
-            }
-        }
+        let Some(best) = &own.best else {
+            let why = own.reason.clone().unwrap_or_default();
+            return [name, why, String::new(), String::new(), String::new(), String::new()];
+        };
+        let [on, strategy, _, time, cost, memory] = alternative(best);
+        [name, on, strategy, time, cost, memory]
     };
     format!("\n{}", table(width, header, document.stacks.iter().map(row)))
 }

@@ -19,9 +19,9 @@ fn stack(name: &str) -> &'static Stack {
 }
 
 /// Each name of a list reads as a value that is printed as it was written, and none is there twice.
-fn are_values<T: FromStr + Display>(stack: &Stack, list: &Option<Vec<String>>) {
+fn are_values<T: FromStr + Display>(stack: &Stack, list: Option<&[String]>) {
     let as_written = |name: &String| name.parse::<T>().is_ok_and(|value| value.to_string() == *name);
-    are_names(stack, list.as_deref().unwrap_or_default(), as_written);
+    are_names(stack, list.unwrap_or_default(), as_written);
 }
 
 fn are_names(stack: &Stack, list: &[String], is_one: impl Fn(&String) -> bool) {
@@ -42,16 +42,16 @@ fn is_kernel(name: &str) -> bool {
 fn every_name_is_one_of_plans_models_or_targets() {
     for stack in catalog().stacks() {
         let runs = &stack.runs;
-        are_values::<ScheduleName>(stack, &runs.schedules);
-        are_values::<Precision>(stack, &runs.precisions);
-        are_values::<Recompute>(stack, &runs.recompute);
-        are_values::<StateSharding>(stack, &runs.state_sharding);
-        are_values::<GradientReduction>(stack, &runs.gradient_reduction);
-        are_values::<GradientCompression>(stack, &runs.gradient_compression);
-        are_values::<Offload>(stack, &runs.offload);
-        are_values::<Collectives>(stack, &runs.collectives);
-        are_values::<Placement>(stack, &runs.placements);
-        are_values::<Optimizer>(stack, &runs.optimizers);
+        are_values::<ScheduleName>(stack, runs.schedules.as_deref());
+        are_values::<Precision>(stack, runs.precisions.as_deref());
+        are_values::<Recompute>(stack, runs.recompute.as_deref());
+        are_values::<StateSharding>(stack, runs.state_sharding.as_deref());
+        are_values::<GradientReduction>(stack, runs.gradient_reduction.as_deref());
+        are_values::<GradientCompression>(stack, runs.gradient_compression.as_deref());
+        are_values::<Offload>(stack, runs.offload.as_deref());
+        are_values::<Collectives>(stack, runs.collectives.as_deref());
+        are_values::<Placement>(stack, runs.placements.as_deref());
+        are_values::<Optimizer>(stack, runs.optimizers.as_deref());
         are_names(stack, runs.families.as_deref().unwrap_or_default(), |name| is_family(name));
         are_names(stack, runs.degrees.as_deref().unwrap_or_default(), |name| DEGREES.contains(&name.as_str()));
         are_names(stack, &runs.targets, |name| Target::ALL.iter().any(|target| target.name() == name));
@@ -108,8 +108,8 @@ fn lists_agree_with_each_other() {
 
 #[test]
 fn the_executor_runs_what_is_built() {
-    fn same<T: Copy + Display>(list: &Option<Vec<String>>, built: &[T]) {
-        let listed: Option<BTreeSet<String>> = list.as_ref().map(|list| list.iter().cloned().collect());
+    fn same<T: Copy + Display>(list: Option<&[String]>, built: &[T]) {
+        let listed: Option<BTreeSet<String>> = list.map(|list| list.iter().cloned().collect());
         assert_eq!(listed, Some(built.iter().map(ToString::to_string).collect()));
     }
     let runs = &stack(EXECUTOR_STACK).runs;
@@ -118,16 +118,16 @@ fn the_executor_runs_what_is_built() {
     let built =
         [EXECUTABLE.tensor, EXECUTABLE.sequence, pipelines, EXECUTABLE.context, EXECUTABLE.expert, EXECUTABLE.tables];
     let degrees: Vec<&str> = DEGREES.into_iter().zip(built).filter(|(_, built)| *built).map(|(name, _)| name).collect();
-    same(&runs.degrees, &degrees);
-    same(&runs.schedules, &EXECUTABLE.schedules);
-    same(&runs.precisions, &EXECUTABLE.precisions);
-    same(&runs.recompute, &EXECUTABLE.recompute);
-    same(&runs.state_sharding, &EXECUTABLE.state_sharding);
-    same(&runs.gradient_reduction, &EXECUTABLE.gradient_reduction);
-    same(&runs.gradient_compression, &EXECUTABLE.gradient_compression);
-    same(&runs.optimizers, &EXECUTABLE.optimizers);
+    same(runs.degrees.as_deref(), &degrees);
+    same(runs.schedules.as_deref(), &EXECUTABLE.schedules);
+    same(runs.precisions.as_deref(), &EXECUTABLE.precisions);
+    same(runs.recompute.as_deref(), &EXECUTABLE.recompute);
+    same(runs.state_sharding.as_deref(), &EXECUTABLE.state_sharding);
+    same(runs.gradient_reduction.as_deref(), &EXECUTABLE.gradient_reduction);
+    same(runs.gradient_compression.as_deref(), &EXECUTABLE.gradient_compression);
+    same(runs.optimizers.as_deref(), &EXECUTABLE.optimizers);
     let offloads: Vec<Offload> = EXECUTABLE.offloads.iter().map(|(offload, _)| *offload).collect();
-    same(&runs.offload, &offloads);
+    same(runs.offload.as_deref(), &offloads);
     assert_eq!(runs.hybrid_sharding, Some(sharded));
     assert_eq!((runs.today, runs.targets.as_slice()), (false, &["slurm".to_owned()][..]));
 }

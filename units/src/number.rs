@@ -156,7 +156,7 @@ macro_rules! whole {
             fn of_text(text: &str) -> Result<Self, String> {
                 let count = count(text).map_err(|error| error.to_string())?;
                 Self::try_from(count).map_err(|_| {
-                    ParseNumberError::TooLarge { text: text.into(), most: Self::MAX as u64 }.to_string()
+                    ParseNumberError::TooLarge { text: text.into(), most: u64::from(Self::MAX) }.to_string()
                 })
             }
 

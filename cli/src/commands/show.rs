@@ -20,7 +20,7 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
     let catalog = &*files::catalog_of(arguments.constants.as_deref())?;
     match arguments.name.as_deref() {
         Some(pattern) if pattern.contains('*') && !matches!(kind, Kind::Prices) => {
-            list(kind, catalog, pattern, output)?
+            list(kind, catalog, pattern, output)?;
         }
         Some(name) => entry(kind, catalog, name, output)?,
         None => list(kind, catalog, "*", output)?,

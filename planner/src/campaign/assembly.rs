@@ -40,7 +40,7 @@ impl Assembly<'_> {
                 straggler: self.settings.straggler,
             },
             start: around.start(),
-            restart: around.restart(),
+            restart: Surroundings::restart(),
             download: Seconds(prediction.input.map_or(0.0, |input| input.download_s)),
             checkpoint: Checkpoint { write, read: write, interval: Seconds(0.0) },
             evaluation: self.evaluation(),

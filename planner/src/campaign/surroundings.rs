@@ -63,7 +63,7 @@ impl Surroundings<'_> {
     }
 
     /// What comes before training goes on, when a machine has been replaced: it is a new one.
-    pub(crate) fn restart(&self) -> StartUp {
+    pub(crate) fn restart() -> StartUp {
         start_up(StartKind::Cold)
     }
 

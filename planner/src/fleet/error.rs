@@ -47,7 +47,7 @@ pub enum FleetError {
         /// What it is called.
         name: String,
         /// Why.
-        error: NoPlan,
+        error: Box<NoPlan>,
     },
 }
 

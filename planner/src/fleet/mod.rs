@@ -107,8 +107,11 @@ impl PlannedFleet {
         kinds
             .map(|(index, (kind, limits))| {
                 let document = recommend(&kind.problem, limits, &kind.job);
-                let document =
-                    document.map_err(|error| FleetError::NoPlan { index, name: kind.name.clone(), error })?;
+                let document = document.map_err(|error| FleetError::NoPlan {
+                    index,
+                    name: kind.name.clone(),
+                    error: Box::new(error),
+                })?;
                 Ok((kind.name.clone(), document))
             })
             .collect()

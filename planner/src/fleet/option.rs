@@ -32,8 +32,11 @@ pub(super) struct JobOption {
 
 /// Searches for the plans of a kind.
 pub(super) fn plans(kind: &ValidKind, index: usize, limits: &Limits) -> Result<(Kind, OnEach), FleetError> {
-    let found =
-        on_each(&kind.problem, limits).map_err(|error| FleetError::NoPlan { index, name: kind.name.clone(), error })?;
+    let found = on_each(&kind.problem, limits).map_err(|error| FleetError::NoPlan {
+        index,
+        name: kind.name.clone(),
+        error: Box::new(error),
+    })?;
     let option = |(plan, evaluated): (usize, &Evaluated)| JobOption {
         instance: evaluated.plan.cluster().instance.clone(),
         instances: evaluated.plan.cluster().instances,

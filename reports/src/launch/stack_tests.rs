@@ -176,7 +176,7 @@ fn checkpoints_are_as_far_apart_as_the_job_or_the_plan_says() {
     };
     assert_eq!(steps(&[]), (Some(7200), Some(7200), true));
     let priced = ("prediction.checkpoint_interval_s", json!(300.0));
-    assert_eq!(steps(&[priced.clone()]), (Some(600), Some(2400), false));
+    assert_eq!(steps(std::slice::from_ref(&priced)), (Some(600), Some(2400), false));
     let job = ("job.campaign", json!({ "checkpoint_interval": "10 min" }));
     assert_eq!(steps(&[priced, job]), (Some(1200), Some(2400), false));
     assert_eq!(steps(&[("prediction.steps", json!(100))]), (Some(100), Some(100), true));

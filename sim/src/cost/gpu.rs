@@ -419,13 +419,13 @@ mod tests {
 
     #[test]
     fn memory_efficient_attention_takes_longer_than_flash_and_less_than_separate_kernels() {
+        use AttentionKernel::{Flash, MemoryEfficient, Unfused};
         let core = |kernel| {
             let spec = trainyard_models::find("gpt2-medium").expect("in the catalog").model.spec();
             let spec = trainyard_models::ModelSpec { attention: Some(kernel), seq_len: Some(4096), ..spec };
             let graph = trainyard_models::Model::try_from(spec).expect("a valid model").graph();
             pricing(Precision::Fp16Mixed).attention_core(&graph.distinct()[1], 4, Sharing::tensor(1)).0
         };
-        use AttentionKernel::{Flash, MemoryEfficient, Unfused};
         let [flash, efficient, unfused] = [Flash, MemoryEfficient, Unfused].map(core);
         assert!(flash < efficient && efficient < unfused, "{flash} {efficient} {unfused}");
         assert!(efficient < flash / MEMORY_EFFICIENT, "the bytes are the same");
