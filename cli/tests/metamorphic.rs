@@ -105,13 +105,14 @@ fn the_units_in_which_quantities_are_written_change_nothing() {
     assert_eq!(answer(&days), answer(&hours));
 }
 
-/// Memory and links are means; whoever has more of them can do what was done before.
+/// Memory and links are means; whoever has more of them can do what was done before. The best plan shows it: what is
+/// recommended may be a simpler one.
 #[test]
 fn more_memory_fits_no_less_and_faster_links_are_no_slower() {
     let job = [MODEL, DATA, TRAINING, CLUSTER].concat();
     let time = |network: &str, memory: &str| {
         let found = recommended(&job, Some(&cluster(network, memory, "150 GB/s", "256 GiB")))?;
-        found["prediction"]["time_s"].as_f64()
+        found["optimum"]["time_s"].as_f64().or_else(|| found["prediction"]["time_s"].as_f64())
     };
     let by_memory = ["2 GiB", "4 GiB", "8 GiB", "16 GiB", "32 GiB"].map(|memory| time("100 Gbit/s", memory));
     assert!(by_memory[4].is_some(), "there is a plan with enough memory");
