@@ -3,14 +3,14 @@
 mod large;
 
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use large::{Delays, job, shapes};
+use large::{Delays, job};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::Plan;
 use trainyard_sim::des::EventQueue;
-use trainyard_sim::{Estimator, Options, all_reduce_time, simulate_with, step_time, step_time_bound};
+use trainyard_sim::{Options, all_reduce_time, simulate_with, step_time, step_time_bound};
 use trainyard_units::{Bytes, Instant};
 
 /// A queue of events to measure.
@@ -157,20 +157,5 @@ fn all_reduce(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Closed forms of many layouts.
-fn estimates(criterion: &mut Criterion) {
-    let (plan, machine) = job(16, 8, 32, 96);
-    let (parallel, micro) = (plan.mesh().parallel(), plan.batch().micro);
-    let estimator =
-        Estimator::new(plan.graph(), micro, parallel, plan.precision(), plan.optimizer(), &machine).expect("priced");
-    let shapes = shapes();
-    let mut group = criterion.benchmark_group("closed-form estimates (figure: 1 M configurations/s)");
-    group.throughput(Throughput::Elements(shapes.len() as u64));
-    group.bench_function("one core", |bencher| {
-        bencher.iter(|| shapes.iter().map(|shape| estimator.step_time(black_box(*shape)).0).sum::<f64>());
-    });
-    group.finish();
-}
-
-criterion_group!(benches, queues, steps, growth, all_reduce, estimates);
+criterion_group!(benches, queues, steps, growth, all_reduce);
 criterion_main!(benches);

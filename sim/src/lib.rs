@@ -32,7 +32,6 @@ mod critical_path;
 pub mod des;
 mod engine;
 mod ensemble;
-mod estimate;
 mod fold;
 mod input;
 mod layout;
@@ -53,7 +52,6 @@ pub use cost::{
     collective_time, collective_time_by, layer_prices, layer_prices_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
-pub use estimate::{Estimator, Shape};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};
 pub use machine::{CLOCK, Machine, MachineError};
 pub use network::LinkId;

@@ -7,10 +7,7 @@ use trainyard_plan::{
     Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId, Way, Work,
     lower,
 };
-use trainyard_sim::{
-    Estimator, Machine, Options, Shape, Variation, layer_prices, rank_timelines, simulate, simulate_with, step_time,
-    step_time_bound,
-};
+use trainyard_sim::{Machine, Options, Variation, rank_timelines, simulate, simulate_with, step_time, step_time_bound};
 use trainyard_units::{Bytes, BytesPerSecond};
 
 fn machine(instance: &str, instances: u32, stack: &str) -> Machine {
@@ -349,61 +346,6 @@ fn with_links_twice_as_fast(cluster: &Cluster) -> Cluster {
         }
     }
     faster
-}
-
-/// The closed form is near the simulation, over layouts of every kind: it is what a search looks at first.
-#[test]
-fn the_estimate_is_near_the_simulation() {
-    let model = &trainyard_models::find("gpt2-medium").expect("in the catalog").model;
-    let mut errors = Vec::new();
-    for stack in ["pytorch", "megatron", "alpa"] {
-        let machine = machine("p3.16xlarge", 2, stack);
-        for (tensor, pipeline) in [(1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2)] {
-            let (data, micro) = (16 / tensor / pipeline, 4);
-            let degrees = parallel(data, tensor, pipeline);
-            let estimator = Estimator::new(
-                &model.graph(),
-                micro,
-                degrees,
-                Precision::Fp16Mixed,
-                trainyard_plan::Optimizer::AdamW,
-                &machine,
-            )
-            .expect("a GPU prices everything");
-            for (schedule, accumulation) in [
-                (ScheduleName::OneForwardOneBackward, 4),
-                (ScheduleName::OneForwardOneBackward, 16),
-                (ScheduleName::GPipe, 8),
-                (ScheduleName::Interleaved, 8),
-                (ScheduleName::ZeroBubbleH1, 8),
-            ] {
-                let plan = plan(balanced(spec(degrees, micro, accumulation, schedule), &machine));
-                let shape = Shape {
-                    data,
-                    pipeline,
-                    virtual_stages: plan.stages().runs(),
-                    accumulation,
-                    schedule: plan.schedule(),
-                    recompute: Recompute::None,
-                };
-                let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
-                errors.push((estimator.step_time(shape).0 / simulated - 1.0).abs());
-            }
-        }
-    }
-    errors.sort_by(f64::total_cmp);
-    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    assert!(mean < 0.1 && errors[errors.len() - 1] < 0.5, "mean {mean:.3}, worst {:.3}", errors[errors.len() - 1]);
-}
-
-/// The same plan with stages cut by what their layers take.
-fn balanced(mut spec: PlanSpec, machine: &Machine) -> PlanSpec {
-    let graph = trainyard_models::Model::try_from(spec.model.clone()).expect("a model").graph();
-    let mesh = trainyard_plan::Mesh::from(spec.parallel);
-    let prices = layer_prices(&graph, spec.batch.micro, mesh, spec.precision, machine).expect("priced");
-    let runs = spec.parallel.pipeline * spec.virtual_stages;
-    spec.stages = Stages::balanced(&prices.weights(spec.recompute), runs).expect("enough layers").specs();
-    spec
 }
 
 /// Of replicas that straddle machines some reduce their gradients later than the others, and then have the machine's

@@ -6,11 +6,11 @@
 mod large;
 
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use large::{Delays, job, shapes};
+use large::{Delays, job};
 use std::hint::black_box;
 use trainyard_plan::Plan;
 use trainyard_sim::des::EventQueue;
-use trainyard_sim::{Estimator, Machine, Options, Shape, simulate_with, step_time, step_time_bound};
+use trainyard_sim::{Machine, Options, simulate_with, step_time, step_time_bound};
 use trainyard_units::Instant;
 
 /// What may be added to a count before it is a regression.
@@ -69,17 +69,5 @@ fn bound((plan, machine): (Plan, Machine)) -> f64 {
     step_time_bound(black_box(&plan), &machine).expect("priced").0
 }
 
-fn estimator() -> (Estimator, Vec<Shape>) {
-    let (plan, machine) = thousand_gpus();
-    let (parallel, micro) = (plan.mesh().parallel(), plan.batch().micro);
-    let estimator = Estimator::new(plan.graph(), micro, parallel, plan.precision(), plan.optimizer(), &machine);
-    (estimator.expect("priced"), shapes())
-}
-
-#[library_benchmark(config = counted(0.1955), setup = estimator)]
-fn estimates((estimator, shapes): (Estimator, Vec<Shape>)) -> f64 {
-    shapes.iter().map(|shape| estimator.step_time(black_box(*shape)).0).sum()
-}
-
-library_benchmark_group!(name = paths, benchmarks = [events, step_folded, step_unfolded, bound, estimates]);
+library_benchmark_group!(name = paths, benchmarks = [events, step_folded, step_unfolded, bound]);
 main!(library_benchmark_groups = paths);

@@ -4,7 +4,7 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_plan::{
     BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages,
 };
-use trainyard_sim::{Machine, Shape};
+use trainyard_sim::Machine;
 use trainyard_units::Instant;
 
 /// Pseudo-random delays below 2^20 ns.
@@ -36,18 +36,4 @@ pub(crate) fn job(data: u32, pipeline: u32, accumulation: u64, layers: u32) -> (
         stack: catalog().stack("pytorch").expect("in the catalog").clone(),
     };
     (Plan::try_from(spec).expect("a valid plan"), machine)
-}
-
-/// Layouts of many kinds.
-pub(crate) fn shapes() -> Vec<Shape> {
-    (0..1000u32)
-        .map(|index| Shape {
-            data: 1 << (index % 6),
-            pipeline: 1 << (index / 6 % 6),
-            virtual_stages: 1,
-            accumulation: u64::from(8 + index % 97),
-            schedule: ScheduleName::OneForwardOneBackward,
-            recompute: Recompute::ALL[index as usize % 3],
-        })
-        .collect()
 }
