@@ -36,7 +36,6 @@ mod fix;
 mod fleet;
 mod front;
 mod goal;
-mod guidance;
 mod hyper_parameters;
 mod input;
 mod job;

@@ -496,7 +496,7 @@ fn split_name(tensor: u32, pipeline: u32) -> String {
 }
 
 /// How `own` compares with `other`, less being better.
-pub(crate) fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
+fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
     let ratio = own / other;
     match ratio {
         r if (r - 1.0).abs() < 0.005 => format!("no {more}"),

@@ -7,7 +7,6 @@ use crate::changes::Changes;
 use crate::fix::Fixed;
 use crate::front::{alternative, front, runner_up};
 use crate::goal::to_meet_goal;
-use crate::guidance::Guidance;
 use crate::left_out::left_out;
 use crate::overheads::Rent;
 use crate::predict::{predict, predict_of};
@@ -141,7 +140,6 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let advice = Advice::new(problem, &chosen, &prediction);
     reasons.extend(advice.as_ref().map(Advice::reason));
     reasons.extend(told.bounds);
-    reasons.extend(Guidance { problem, fixed: &limits.fixed, chosen: &chosen, found }.reason());
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction };
     let advised = advice.and_then(|advice| advice.warning()).into_iter();
     let warnings: Vec<String> =

@@ -77,22 +77,6 @@ fn a_growing_model_takes_bigger_instances_before_a_second_one() {
 }
 
 #[test]
-fn a_departure_from_the_size_guidance_is_told_with_todays_prices() {
-    let work = tokens(1e10, 256);
-    let small = found(&job("name = \"gpt2\"", &work, "g4dn.xlarge,p3.2xlarge", 1), &[]);
-    assert_eq!(cluster(&small).0, "g4dn.xlarge");
-    says(&small, &["size guidance for 124 million parameters is P3", "cheaper", "1 × p3.2xlarge", "USD/h"]);
-    let hurried = format!("{work}\n[goal]\ndeadline = \"10 h\"");
-    let fast = found(&job("name = \"gpt2\"", &hurried, "p3.2xlarge,p4d.24xlarge", 1), &[]);
-    says(&fast, &["size guidance", "but p4d.24xlarge is", "1 × p3.2xlarge, which would need", "more than 10 h"]);
-    // Nothing is told where the guidance is followed, or where nothing that it names may be chosen.
-    for (model, instances) in [("gpt2-xl", "p3.16xlarge,p4d.24xlarge"), ("gpt2", "g4dn.xlarge")] {
-        let other = found(&job(&format!("name = {model:?}"), &work, instances, 1), &[]);
-        assert!(other.reasons.iter().all(|reason| !reason.contains("guidance")), "{:#?}", other.reasons);
-    }
-}
-
-#[test]
 fn what_was_done_to_fit_a_large_model_into_a_small_gpu_is_told() {
     let mut job = job("name = \"gpt2-xl\"", &tokens(1e9, 64), "p3.2xlarge", 1);
     (job.cluster.stack, job.cluster.memory_margin) = (Some("pytorch".into()), Some("0%".into()));
