@@ -1,10 +1,12 @@
-//! The catalogs that come with the program: one TOML file for each GPU, link, instance, system and stack.
+//! The catalogs that come with the program: one TOML file for each GPU, link, instance, system and stack, and one table
+//! with the prices of all instances.
 
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
 use crate::instance::{Instance, Link, Transport};
 use crate::messaging::{Messaging, TransportDefault};
 use crate::operations::{Operations, SpotAdvisor};
+use crate::price_table::price_instances;
 use crate::processor::{Loader, Processor};
 use crate::stack::{Publication, Stack};
 use crate::storage::Storage;
@@ -70,7 +72,7 @@ pub fn catalog() -> &'static Catalog {
         let wired = |table| with_processor(with_link(with_messaging(table, &transports), &links)?, &processors);
         Catalog {
             gpus: read("gpus/", Ok),
-            instances: read("instances/", wired),
+            instances: priced(read("instances/", wired)),
             systems: read("systems/", wired),
             stacks: read("stacks/", Ok),
             operations: only(read("operations/", Ok)),
@@ -91,13 +93,24 @@ fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Ta
     files
         .iter()
         .map(|path| {
-            let file = Files::get(path).expect("an embedded file that was listed can be read");
-            let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-            let table = toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
+            let table = toml::from_str(&text(path)).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
             let table = complete(table).unwrap_or_else(|error| panic!("catalog file {path}: {error}"));
             table.try_into().unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
         })
         .collect()
+}
+
+fn text(path: &str) -> String {
+    let file = Files::get(path).expect("a file of the catalog");
+    String::from_utf8(file.data.into_owned()).expect("catalog files are UTF-8")
+}
+
+/// Instances with the prices of the table of all prices.
+fn priced(mut instances: Vec<Instance>) -> Vec<Instance> {
+    let (prices, sources) = ("prices.csv", "price_sources.toml");
+    let known = toml::from_str(&text(sources)).unwrap_or_else(|error| panic!("catalog file {sources}: {error}"));
+    price_instances(&mut instances, &text(prices), prices, &known).unwrap_or_else(|error| panic!("catalog: {error}"));
+    instances
 }
 
 /// The entry of a folder with one file.
@@ -387,7 +400,9 @@ mod tests {
             assert!(Files::get(&format!("{folder}/{name}.toml")).is_some(), "{folder}/{name}");
         }
         for machine in catalog().instances() {
-            assert!(Files::get(&format!("instances/{}.toml", machine.name)).is_some(), "{}", machine.name);
+            let file = Files::get(&format!("instances/{}.toml", machine.name)).expect(&machine.name);
+            let prices = b"[[price]]";
+            assert!(!file.data.windows(prices.len()).any(|part| part == prices), "{}: in prices.csv", machine.name);
         }
         names.sort_unstable();
         names.dedup();

@@ -1,7 +1,7 @@
 //! What training runs on: GPUs, links, instances, prices, software stacks, and machines that were measured.
 //!
-//! Every number of a catalog stands in a TOML file with a unit and a source beside it. Nothing here knows what a model
-//! or a plan is, or how long anything takes: `sim` turns these facts into seconds.
+//! Every number of a catalog stands in a TOML file with a unit and a source beside it, prices in one table. Nothing here
+//! knows what a model or a plan is, or how long anything takes: `sim` turns these facts into seconds.
 //!
 //! ```
 //! use trainyard_hardware_profiles::{PriceQuery, Purchase, Service, catalog};

@@ -1,6 +1,7 @@
 //! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
 
 use crate::catalog::{Catalog, catalog, matches};
+use crate::instance::Instance;
 use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
 use trainyard_units::{UsdPerHour, similar};
@@ -93,8 +94,16 @@ impl PriceTableError {
     }
 }
 
+/// The names that rows may give.
+struct Known<'a> {
+    instances: Vec<&'a str>,
+    /// The sources behind the words that rows give for them; nothing where rows state their sources themselves.
+    sources: Option<&'a BTreeMap<String, String>>,
+}
+
 /// A row with what is said of it where it is wrong.
 struct Row<'a> {
+    known: &'a Known<'a>,
     file: &'a str,
     line: u64,
     header: &'a [String],
@@ -142,11 +151,24 @@ impl Row<'_> {
         usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed(), None))
     }
 
+    fn source(&self) -> Result<&str, PriceTableError> {
+        let text = self.text("source");
+        let Some(sources) = self.known.sources else {
+            return if text.is_empty() {
+                Err(self.wrong("source", "where the price was read", None))
+            } else {
+                Ok(text)
+            };
+        };
+        let near = || similar(text, sources.keys().map(String::as_str)).map(Into::into);
+        let source = sources.get(text).map(String::as_str);
+        source.ok_or_else(|| self.wrong("source", "a word of the table of sources", near()))
+    }
+
     fn price(&self) -> Result<(String, Price), PriceTableError> {
         let instance = self.text("instance");
-        let rented = || catalog().instances().iter().map(|instance| instance.name.as_str());
-        if !rented().any(|name| name == instance) {
-            let near = similar(instance, rented()).map(Into::into);
+        if !self.known.instances.contains(&instance) {
+            let near = similar(instance, self.known.instances.iter().copied()).map(Into::into);
             return Err(self.wrong("instance", "an instance of the catalog", near));
         }
         let region = self.text("region");
@@ -168,18 +190,17 @@ impl Row<'_> {
         if !is_date(self.text("date")) {
             return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07", None));
         }
-        if self.text("source").is_empty() {
-            return Err(self.wrong("source", "where the price was read", None));
-        }
+        let source = self.source()?;
         let price = Price {
             region: region.into(),
             service: self.name("service", &services, Service::named)?,
             purchase: self.name("purchase", &purchases, Purchase::named)?,
             low,
             high,
-            expected: (low < high).then_some(usd),
+            // The middle of a range is expected of it anyway.
+            expected: (low < high && usd != UsdPerHour(f64::midpoint(low.0, high.0))).then_some(usd),
             date: self.text("date").into(),
-            source: self.text("source").into(),
+            source: source.into(),
         };
         Ok((instance.into(), price))
     }
@@ -235,6 +256,11 @@ impl PriceTable {
     ///
     /// At the first column, row or cell that is not one of a table of prices.
     pub fn from_csv(text: &str, file: &str) -> Result<Self, PriceTableError> {
+        let instances = catalog().instances().iter().map(|instance| instance.name.as_str()).collect();
+        Self::read(text, file, &Known { instances, sources: None })
+    }
+
+    fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, PriceTableError> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
         let header = header(&mut reader, file)?;
         let mut rows = Vec::new();
@@ -242,7 +268,7 @@ impl PriceTable {
         for cells in reader.records() {
             let cells = cells.map_err(|error| unreadable(file, &error))?;
             let line = cells.position().map_or(1, csv::Position::line);
-            let (instance, price) = Row { file, line, header: &header, cells }.price()?;
+            let (instance, price) = Row { known, file, line, header: &header, cells }.price()?;
             let key = (instance.clone(), price.region.clone(), price.service, price.purchase);
             if let Some(first) = seen.insert(key, line) {
                 let (service, purchase) = (price.service.name(), price.purchase.name());
@@ -261,21 +287,41 @@ impl PriceTable {
     }
 }
 
+/// Gives the instances of a catalog the prices of its table, in which words stand for sources.
+///
+/// # Errors
+///
+/// As [`PriceTable::from_csv`], and at a word that stands for no source.
+pub(crate) fn price_instances(
+    instances: &mut [Instance],
+    text: &str,
+    file: &str,
+    sources: &BTreeMap<String, String>,
+) -> Result<(), PriceTableError> {
+    let names = instances.iter().map(|instance| instance.name.as_str()).collect();
+    let table = PriceTable::read(text, file, &Known { instances: names, sources: Some(sources) })?;
+    set_prices(instances, table);
+    Ok(())
+}
+
+fn set_prices(instances: &mut [Instance], table: PriceTable) {
+    for (name, price) in table.rows {
+        let query = PriceQuery { region: &price.region, service: price.service, purchase: price.purchase };
+        let Some(instance) = instances.iter_mut().find(|instance| instance.name == name) else { continue };
+        match instance.prices.iter_mut().find(|known| known.answers(query)) {
+            Some(known) => *known = price,
+            None => instance.prices.push(price),
+        }
+    }
+}
+
 impl Catalog {
     /// This catalog with the prices of a table before its own: a row takes the place of the price of the same instance,
     /// region, service and terms.
     #[must_use]
     pub fn with_prices(&self, table: &PriceTable) -> Self {
         let mut other = self.clone();
-        for (name, price) in &table.rows {
-            let query = PriceQuery { region: &price.region, service: price.service, purchase: price.purchase };
-            for instance in other.instances.iter_mut().filter(|instance| instance.name == *name) {
-                match instance.prices.iter_mut().find(|known| known.answers(query)) {
-                    Some(known) => *known = price.clone(),
-                    None => instance.prices.push(price.clone()),
-                }
-            }
-        }
+        set_prices(&mut other.instances, table.clone());
         other
     }
 
@@ -329,8 +375,24 @@ mod tests {
         let text = catalog().prices_csv(None);
         let table = PriceTable::from_csv(&text, "prices.csv").expect("a table");
         assert_eq!(table.rows.len(), catalog().instances().iter().map(|instance| instance.prices.len()).sum::<usize>());
-        assert_eq!(catalog().with_prices(&table).prices_csv(None), text);
+        let again = catalog().with_prices(&table);
+        assert_eq!((again.instances(), again.prices_csv(None)), (catalog().instances(), text));
         assert!(catalog().prices_csv(Some("p4d.*")).lines().skip(1).all(|line| line.starts_with("p4d.24xlarge,")));
+    }
+
+    #[test]
+    fn a_word_stands_for_a_source_of_the_catalog() {
+        let sources = BTreeMap::from([("list".into(), "AWS list price".into())]);
+        let known = Known { instances: vec!["p3.2xlarge"], sources: Some(&sources) };
+        let read = |word: &str| {
+            let text = format!("{HEADER}p3.2xlarge,us-east-1,ec2,on-demand,3.06,2026-11,{word}\n");
+            PriceTable::read(&text, "prices.csv", &known)
+        };
+        let table = read("list").expect("a table");
+        assert_eq!(table.rows[0].1.source, "AWS list price");
+        let error = read("lst").expect_err("no such word");
+        assert!(error.to_string().starts_with("`prices.csv` line 2: `source` is `lst`"), "{error}");
+        assert_eq!(error.hint(), "did you mean `list`?");
     }
 
     #[test]
