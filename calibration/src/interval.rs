@@ -11,7 +11,7 @@
 //! residuals on published step times; see docs/physics.md.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use trainyard_hardware_profiles::{Cluster, Device, Fabric, Gpu, MeasuredMachine, Transport};
+use trainyard_hardware_profiles::{Cluster, Fabric, Gpu, MeasuredMachine, Transport};
 use trainyard_models::Divisible;
 use trainyard_plan::Plan;
 use trainyard_plan::operators::{Image, LayerRole, OperatorKind, Pass};
@@ -139,13 +139,15 @@ pub fn interval(plan: &Plan, machine: &Machine, outcome: &Outcome) -> [f64; 2] {
 /// The reasons why the step time of `plan` on `machine` may be off.
 pub(crate) fn terms(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Vec<Term> {
     let step = outcome.step_time;
-    let gpu = match &machine.cluster.first().device {
-        Device::Gpu(gpu) => gpu,
-        Device::Measured(measured) => return vec![MEASURED, spread(measured)],
-    };
+    let device = &machine.cluster.first().device;
+    if let Some(measured) = device.measured() {
+        return vec![MEASURED, spread(measured)];
+    }
     let host = host_time(plan, machine).0 / step.0;
     let communication = outcome.exposed_communication.0 / step.0;
-    let mut terms = vec![REPEAT, constants(gpu), HOST_BOUND.of_share(host)];
+    let mut terms = vec![REPEAT];
+    terms.extend(device.gpu().map(constants));
+    terms.push(HOST_BOUND.of_share(host));
     let own = &machine.stack.uncertainty;
     // What measurements taught of a stated default says how far it is off.
     terms.push(if machine.stack.published_as.is_empty() && own.fitted.is_none() {

@@ -22,10 +22,7 @@ const GPUS_PER_MACHINE_MAX: u32 = 1 << 10;
 /// The cluster and the software of a row.
 pub(crate) fn machine(row: &Row, catalog: &Catalog) -> Result<Machine, Unsupported> {
     let cluster = cluster(row, catalog)?;
-    let generation = match &cluster.first().device {
-        Device::Gpu(gpu) => gpu.generation.as_str(),
-        Device::Measured(_) => "",
-    };
+    let generation = cluster.first().device.gpu().map_or("", |gpu| gpu.generation.as_str());
     let publication = Publication {
         stack: &row.stack,
         version: &row.stack_version,

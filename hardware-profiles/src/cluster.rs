@@ -15,6 +15,40 @@ pub enum Device {
     Measured(MeasuredMachine),
 }
 
+impl Device {
+    /// Its name in the catalog or in its profile.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Gpu(gpu) => &gpu.name,
+            Self::Measured(machine) => &machine.name,
+        }
+    }
+
+    /// The datasheet of a GPU.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Self::Gpu(gpu) => Some(gpu),
+            Self::Measured(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn gpu_mut(&mut self) -> Option<&mut Gpu> {
+        match self {
+            Self::Gpu(gpu) => Some(gpu),
+            Self::Measured(_) => None,
+        }
+    }
+
+    /// The profile of a measured machine, whose ranks share its memory and processors.
+    pub fn measured(&self) -> Option<&MeasuredMachine> {
+        match self {
+            Self::Measured(machine) => Some(machine),
+            Self::Gpu(_) => None,
+        }
+    }
+}
+
 /// How devices reach each other.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a handful exist at a time, and the large variant is the common one")]

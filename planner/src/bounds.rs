@@ -6,7 +6,7 @@ use crate::space::{Candidate, Space};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use trainyard_hardware_profiles::{Cluster, Device};
+use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
 use trainyard_sim::{LayerTable, Machine, Wiring, behind, layer_prices, layer_prices_among};
@@ -138,7 +138,7 @@ impl Bounds {
             let graph = space.graph_of(key.choice);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
             let near = layer_prices(graph, key.micro, mesh, key.precision, &machine).ok()?;
-            let measured = matches!(machine.cluster.first().device, Device::Measured(_));
+            let measured = machine.cluster.first().device.measured().is_some();
             let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
             let far = layer_prices_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
             let apart = behind(devices) - behind(mesh.ranks());
@@ -156,16 +156,14 @@ impl Bounds {
     fn key(&self, candidate: &Candidate) -> PriceKey {
         let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
-        let (instances, parallel) = match cluster.first().device {
-            Device::Measured(_) => {
-                (1, ParallelSpec { data: 1, pipeline: parallel.data * parallel.pipeline, ..parallel })
-            }
-            Device::Gpu(_) if self.placement != Placement::Cluster => (candidate.instances, parallel),
-            Device::Gpu(_) => {
-                let ranks = parallel.tensor * parallel.context * parallel.expert;
-                let alone = ParallelSpec { data: parallel.expert, pipeline: 1, ..parallel };
-                (ranks.div_ceil(cluster.first().devices_per_instance).min(candidate.instances), alone)
-            }
+        let (instances, parallel) = if cluster.first().device.measured().is_some() {
+            (1, ParallelSpec { data: 1, pipeline: parallel.data * parallel.pipeline, ..parallel })
+        } else if self.placement != Placement::Cluster {
+            (candidate.instances, parallel)
+        } else {
+            let ranks = parallel.tensor * parallel.context * parallel.expert;
+            let alone = ParallelSpec { data: parallel.expert, pipeline: 1, ..parallel };
+            (ranks.div_ceil(cluster.first().devices_per_instance).min(candidate.instances), alone)
         };
         PriceKey { choice, instances, parallel, precision, micro }
     }
@@ -197,7 +195,7 @@ impl Bounds {
         let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
         let inside = parallel.context == 1 && parallel.expert == 1 && self.placement == Placement::Cluster;
         let alike = ParallelSpec { data: parallel.data * parallel.pipeline, pipeline: 1, ..parallel };
-        let shared = inside && !machine.cluster.is_mixed() && matches!(machine.cluster.first().device, Device::Gpu(_));
+        let shared = inside && !machine.cluster.is_mixed() && machine.cluster.first().device.measured().is_none();
         let parallel = if shared { alike } else { parallel };
         let key = PriceKey { choice, instances, parallel, precision, micro: batch.micro };
         if let Some(known) = self.tables.lock().expect("nobody panics while prices are looked up").get(&key) {
@@ -264,13 +262,11 @@ fn handed_on(graph: &OperatorGraph) -> f64 {
 
 /// Out of one machine, all of its cards together; infinite for a measured machine, which has no others.
 fn network(cluster: &Cluster) -> f64 {
-    match cluster.first().device {
-        Device::Measured(_) => f64::INFINITY,
-        Device::Gpu(_) => {
-            let wiring = Wiring::new(cluster);
-            wiring.capacity(wiring.network_out(0))
-        }
+    if cluster.first().device.measured().is_some() {
+        return f64::INFINITY;
     }
+    let wiring = Wiring::new(cluster);
+    wiring.capacity(wiring.network_out(0))
 }
 
 fn place(recompute: Recompute) -> usize {

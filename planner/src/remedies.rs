@@ -8,7 +8,6 @@ use crate::fix::Fixed;
 use crate::problem::Problem;
 use crate::reasons::recommended;
 use crate::search::Evaluated;
-use trainyard_hardware_profiles::Device;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Rejected, RejectedBy, Remedy};
 use trainyard_plan::operators::LayerRole;
@@ -62,8 +61,7 @@ impl<'a> Remedies<'a> {
     pub(crate) fn all(&self) -> Vec<Remedy> {
         let plain = self.plain();
         let Some(needed) = self.needed(&plain) else { return Vec::new() };
-        let Device::Gpu(_) = &self.machine.cluster.first().device else { return Vec::new() };
-        if needed.fits().is_ok() {
+        if self.machine.cluster.first().device.gpu().is_none() || needed.fits().is_ok() {
             return Vec::new();
         }
         let mut all = vec![Remedy {
@@ -99,7 +97,9 @@ impl<'a> Remedies<'a> {
 
     /// Strategies of which no plan fits on the recommended machines, each with what the least of them needs.
     pub(crate) fn too_large(&self) -> Vec<Rejected> {
-        let Device::Gpu(_) = &self.machine.cluster.first().device else { return Vec::new() };
+        if self.machine.cluster.first().device.gpu().is_none() {
+            return Vec::new();
+        }
         let cluster = self.chosen.cluster();
         let here = Fixed {
             instance: Some(cluster.instance.clone()),

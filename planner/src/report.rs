@@ -4,7 +4,7 @@ use crate::campaign::campaign;
 use crate::explain::{ExplainError, NamedPlan, explain};
 use crate::predict::{DocumentError, machine, resimulate};
 use crate::what_if::{HeldPlan, Subject, axes, tornado, what_if};
-use trainyard_hardware_profiles::{Device, Fabric, Interconnect, Sourced};
+use trainyard_hardware_profiles::{Fabric, Interconnect, Sourced};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
     CampaignDocument, CollectiveCurve, ExplanationDocument, Plan, Roofline, Timeline, WhatIfDocument,
@@ -134,8 +134,8 @@ fn constants(machine: &Machine) -> Vec<SourcedConstant> {
     let part = |fraction: &f64| format!("{} %", rounded(fraction * 100.0));
     let pool = machine.cluster.first();
     let mut all = Vec::new();
-    match &pool.device {
-        Device::Gpu(gpu) => all.extend([
+    match pool.device.gpu() {
+        Some(gpu) => all.extend([
             told("memory of a GPU", &gpu.memory, |bytes| human_bytes(*bytes)),
             told("peak rate, half precision", &gpu.peak_fp16, arithmetic),
             told("peak rate, single precision", &gpu.peak_fp32, arithmetic),
@@ -143,9 +143,9 @@ fn constants(machine: &Machine) -> Vec<SourcedConstant> {
             told("part of the peak that large products reach", &gpu.achieved.gemm_fp16, part),
             told("part of the memory bandwidth that kernels reach", &gpu.achieved.memory, part),
         ]),
-        Device::Measured(measured) => all.push(SourcedConstant {
+        None => all.push(SourcedConstant {
             what: "this machine".into(),
-            value: measured.name.clone(),
+            value: pool.device.name().into(),
             source: "measured by `trainyard calibrate`".into(),
         }),
     }

@@ -5,7 +5,6 @@ use crate::space::{Candidate, Space, Variant};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::{
     BatchSpec, Offload, ParallelSpec, Pipeline, Precision, Recompute, Resident, StageId, StageSpec, StateSharding,
 };
@@ -169,10 +168,7 @@ impl DeviceRoom {
 
 fn device(place: &Place, choice: usize) -> Option<DeviceRoom> {
     let machine = place.machine(choice, 1, None);
-    let memory = machine.cluster.pools.iter().map(|pool| match &pool.device {
-        Device::Gpu(gpu) => Some(gpu.memory.value),
-        Device::Measured(_) => None,
-    });
+    let memory = machine.cluster.pools.iter().map(|pool| Some(pool.device.gpu()?.memory.value));
     let stack = &machine.stack;
     let available = usable(memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?, stack);
     let (software, unused) = (stack.resident.value, stack.fragmentation.value);

@@ -24,7 +24,6 @@ use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::{Arc, OnceLock};
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::{Machine, Outcome};
 use trainyard_units::{Bytes, Seconds};
@@ -291,10 +290,8 @@ impl<'a> Prepared<'a> {
 /// single precision on processors.
 fn ordinary(machine: &Machine) -> Ordinary {
     let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
-    let precision = match &machine.cluster.first().device {
-        Device::Gpu(_) => [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units),
-        Device::Measured(_) => None,
-    };
+    let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
+    let precision = machine.cluster.first().device.gpu().and_then(|_| mixed());
     Ordinary { precision: precision.unwrap_or(Precision::Fp32), own_scripts: !machine.stack.runs.own_models }
 }
 
@@ -505,10 +502,7 @@ impl<'a> Searcher<'a> {
         let Some(unwanted) = self.aim.without_gpu else { return true };
         match &self.problem().place {
             place @ Place::Rented(_) => place.offer(choice).is_none_or(|(instance, _)| instance.gpu != unwanted),
-            Place::Owned { machine, .. } => match &machine.cluster.first().device {
-                Device::Gpu(gpu) => gpu.name != unwanted,
-                Device::Measured(_) => true,
-            },
+            Place::Owned { machine, .. } => machine.cluster.first().device.gpu().is_none_or(|gpu| gpu.name != unwanted),
         }
     }
 

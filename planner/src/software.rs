@@ -6,7 +6,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as UnknownWord;
 use std::borrow::Cow;
 use std::fmt::Display;
-use trainyard_hardware_profiles::{Catalog, Device, Stack};
+use trainyard_hardware_profiles::{Catalog, Stack};
 use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
 use trainyard_plan::{
     Collectives, Executable, GradientCompression, GradientReduction, NotExecutable, Offload, Optimizer, Placement,
@@ -93,7 +93,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, SoftwareError> {
 /// The plans that a stack runs on its machine's GPUs.
 pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, SoftwareError> {
     let mut software = executable(&machine.stack)?;
-    let Device::Gpu(gpu) = &machine.cluster.first().device else { return Ok(software) };
+    let Some(gpu) = machine.cluster.first().device.gpu() else { return Ok(software) };
     let runs = &machine.stack.runs;
     let lacks = |degree: &str| runs.degrees_with_fused_attention.iter().any(|name| name == degree);
     if runs.attention_on(&gpu.generation).is_some_and(|kernel| kernel == AttentionKernel::Unfused.name()) {
@@ -220,7 +220,7 @@ const FUSED: [Family; 7] =
 /// A model that does not say how attention is computed, as the stack of a machine computes it: with the kernel that the
 /// stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
-    let Device::Gpu(gpu) = &machine.cluster.first().device else { return model.clone() };
+    let Some(gpu) = machine.cluster.first().device.gpu() else { return model.clone() };
     let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| FUSED.contains(&model.family()));
     let kernel = name.and_then(|name| {
         let name: serde::de::value::StrDeserializer<'_, UnknownWord> = name.into_deserializer();

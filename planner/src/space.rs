@@ -18,7 +18,7 @@ use crate::software::{executable_on, refused, with_chosen_attention};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use trainyard_hardware_profiles::{Cluster, Device, Gpu, Rate};
+use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
@@ -565,10 +565,7 @@ fn largest_micro_batch(architecture: &Architecture) -> u64 {
 }
 
 fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
-    machine.cluster.pools.iter().filter_map(|pool| match &pool.device {
-        Device::Gpu(gpu) => Some(gpu),
-        Device::Measured(_) => None,
-    })
+    machine.cluster.pools.iter().filter_map(|pool| pool.device.gpu())
 }
 
 /// Numbers of machines to choose from, at most `most`. A mixed cluster is used whole; what is rented may be held at any
@@ -597,10 +594,8 @@ fn devices_of_each(cluster: &Cluster) -> u32 {
 
 /// Machines are used whole; one that was measured may stay partly idle, each rank then having more threads.
 fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
-    match cluster.first().device {
-        Device::Measured(_) => 1..=cluster.devices(),
-        Device::Gpu(_) => cluster.devices()..=cluster.devices(),
-    }
+    let fewest = if cluster.first().device.measured().is_some() { 1 } else { cluster.devices() };
+    fewest..=cluster.devices()
 }
 
 /// The divisors of a degree.

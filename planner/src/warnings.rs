@@ -6,7 +6,7 @@ use crate::problem::{Place, Problem, Rental, Training};
 use crate::stored::unsure_of_samples;
 use crate::terms::{terms, unpriced_copies};
 use crate::totals::Totals;
-use trainyard_hardware_profiles::{Device, Instance, Service};
+use trainyard_hardware_profiles::{Instance, Service};
 use trainyard_models::Sample;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{Collectives, JobSpec, Optimizer, Plan, Precision, StorageMode};
@@ -88,7 +88,7 @@ impl Warnings<'_> {
     /// That the constants of the GPU are carried over or known from little.
     fn wide_interval(&self) -> Option<String> {
         let machine = self.problem.place.machine(self.choice, 1, None);
-        let Device::Gpu(gpu) = &machine.cluster.first().device else { return None };
+        let gpu = machine.cluster.first().device.gpu()?;
         let uncertainty = &gpu.achieved.uncertainty;
         (uncertainty.value >= UNCERTAIN).then(|| format!("{}: {}; the interval is wide", gpu.name, uncertainty.source))
     }

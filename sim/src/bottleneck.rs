@@ -1,9 +1,8 @@
 //! What limits a step.
 
-use crate::cost::layer_prices;
+use crate::cost::{device_costs, layer_prices};
 use crate::machine::Machine;
 use crate::simulate::Outcome;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::{Bottleneck, Plan, StagePass};
 use trainyard_units::Seconds;
 
@@ -63,7 +62,7 @@ pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLim
 /// Seconds of all layers for one micro-batch, forward and backward: kernels, and what happens between them. Nothing for
 /// a measured machine.
 fn layers(plan: &Plan, machine: &Machine) -> Option<(Seconds, Seconds)> {
-    let Device::Gpu(_) = &machine.cluster.first().device else { return None };
+    device_costs(&machine.cluster.first().device).peaks(plan.precision())?;
     let (graph, recompute) = (plan.graph(), plan.recompute());
     let prices = layer_prices(graph, plan.batch().micro, plan.mesh(), plan.precision(), machine).ok()?;
     let (mut kernels, mut inside) = (Seconds::ZERO, Seconds::ZERO);
@@ -79,7 +78,7 @@ fn layers(plan: &Plan, machine: &Machine) -> Option<(Seconds, Seconds)> {
 fn without_arithmetic(machine: &Machine) -> Machine {
     let mut faster = machine.clone();
     for pool in &mut faster.cluster.pools {
-        if let Device::Gpu(gpu) = &mut pool.device {
+        if let Some(gpu) = pool.device.gpu_mut() {
             let optional = [&mut gpu.peak_tf32, &mut gpu.peak_bf16].into_iter().flatten();
             for peak in optional.chain([&mut gpu.peak_fp32, &mut gpu.peak_fp16]) {
                 peak.value.0 *= WITHOUT_LIMIT;
@@ -92,7 +91,7 @@ fn without_arithmetic(machine: &Machine) -> Machine {
 fn without_traffic(machine: &Machine) -> Machine {
     let mut faster = machine.clone();
     for pool in &mut faster.cluster.pools {
-        if let Device::Gpu(gpu) = &mut pool.device {
+        if let Some(gpu) = pool.device.gpu_mut() {
             gpu.memory_bandwidth.value.0 *= WITHOUT_LIMIT;
         }
     }

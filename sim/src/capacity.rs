@@ -1,10 +1,11 @@
 //! Whether a plan fits: what `plan` counts, and what the software takes besides.
 
+use crate::cost::{DeviceCosts, device_costs};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Device, Stack};
+use trainyard_hardware_profiles::Stack;
 use trainyard_plan::operators::AttentionKernel;
 use trainyard_plan::{
     GradientStore, Plan, Precision, Resident, StageId, Store, kept_elsewhere, resident, resident_with,
@@ -131,8 +132,8 @@ impl Footprint {
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let store = gradient_store(plan, machine);
     let counted = as_computed(plan, machine);
-    let resident: Vec<Resident> =
-        plan.stages().ids().map(|stage| on_device(plan, machine, stage, resident(&counted, stage, store))).collect();
+    let on_device = |stage| costs(machine).resident(plan, stage, resident(&counted, stage, store));
+    let resident: Vec<Resident> = plan.stages().ids().map(on_device).collect();
     let software = resident.iter().map(|held| software(plan, machine, held)).collect();
     let layout = Layout { mesh: plan.mesh(), cluster: &machine.cluster };
     let shared = Store::ALL
@@ -155,20 +156,15 @@ pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
 fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
     let mut spec = plan.spec();
     let unfused = spec.model.attention == Some(AttentionKernel::Unfused);
-    if !unfused || !matches!(machine.cluster.first().device, Device::Measured(_)) {
+    if !unfused || !costs(machine).always_fuses_attention() {
         return Cow::Borrowed(plan);
     }
     spec.model.attention = Some(AttentionKernel::Flash);
     Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }
 
-/// What a rank of a stage holds as the executor does it on a measured machine: what is kept in main memory counts,
-/// because that is the device's own; and with one micro-batch, gradients come to be as activations are let go.
-fn on_device(plan: &Plan, machine: &Machine, stage: StageId, held: Resident) -> Resident {
-    let Device::Measured(_) = machine.cluster.first().device else { return held };
-    let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
-    let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
-    Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
+fn costs(machine: &Machine) -> &dyn DeviceCosts {
+    device_costs(&machine.cluster.first().device)
 }
 
 /// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if

@@ -1,8 +1,7 @@
 //! Where a plan runs: hardware and the software on it.
 
-use crate::cost::{knows, rate};
-use trainyard_hardware_profiles::{Cluster, Device, Stack};
-use trainyard_plan::{Lowering, Mesh, NotExecutable, Offload, Placement, Plan, Precision, Store, not_executable};
+use trainyard_hardware_profiles::{Cluster, Stack};
+use trainyard_plan::{Lowering, Mesh, Precision};
 use trainyard_units::Seconds;
 
 /// A cluster with the training framework that will drive it.
@@ -133,16 +132,6 @@ impl Machine {
         }
     }
 
-    /// How much longer a kernel takes while a collective is under way beside it: as it was measured, or as the software
-    /// has it elsewhere.
-    pub(crate) fn overlap_slowdown(&self) -> f64 {
-        let measured = match &self.cluster.first().device {
-            Device::Measured(machine) => machine.overlap_slowdown,
-            Device::Gpu(_) => None,
-        };
-        measured.unwrap_or(self.stack.overlap_slowdown.value)
-    }
-
     /// Refuses what takes so long that simulated time would run over, or is no time.
     pub(crate) fn ends(&self, time: Seconds) -> Result<(), MachineError> {
         if time.0 < CLOCK.0 {
@@ -150,77 +139,6 @@ impl Machine {
         }
         let years = time.0 / YEAR.0;
         Err(MachineError::Endless { machine: self.cluster.instance.clone(), years: format!("{years:.0e}") })
-    }
-
-    /// Whether the plan can be placed on this machine at all.
-    ///
-    /// # Errors
-    ///
-    /// When it has too many ranks, or asks a measured machine for what was not measured.
-    pub fn admits(&self, plan: &Plan) -> Result<(), MachineError> {
-        let mesh = plan.mesh();
-        enough_devices(&self.cluster, mesh)?;
-        match &self.cluster.first().device {
-            Device::Measured(machine) => match not_executable(plan) {
-                None => Ok(()),
-                Some(NotExecutable { field, value, allowed }) => {
-                    Err(MachineError::NotMeasured { field, value, machine: machine.name.clone(), allowed })
-                }
-            },
-            Device::Gpu(_) => {
-                self.has_units(plan.precision())?;
-                self.places(mesh.placement())?;
-                self.has_stores(plan)
-            }
-        }
-    }
-
-    /// Whether every GPU has the arithmetic units of a number format, and a measured machine was measured in it.
-    ///
-    /// # Errors
-    ///
-    /// The first GPU that has none, or the machine.
-    pub fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
-        for pool in &self.cluster.pools {
-            match &pool.device {
-                Device::Gpu(gpu) if !gpu.has(rate(precision)) => {
-                    return Err(MachineError::NoUnit { precision, gpu: gpu.name.clone() });
-                }
-                Device::Measured(machine) if !knows(machine, precision) => {
-                    let operator = format!("any operator in {precision}");
-                    return Err(MachineError::Unmeasured { machine: machine.name.clone(), operator, ranks: 1 });
-                }
-                Device::Gpu(_) | Device::Measured(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether ranks can be laid on these machines as the plan says.
-    fn places(&self, placement: Placement) -> Result<(), MachineError> {
-        if placement == Placement::Spread && self.cluster.is_mixed() {
-            return Err(MachineError::SpreadOverMixed { cluster: self.cluster.instance.clone() });
-        }
-        Ok(())
-    }
-
-    /// Whether the machines have what something is to be kept in.
-    fn has_stores(&self, plan: &Plan) -> Result<(), MachineError> {
-        let offload = plan.offload();
-        if offload == Offload::NONE {
-            return Ok(());
-        }
-        for pool in &self.cluster.pools {
-            let missing =
-                |store| Err(MachineError::NoStore { offload: offload.to_string(), store, machine: pool.name.clone() });
-            match &pool.host {
-                None => return missing("main memory"),
-                Some(host) if host.memory.0 == 0 => return missing("main memory"),
-                Some(host) if offload.uses(Store::Nvme) && host.disk.0 == 0 => return missing("local disk"),
-                Some(_) => {}
-            }
-        }
-        Ok(())
     }
 }
 

@@ -4,13 +4,13 @@
 //! ask for the links of the cluster and share them, as those of a plan do. The kernels of a rank run one after another,
 //! in the order of its file.
 
-use crate::cost::{COPY_LATENCY, Collective, Operation, Phase, memory_rate, operation};
+use crate::cost::{COPY_LATENCY, Collective, DeviceCosts, Operation, Phase, operation};
 use crate::engine::{Node, Operating, Program, Stretch, run};
 use crate::machine::Machine;
 use crate::network::Demand;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Device, DevicePosition, Gpu, Rate};
+use trainyard_hardware_profiles::{DevicePosition, Gpu, Rate};
 use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
 use trainyard_plan::{Collectives, MessageKind};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
@@ -111,7 +111,7 @@ pub fn replay(
     if count > devices {
         return Err(ReplayError::TooFewDevices { ranks: count, devices });
     }
-    let Device::Gpu(gpu) = &machine.cluster.first().device else { return Err(ReplayError::Measured) };
+    let gpu = machine.cluster.first().device.gpu().ok_or(ReplayError::Measured)?;
     let mut building = Building {
         ranks,
         groups,
@@ -317,7 +317,7 @@ impl Building<'_> {
     fn roofline(&self, flops: f64, bytes: f64) -> Seconds {
         let rate = if self.gpu.has(Rate::Bf16) { Rate::Bf16 } else { Rate::Fp16 };
         let arithmetic = flops / (self.gpu.peak(rate).0 * self.gpu.gemm_fraction(rate));
-        let memory = bytes / memory_rate(self.machine);
+        let memory = bytes / DeviceCosts::memory_rate(self.gpu);
         Seconds(arithmetic.max(memory).min(TOTAL_MAX.0))
     }
 

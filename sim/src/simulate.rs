@@ -1,7 +1,7 @@
 //! The simulation of one step, summed up.
 
 use crate::capacity::{Footprint, footprint};
-use crate::cost::{LayerTable, Prices, rate};
+use crate::cost::{LayerTable, Prices, device_costs};
 use crate::engine::{Ran, run, run_in_silence};
 use crate::ensemble::{Asks, Ensemble};
 use crate::fold::{Communication, Fold, folded, unfolded};
@@ -9,7 +9,6 @@ use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
 use crate::variation::Variation;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::Phases;
 use trainyard_plan::{
     Activity, Group, Plan, Rank, StageId, StageUse, StepSize, StreamKind, TaskGraph, Timeline, Work, lower,
@@ -365,8 +364,7 @@ fn mfu(plan: &Plan, machine: &Machine, step_time: Seconds) -> Option<f64> {
     let mut peak = 0.0;
     for rank in 0..mesh.ranks() {
         let pool = Layout { mesh, cluster: &machine.cluster }.pool(Rank(rank));
-        let Device::Gpu(gpu) = &machine.cluster.pools[pool].device else { return None };
-        peak += gpu.peak(rate(plan.precision())).0;
+        peak += device_costs(&machine.cluster.pools[pool].device).peaks(plan.precision())?.arithmetic.0;
     }
     let needed = plan.graph().training_flops().0 * plan.batch().global as f64;
     Some(needed / (peak * step_time.0))

@@ -18,7 +18,7 @@ use trainyard_plan::{
     Between, Direction, Message, Plan, Rank, RankTrace, Recompute, Seat, Segment, StagePass, StepTrace, TaskGraph,
     TaskId, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork, Work,
 };
-use trainyard_units::Seconds;
+use trainyard_units::{Bytes, Seconds};
 
 /// Kernels and messages that are told apart before layers, or passes, are taken together. A trace of as many is some
 /// hundreds of megabytes of text.
@@ -109,12 +109,8 @@ impl Traced<'_> {
 }
 
 fn seat(device: &Device, instance: u32, slot: u32) -> Seat {
-    match device {
-        Device::Gpu(gpu) => Seat { device: gpu.name.clone(), memory: gpu.memory.value, instance, slot },
-        Device::Measured(machine) => {
-            Seat { device: machine.name.clone(), memory: trainyard_units::Bytes(0), instance, slot }
-        }
-    }
+    let memory = device.gpu().map_or(Bytes(0), |gpu| gpu.memory.value);
+    Seat { device: device.name().into(), memory, instance, slot }
 }
 
 /// Something that takes part of a task, and how long by its price.

@@ -1,7 +1,7 @@
 //! Every input that a user can set changes some output, in the direction in which it should.
 
 use trainyard_hardware_profiles::{
-    Cluster, Device, Fabric, Gpu, Interconnect, MapLayout, Network, Sourced, Stack, SwitchLevel, catalog,
+    Cluster, Fabric, Gpu, Interconnect, MapLayout, Network, Sourced, Stack, SwitchLevel, catalog,
 };
 use trainyard_models::ModelSpec;
 use trainyard_plan::{
@@ -255,8 +255,7 @@ fn slower(what: &str, change: impl FnOnce(&mut Machine)) {
 
 fn gpu(change: impl FnOnce(&mut Gpu)) -> impl FnOnce(&mut Machine) {
     |machine| {
-        let Device::Gpu(gpu) = &mut machine.cluster.pools[0].device else { panic!("a catalog machine has GPUs") };
-        change(gpu);
+        change(machine.cluster.pools[0].device.gpu_mut().expect("a catalog machine has GPUs"));
     }
 }
 

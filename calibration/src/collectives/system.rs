@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(network_of("cloud V100-16GB NVLink, 32 GbE TCP", 2, 16), (32.0, Transport::Tcp));
         assert_eq!(network_of("V100 NVLink, 4x100G EFA", 2, 16), (400.0, Transport::Efa));
         let one = cluster(catalog(), "A100-80GB pair NV12", 1, 2).expect("described");
-        let Device::Gpu(gpu) = &one.first().device else { unreachable!("a GPU was named") };
+        let gpu = one.first().device.gpu().expect("a GPU was named");
         assert!(gpu.name.starts_with("a100") && gpu.name.contains("80gb"), "{}", gpu.name);
     }
 

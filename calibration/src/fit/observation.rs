@@ -3,7 +3,7 @@
 use crate::configuration::{Unsupported, configure_in};
 use crate::table::Row;
 use rayon::prelude::*;
-use trainyard_hardware_profiles::{Catalog, Device};
+use trainyard_hardware_profiles::Catalog;
 use trainyard_plan::Plan;
 use trainyard_sim::{CLOCK, Machine, MachineError, Outcome, simulate, step_time};
 use trainyard_units::Seconds;
@@ -68,10 +68,7 @@ impl Observation {
 
     /// The name of the GPU, or of the measured machine.
     pub(crate) fn gpu(&self) -> &str {
-        match &self.machine.cluster.first().device {
-            Device::Gpu(gpu) => &gpu.name,
-            Device::Measured(machine) => &machine.name,
-        }
+        self.machine.cluster.first().device.name()
     }
 
     /// The group in a grouping.

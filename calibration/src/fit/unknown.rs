@@ -3,7 +3,7 @@
 use super::observation::Observation;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_hardware_profiles::{Catalog, Device, GPU_PARAMETERS, Gpu, Parameter, STACK_PARAMETERS, Stack};
+use trainyard_hardware_profiles::{Catalog, GPU_PARAMETERS, Gpu, Parameter, STACK_PARAMETERS, Stack};
 use trainyard_sim::Machine;
 
 /// By how much the logarithm of a constant is changed to see how steps respond: large against the kinks of the better of
@@ -55,7 +55,7 @@ impl Unknown {
             Of::Stack(parameter) => parameter.try_value(&mut machine.stack, value),
             Of::Gpu(parameter) => {
                 for pool in &mut machine.cluster.pools {
-                    if let Device::Gpu(gpu) = &mut pool.device {
+                    if let Some(gpu) = pool.device.gpu_mut() {
                         parameter.try_value(gpu, value);
                     }
                 }

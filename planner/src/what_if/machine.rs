@@ -1,7 +1,7 @@
 //! Machines that are other than they are.
 
 use super::axis::Setting;
-use trainyard_hardware_profiles::{Device, Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
+use trainyard_hardware_profiles::{Fabric, Gpu, Interconnect, Network, Pool, Sourced, Stack};
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
@@ -72,7 +72,7 @@ fn change_software(stack: &mut Stack, factor: f64) {
 }
 
 fn change(pool: &mut Pool, part: Part, setting: &Setting) {
-    if let Device::Gpu(gpu) = &mut pool.device {
+    if let Some(gpu) = pool.device.gpu_mut() {
         change_gpu(gpu, part, setting);
     }
     if let Fabric::Wired { interconnect, network } = &mut pool.fabric {

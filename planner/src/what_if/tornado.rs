@@ -9,7 +9,6 @@ use crate::campaign::slowdown;
 use crate::predict::INPUT_SPREAD;
 use rayon::prelude::*;
 use trainyard_calibration::network_uncertainty;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Pricing, Sensitivity, WHAT_IF_SCHEMA};
 
@@ -89,10 +88,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
         let own = (half_width > 0.0).then(|| (of_logarithm(half_width), format!("{of}: ± {}", percent(half_width))));
         own.unwrap_or_else(unstated)
     };
-    let gpu = match &cluster.first().device {
-        Device::Gpu(gpu) => gpu.achieved.uncertainty.value,
-        Device::Measured(_) => 0.0,
-    };
+    let gpu = cluster.first().device.gpu().map_or(0.0, |gpu| gpu.achieved.uncertainty.value);
     let software = expected.machine.stack.uncertainty.value;
     let network = network_uncertainty(cluster).unwrap_or(0.0);
     let loading = ([1.0 / INPUT_SPREAD, INPUT_SPREAD], format!("loading: a factor of {INPUT_SPREAD}"));

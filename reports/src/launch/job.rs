@@ -2,7 +2,7 @@
 
 use super::error::LaunchError;
 use super::software::Attention;
-use trainyard_hardware_profiles::{Cluster, Device, Fabric, Instance, Pool, Stack, Transport, catalog};
+use trainyard_hardware_profiles::{Cluster, Fabric, Instance, Pool, Stack, Transport, catalog};
 use trainyard_models::{Operator, OperatorKind};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, Pricing, StageSpec, TrainingSpec};
@@ -76,7 +76,7 @@ impl<'a> Job<'a> {
 
     /// The attention that the stack computes on these GPUs; nothing for models without, and where no stack says so.
     pub(super) fn attention(&self) -> Option<Attention<'a>> {
-        let Device::Gpu(gpu) = &self.pool.device else { return None };
+        let gpu = self.pool.device.gpu()?;
         let attends = |operator: &Operator| matches!(operator.kind, OperatorKind::Attention(_));
         let stack = self.stack.filter(|stack| !stack.runs.attention.is_empty())?;
         let there = self.plan.graph().layers().any(|layer| layer.operators.iter().any(attends));
@@ -107,7 +107,7 @@ impl<'a> Job<'a> {
 
     /// Whether ranks compute on GPUs.
     pub(super) fn has_gpus(&self) -> bool {
-        matches!(self.pool.device, Device::Gpu(_))
+        self.pool.device.gpu().is_some()
     }
 
     /// The type of the catalog, if the plan names one.

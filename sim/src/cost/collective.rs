@@ -12,14 +12,13 @@
 //! arXiv:1807.11205, section 3.3. Parameter servers: Thangakrishnan et al., "Herring: Rethinking the Parameter Server at
 //! Scale for the Cloud", SC20.
 
+use super::device::device_costs;
 use super::operation::{Operation, Phase};
 use super::protocol::{Hop, SIMPLE, Way};
 use super::route::{Group, Round, Route};
 use crate::machine::{MachineError, enough_devices};
 use crate::wiring::Wiring;
-use trainyard_hardware_profiles::{
-    Cluster, CollectiveOperation, CorrectedPhase, Device, DevicePosition, Fabric, MeasuredMachine, Transport,
-};
+use trainyard_hardware_profiles::{Cluster, DevicePosition, Transport};
 use trainyard_plan::{Collectives, MessageKind, ParallelSpec};
 use trainyard_units::{Bytes, Seconds};
 
@@ -50,6 +49,15 @@ impl From<Collective> for MessageKind {
             Collective::AllToAll => Self::AllToAll,
             Collective::Transfer => Self::Transfer,
         }
+    }
+}
+
+/// The collective of a plan.
+pub(super) fn of_plan(collective: trainyard_plan::Collective) -> Collective {
+    match collective {
+        trainyard_plan::Collective::AllReduce => Collective::AllReduce,
+        trainyard_plan::Collective::ReduceScatter => Collective::ReduceScatter,
+        trainyard_plan::Collective::AllGather => Collective::AllGather,
     }
 }
 
@@ -262,30 +270,18 @@ fn chain_ways(round: &Round, passes: f64, volume: f64) -> impl Iterator<Item = W
 
 /// The time in which every group does the same, all at once. Each link is shared equally by all flows; the slowest group
 /// counts.
-///
-/// # Errors
-///
-/// When a measured machine was not measured for it.
-pub(crate) fn together(
+pub(super) fn over_links(
     wiring: &Wiring<'_>,
     collective: Collective,
     algorithm: Collectives,
     groups: &[Vec<DevicePosition>],
     bytes: Bytes,
-) -> Result<Seconds, MachineError> {
-    let cluster = wiring.cluster();
-    let pool = cluster.first();
-    match (&pool.fabric, &pool.device) {
-        (Fabric::Measured, Device::Measured(machine)) => measured_together(machine, collective, groups, bytes),
-        (Fabric::Wired { .. }, _) => {
-            let operations: Vec<Operation> = unlike(cluster, groups)
-                .into_iter()
-                .map(|group| operation(wiring, collective, algorithm, group, bytes))
-                .collect();
-            Ok(all_at_once(&operations, wiring.capacities()))
-        }
-        (Fabric::Measured, Device::Gpu(_)) => unreachable!("a measured fabric belongs to a measured machine"),
-    }
+) -> Seconds {
+    let operations: Vec<Operation> = unlike(wiring.cluster(), groups)
+        .into_iter()
+        .map(|group| operation(wiring, collective, algorithm, group, bytes))
+        .collect();
+    all_at_once(&operations, wiring.capacities())
 }
 
 /// The groups without those that cannot be the slowest alone: groups of one member, and, where each group
@@ -331,45 +327,6 @@ fn all_at_once(operations: &[Operation], capacities: &[f64]) -> Seconds {
     times.into_iter().fold(Seconds::ZERO, Seconds::max)
 }
 
-/// What was measured of a machine, all groups at once.
-fn measured_together(
-    machine: &MeasuredMachine,
-    collective: Collective,
-    groups: &[Vec<DevicePosition>],
-    bytes: Bytes,
-) -> Result<Seconds, MachineError> {
-    let ranks = groups.iter().map(|group| group.len() as u32).fold(0, u32::max);
-    match collective {
-        Collective::Transfer => measured(machine, CollectiveOperation::Send, 2 * groups.len() as u32, bytes),
-        _ => measured_collective(machine, collective, ranks, bytes),
-    }
-}
-
-/// What was measured of a machine among `ranks` ranks. Gathering or scattering that was not measured is one of the two
-/// rounds of a sum.
-pub(crate) fn measured_collective(
-    machine: &MeasuredMachine,
-    collective: Collective,
-    ranks: u32,
-    bytes: Bytes,
-) -> Result<Seconds, MachineError> {
-    let one_round = |operation| {
-        if machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks) {
-            return measured(machine, operation, ranks, bytes);
-        }
-        measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
-    };
-    match collective {
-        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
-        Collective::AllGather => one_round(CollectiveOperation::AllGather),
-        Collective::ReduceScatter => one_round(CollectiveOperation::ReduceScatter),
-        Collective::Transfer => measured(machine, CollectiveOperation::Send, ranks, bytes),
-        Collective::Broadcast | Collective::AllToAll => {
-            Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
-        }
-    }
-}
-
 /// The time in which the first `ranks` devices of a cluster do something together, with nothing else under way.
 ///
 /// `bytes` counts what [`Collective`] says. A transfer goes from the first device to the last.
@@ -403,7 +360,8 @@ pub fn collective_time_by(
         Collective::Transfer if ranks > 1 => [0, ranks - 1].map(|rank| cluster.position(rank)).into(),
         _ => (0..ranks).map(|rank| cluster.position(rank)).collect(),
     };
-    together(&Wiring::new(cluster), collective, algorithm, &[members], bytes)
+    let links = device_costs(&cluster.first().device).links();
+    links.together(&Wiring::new(cluster), collective, algorithm, &[members], bytes)
 }
 
 /// The time in which the first `ranks` devices of a cluster, all of them at once, sum `bytes` bytes.
@@ -424,33 +382,6 @@ pub fn all_reduce_time(cluster: &Cluster, ranks: u32, bytes: Bytes) -> Result<Se
 pub fn transfer_time(cluster: &Cluster, bytes: Bytes) -> Result<Seconds, MachineError> {
     let neighbour = if cluster.machines() > 1 { cluster.first().devices_per_instance } else { 1 };
     collective_time(cluster, Collective::Transfer, neighbour + 1, bytes)
-}
-
-/// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured
-/// sizes a straight line, and the last ratio beyond.
-pub(crate) fn measured(
-    machine: &MeasuredMachine,
-    operation: CollectiveOperation,
-    ranks: u32,
-    bytes: Bytes,
-) -> Result<Seconds, MachineError> {
-    if ranks < 2 {
-        return Ok(Seconds::ZERO);
-    }
-    let of_operation = || machine.collectives.iter().filter(|sample| sample.operation == operation);
-    let measured_ranks = of_operation().map(|sample| sample.ranks).filter(|measured| *measured >= ranks).min();
-    let mut points: Vec<(f64, f64)> = of_operation()
-        .filter(|sample| Some(sample.ranks) == measured_ranks)
-        .map(|sample| (sample.bytes as f64, sample.seconds))
-        .collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let seconds = super::measured::interpolate(&points, bytes.as_f64());
-    let corrected = |seconds| Seconds(seconds * machine.correction(CorrectedPhase::Communication));
-    seconds.map(corrected).ok_or_else(|| MachineError::Unmeasured {
-        machine: machine.name.clone(),
-        operator: format!("{operation:?}"),
-        ranks,
-    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Operators on a GPU: matrix products, memory traffic, and the host thread that launches kernels.
 
 use super::convolution::Library;
-use super::layer::behind;
+use super::device::{DeviceCosts, LinkCosts, OperatorCost, Peaks, Usage};
+use super::layer::{LayerPrice, behind};
+use super::wired::Wired;
 use super::{gemm, recurrence, softmax};
-use crate::machine::Machine;
-use trainyard_hardware_profiles::{Device, Gpu, Rate, Stack};
+use crate::machine::{Machine, MachineError};
+use trainyard_hardware_profiles::{Gpu, Rate, Stack};
 use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKind, Pass, Sharing};
-use trainyard_plan::{OperatorRate, Optimizer, Precision};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_plan::{Held, OperatorRate, Optimizer, Plan, Precision};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
 /// How sharply the slower of device and host decides: a soft maximum, because some kernels of a host-bound layer are
 /// still longer than their launch. Fitted; see docs/physics.md.
@@ -46,19 +48,86 @@ const FLASH_BACKWARD_WORK: f64 = 2.5;
 /// And at this share of forward's rate.
 const FLASH_BACKWARD: f64 = 0.8;
 
-/// What an operator asks in a pass.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct OperatorCost {
-    /// The operator.
-    pub(crate) name: &'static str,
-    /// The longer of its kernels and of their launches.
-    pub(crate) seconds: Seconds,
-    /// Backward, the part of its kernels that is for gradients of weights.
-    pub(crate) weights_share: f64,
-    /// Arithmetic.
-    pub(crate) flops: f64,
-    /// Bytes of device memory read and written.
-    pub(crate) bytes: f64,
+impl DeviceCosts for Gpu {
+    fn layer(
+        &self,
+        usage: Usage<'_>,
+        layer: &Layer,
+        samples: u64,
+        sharing: Sharing,
+    ) -> Result<LayerPrice, MachineError> {
+        let pricing = GpuPricing { ranks: usage.slowest_of, ..GpuPricing::new(self, usage) };
+        Ok(LayerPrice {
+            forward: pricing.layer(layer, Pass::Forward, samples, sharing),
+            backward: pricing.layer(layer, Pass::Backward, samples, sharing),
+            weights_share: pricing.weights_share(layer, samples, sharing),
+            core: pricing.attention_core(layer, samples, sharing),
+            ..LayerPrice::default()
+        })
+    }
+
+    fn operator_costs(
+        &self,
+        usage: Usage<'_>,
+        layer: &Layer,
+        pass: Pass,
+        samples: u64,
+        sharing: Sharing,
+    ) -> Vec<OperatorCost> {
+        GpuPricing::new(self, usage).operator_costs(layer, pass, samples, sharing)
+    }
+
+    fn operator_rates(&self, usage: Usage<'_>, layer: &Layer, samples: u64, sharing: Sharing) -> Vec<OperatorRate> {
+        GpuPricing::new(self, usage).operator_rates(layer, samples, sharing)
+    }
+
+    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError> {
+        Ok(GpuPricing::new(self, usage).accumulate(held.updated()))
+    }
+
+    fn update(
+        &self,
+        usage: Usage<'_>,
+        optimizer: Optimizer,
+        held: Held,
+        touched: u64,
+    ) -> Result<Seconds, MachineError> {
+        let pricing = GpuPricing::new(self, usage);
+        Ok(pricing.update(optimizer, held.updated(), touched) + pricing.separate_update(optimizer, held.tensors))
+    }
+
+    fn memory_rate(&self) -> f64 {
+        self.memory_bandwidth.value.0 * self.achieved.memory.value
+    }
+
+    fn streaming(&self, bytes: f64) -> Seconds {
+        Seconds(bytes / self.memory_rate()) + self.achieved.kernel_floor.value
+    }
+
+    fn host_bandwidth(&self) -> BytesPerSecond {
+        self.host_bandwidth.value
+    }
+
+    fn peaks(&self, precision: Precision) -> Option<Peaks> {
+        Some(Peaks { arithmetic: self.peak(rate(precision)), memory: self.memory_bandwidth.value })
+    }
+
+    fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
+        if self.has(rate(precision)) {
+            return Ok(());
+        }
+        Err(MachineError::NoUnit { precision, gpu: self.name.clone() })
+    }
+
+    fn admits(&self, machine: &Machine, plan: &Plan) -> Result<(), MachineError> {
+        machine.has_units(plan.precision())?;
+        machine.places(plan.mesh().placement())?;
+        machine.has_stores(plan)
+    }
+
+    fn links(&self) -> &dyn LinkCosts {
+        &Wired
+    }
 }
 
 /// A GPU as a stack uses it in one precision.
@@ -69,11 +138,16 @@ pub(crate) struct GpuPricing<'a> {
     pub(crate) precision: Precision,
     /// GPUs of the job.
     pub(crate) ranks: u32,
-    /// How much the work of one sample differs from that of another: one standard deviation over the mean.
-    pub(crate) unlike: f64,
+    /// One standard deviation of a sample's work over its mean.
+    pub(crate) work_cv: f64,
 }
 
-impl GpuPricing<'_> {
+impl<'a> GpuPricing<'a> {
+    fn new(gpu: &'a Gpu, usage: Usage<'a>) -> Self {
+        let Usage { stack, precision, ranks, work_cv, .. } = usage;
+        Self { gpu, stack, precision, ranks, work_cv }
+    }
+
     /// One pass of a layer over `samples` samples on one of the ranks that share it, without its reductions.
     pub(crate) fn layer(&self, layer: &Layer, pass: Pass, samples: u64, sharing: Sharing) -> Seconds {
         if layer.frozen && pass == Pass::Backward {
@@ -94,7 +168,7 @@ impl GpuPricing<'_> {
 
     /// How much longer than the mean the rank works that has the most to do: each waits for it in every step.
     fn fullest(&self, samples: u64) -> f64 {
-        let spread = self.unlike / (samples.max(1) as f64).sqrt();
+        let spread = self.work_cv / (samples.max(1) as f64).sqrt();
         1.0 + spread * behind(self.ranks)
     }
 
@@ -325,7 +399,7 @@ impl GpuPricing<'_> {
     }
 
     fn memory_rate(&self) -> f64 {
-        self.gpu.memory_bandwidth.value.0 * self.gpu.achieved.memory.value
+        DeviceCosts::memory_rate(self.gpu)
     }
 
     /// Adding one micro-batch's weight gradients to the sum: the sum read and written in the gradients' precision,
@@ -352,19 +426,6 @@ impl GpuPricing<'_> {
             Some(time) if !fused => time.value * f64::from(tensors),
             _ => Seconds::ZERO,
         }
-    }
-
-    /// Time of kernels that read and write this much.
-    pub(crate) fn streaming(&self, bytes: f64) -> Seconds {
-        Seconds(bytes / self.memory_rate()) + self.gpu.achieved.kernel_floor.value
-    }
-}
-
-/// Bytes a second that the device of a machine moves; what a measured machine copies.
-pub(crate) fn memory_rate(machine: &Machine) -> f64 {
-    match &machine.cluster.first().device {
-        Device::Gpu(gpu) => gpu.memory_bandwidth.value.0 * gpu.achieved.memory.value,
-        Device::Measured(measured) => measured.copy_bandwidth.0,
     }
 }
 
@@ -413,7 +474,7 @@ mod tests {
             stack: catalog().stack("megatron").expect("in the catalog"),
             precision,
             ranks: 1,
-            unlike: 0.0,
+            work_cv: 0.0,
         }
     }
 
@@ -443,7 +504,7 @@ mod tests {
 
     #[test]
     fn the_rank_with_the_most_to_do_is_waited_for() {
-        let on = |ranks, samples| GpuPricing { ranks, unlike: 0.25, ..pricing(Precision::Fp16Mixed) }.fullest(samples);
+        let on = |ranks, samples| GpuPricing { ranks, work_cv: 0.25, ..pricing(Precision::Fp16Mixed) }.fullest(samples);
         let alike = GpuPricing { ranks: 64, ..pricing(Precision::Fp16Mixed) };
         assert!((on(1, 4) - 1.0).abs() < 1e-12 && (alike.fullest(4) - 1.0).abs() < 1e-12);
         // 64 ranks: 2.88 standard deviations, half of which four samples leave.

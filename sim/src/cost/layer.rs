@@ -1,13 +1,12 @@
 //! Seconds of layers: kernels, and the communication that happens inside a layer.
 
-use super::collective::{Collective, together};
-use super::gpu::GpuPricing;
-use super::measured::MeasuredPricing;
+use super::collective::Collective;
+use super::device::{LinkCosts, Usage, device_costs};
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::Device;
-use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Pass, Sharing};
+use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Sharing};
 use trainyard_plan::{Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
 
@@ -128,46 +127,21 @@ pub(super) fn layer_prices_on(
 ) -> Result<LayerPrices, MachineError> {
     enough_devices(&machine.cluster, mesh)?;
     let inside = Inside::new(micro, mesh, precision, machine);
-    let unlike = unlike(graph);
+    let usage = Usage { stack: &machine.stack, precision, ranks: mesh.ranks(), slowest_of, work_cv: work_cv(graph) };
+    let costs = device_costs(device);
     let distinct = graph
         .distinct()
         .iter()
-        .map(|layer| {
-            let kernels = match device {
-                Device::Gpu(gpu) => {
-                    let pricing = GpuPricing { gpu, stack: &machine.stack, precision, ranks: slowest_of, unlike };
-                    on_gpu(pricing, layer, micro, mesh.sharing())
-                }
-                Device::Measured(measured) => {
-                    let pricing = MeasuredPricing { machine: measured, ranks: mesh.ranks(), precision };
-                    LayerPrice {
-                        forward: pricing.layer(layer, Pass::Forward, micro, mesh.sharing())?,
-                        backward: pricing.layer(layer, Pass::Backward, micro, mesh.sharing())?,
-                        ..LayerPrice::default()
-                    }
-                }
-            };
-            inside.add_to(kernels, layer)
-        })
+        .map(|layer| inside.add_to(costs.layer(usage, layer, micro, mesh.sharing())?, layer))
         .collect::<Result<_, MachineError>>()?;
     Ok(LayerPrices { distinct, order: graph.order().to_vec() })
 }
 
-/// How much the work of a sample of this model differs from another's: one standard deviation over the mean.
-fn unlike(graph: &OperatorGraph) -> f64 {
+/// One standard deviation of the work of a model's sample over its mean.
+fn work_cv(graph: &OperatorGraph) -> f64 {
     let mut operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
     let regions = operators.any(|operator| matches!(operator.kind, OperatorKind::Image(Image::RegionAlign { .. })));
     if regions { REGION_SPREAD } else { 0.0 }
-}
-
-fn on_gpu(pricing: GpuPricing<'_>, layer: &Layer, micro: u64, sharing: Sharing) -> LayerPrice {
-    LayerPrice {
-        forward: pricing.layer(layer, Pass::Forward, micro, sharing),
-        backward: pricing.layer(layer, Pass::Backward, micro, sharing),
-        weights_share: pricing.weights_share(layer, micro, sharing),
-        core: pricing.attention_core(layer, micro, sharing),
-        ..LayerPrice::default()
-    }
 }
 
 /// What a collective adds to a kernel beside which it goes on, and which takes longer while it does by so much.
@@ -205,8 +179,7 @@ pub(crate) struct InsideMessage {
 pub(crate) struct Inside<'a> {
     /// How much longer kernels take beside a collective.
     slowdown: f64,
-    /// Whether ranks are connected by links that are known, and not by what was measured as a whole.
-    wired: bool,
+    links: &'a dyn LinkCosts,
     micro: u64,
     element: u64,
     sharing: Sharing,
@@ -221,7 +194,7 @@ impl<'a> Inside<'a> {
         let communicates = sharing.tensor.max(sharing.context).max(sharing.expert) > 1;
         Self {
             slowdown: machine.overlap_slowdown(),
-            wired: !matches!(machine.cluster.first().device, Device::Measured(_)),
+            links: device_costs(&machine.cluster.first().device).links(),
             micro,
             element: precision.element_bytes(),
             sharing,
@@ -298,8 +271,7 @@ impl<'a> Inside<'a> {
             return Ok([of(Collective::AllReduce)? * count; 2]);
         }
         let [scattered, gathered] = [of(Collective::ReduceScatter)?, of(Collective::AllGather)?];
-        if !self.wired {
-            // The executor keeps what it gathered, and waits for each exchange.
+        if !self.links.overlaps_inside_layers() {
             return Ok([(scattered + gathered) * count; 2]);
         }
         // Half of a block's weights are behind a gathering, the other half before a scattering.
@@ -348,7 +320,7 @@ impl<'a> Inside<'a> {
         for stage in 0..self.layout.mesh.pipeline() {
             let groups = self.layout.groups(stage, group);
             let groups: Vec<_> = groups.iter().map(|members| self.layout.positions(members)).collect();
-            slowest = slowest.max(together(wiring, collective, Collectives::Nccl, &groups, bytes)?);
+            slowest = slowest.max(self.links.together(wiring, collective, Collectives::Nccl, &groups, bytes)?);
         }
         Ok(slowest)
     }

@@ -1,10 +1,188 @@
 //! Operators on a measured machine: what calibration timed, carried over to other shapes.
 
-use crate::machine::MachineError;
-use trainyard_hardware_profiles::{CorrectedPhase, MeasuredMachine, NumberFormat, OperatorClass, OperatorSample};
+use super::collective::{Collective, of_plan};
+use super::device::{DeviceCosts, LinkCosts, Peaks, Usage};
+use super::layer::LayerPrice;
+use super::operation::Operation;
+use super::prices::{Placed, Prices};
+use crate::machine::{Machine, MachineError};
+use crate::wiring::Wiring;
+use trainyard_hardware_profiles::{
+    CollectiveOperation, CorrectedPhase, DeviceKind, DevicePosition, MeasuredMachine, NumberFormat, OperatorClass,
+    OperatorSample,
+};
 use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
-use trainyard_plan::{Held, Optimizer, Precision};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_plan::{
+    Collectives, Content, Exchange, GradientCompression, Held, NotExecutable, Optimizer, Plan, Precision, Rank,
+    Resident, StageId, Store, Way, kept_elsewhere, not_executable,
+};
+use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+
+impl DeviceCosts for MeasuredMachine {
+    fn layer(
+        &self,
+        usage: Usage<'_>,
+        layer: &Layer,
+        samples: u64,
+        sharing: Sharing,
+    ) -> Result<LayerPrice, MachineError> {
+        let pricing = MeasuredPricing::new(self, usage);
+        Ok(LayerPrice {
+            forward: pricing.layer(layer, Pass::Forward, samples, sharing)?,
+            backward: pricing.layer(layer, Pass::Backward, samples, sharing)?,
+            ..LayerPrice::default()
+        })
+    }
+
+    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError> {
+        MeasuredPricing::new(self, usage).accumulate(held)
+    }
+
+    fn update(
+        &self,
+        usage: Usage<'_>,
+        optimizer: Optimizer,
+        held: Held,
+        _touched: u64,
+    ) -> Result<Seconds, MachineError> {
+        MeasuredPricing::new(self, usage).update(optimizer, held)
+    }
+
+    fn memory_rate(&self) -> f64 {
+        self.copy_bandwidth.0
+    }
+
+    fn streaming(&self, bytes: f64) -> Seconds {
+        Seconds(bytes / self.memory_rate())
+    }
+
+    /// Its devices are processors: their memory is the machine's.
+    fn host_bandwidth(&self) -> BytesPerSecond {
+        self.copy_bandwidth
+    }
+
+    fn peaks(&self, _precision: Precision) -> Option<Peaks> {
+        None
+    }
+
+    fn has_units(&self, precision: Precision) -> Result<(), MachineError> {
+        if knows(self, precision) {
+            return Ok(());
+        }
+        let operator = format!("any operator in {precision}");
+        Err(MachineError::Unmeasured { machine: self.name.clone(), operator, ranks: 1 })
+    }
+
+    fn admits(&self, _machine: &Machine, plan: &Plan) -> Result<(), MachineError> {
+        let Some(NotExecutable { field, value, allowed }) = not_executable(plan) else { return Ok(()) };
+        Err(MachineError::NotMeasured { field, value, machine: self.name.clone(), allowed })
+    }
+
+    fn overlap_slowdown(&self) -> Option<f64> {
+        self.overlap_slowdown
+    }
+
+    /// That of the executor keeps none.
+    fn always_fuses_attention(&self) -> bool {
+        true
+    }
+
+    /// What the executor keeps in main memory counts, because that is the device's own; and with one micro-batch,
+    /// gradients come to be as activations are let go.
+    fn resident(&self, plan: &Plan, stage: StageId, held: Resident) -> Resident {
+        let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
+        let at_once = if plan.batch().accumulation == 1 { held.activations.0 } else { 0 };
+        Resident { optimizer_state, gradients: Bytes(held.gradients.0.saturating_sub(at_once)), ..held }
+    }
+
+    fn links(&self) -> &dyn LinkCosts {
+        self
+    }
+}
+
+/// Everything takes the time that was measured, whatever else goes on.
+impl LinkCosts for MeasuredMachine {
+    fn transfers(&self, _of: &Prices<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
+        let time = measured(self, CollectiveOperation::Send, 2 * pairs.len() as u32, bytes)?;
+        Ok(pairs.into_iter().map(|pair| (pair, Operation::taking(time))).collect())
+    }
+
+    fn transfer_parts(&self, _of: &Prices<'_>) -> u64 {
+        1
+    }
+
+    fn exchanges(
+        &self,
+        of: &Prices<'_>,
+        exchange: Exchange,
+        groups: Vec<Vec<Rank>>,
+    ) -> Result<Vec<Placed>, MachineError> {
+        let members = groups.first().map_or(0, Vec::len) as u32;
+        let bytes = carried(of.plan, exchange);
+        let exchanged = measured_collective(self, of_plan(exchange.collective), members, bytes)?;
+        // What ranks share out lies in one buffer, out of tensors and back; so does what leaves a GPU.
+        let in_place = exchange.collective == trainyard_plan::Collective::AllReduce && self.device == DeviceKind::Cpu;
+        let pricing = MeasuredPricing::new(self, of.usage());
+        let copied = if in_place { Seconds::ZERO } else { pricing.flatten(exchange.held)? };
+        let time = exchanged + copied;
+        Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect())
+    }
+
+    fn sent(&self, of: &Prices<'_>, exchange: Exchange, _members: u64) -> (Collective, Bytes, u64) {
+        let bytes = carried(of.plan, exchange);
+        (of_plan(exchange.collective), bytes, (bytes.0 / exchange.held.parameters.max(1)).max(1))
+    }
+
+    /// The executor's two ends send each other their copies, one after the other.
+    fn reduce_shared(&self, of: &Prices<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+        let [first, last] = of.holders_of_shared();
+        let mut there = self.transfers(of, of.layout().pairs(first.0, last.0), held.gradient_bytes())?;
+        let back = self.transfers(of, of.layout().pairs(last.0, first.0), held.gradient_bytes())?;
+        for ((_, operation), (_, other)) in there.iter_mut().zip(back) {
+            operation.phases.extend(other.phases);
+        }
+        Ok(there)
+    }
+
+    fn copy(&self, of: &Prices<'_>, _rank: Rank, _way: Way, _store: Store, bytes: Bytes) -> Operation {
+        Operation::taking(MeasuredPricing::new(self, of.usage()).copy(bytes))
+    }
+
+    fn host_update(&self, of: &Prices<'_>, _rank: Rank, _store: Store, held: Held) -> Result<Operation, MachineError> {
+        Ok(Operation::taking(MeasuredPricing::new(self, of.usage()).update(of.plan.optimizer(), held)?))
+    }
+
+    fn together(
+        &self,
+        _wiring: &Wiring<'_>,
+        collective: Collective,
+        _algorithm: Collectives,
+        groups: &[Vec<DevicePosition>],
+        bytes: Bytes,
+    ) -> Result<Seconds, MachineError> {
+        let ranks = match collective {
+            Collective::Transfer => 2 * groups.len() as u32,
+            _ => groups.iter().map(|group| group.len() as u32).fold(0, u32::max),
+        };
+        measured_collective(self, collective, ranks, bytes)
+    }
+
+    /// The executor keeps what it gathered, and waits for each exchange.
+    fn overlaps_inside_layers(&self) -> bool {
+        false
+    }
+}
+
+/// Bytes of what ranks bring together: weights in single precision, gradients in that of compute, or as the plan
+/// compresses them.
+fn carried(plan: &Plan, exchange: Exchange) -> Bytes {
+    let compressed = plan.gradient_compression() == GradientCompression::Fp16;
+    exchange.held.weight_bytes(match exchange.content {
+        Content::Gradients if compressed => Precision::Fp16Mixed.element_bytes(),
+        Content::Gradients => plan.precision().element_bytes(),
+        Content::Weights => Precision::Fp32.element_bytes(),
+    })
+}
 
 /// A measured machine with this many ranks at work at the same time.
 #[derive(Clone, Copy)]
@@ -14,7 +192,11 @@ pub(crate) struct MeasuredPricing<'a> {
     pub(crate) precision: Precision,
 }
 
-impl MeasuredPricing<'_> {
+impl<'a> MeasuredPricing<'a> {
+    fn new(machine: &'a MeasuredMachine, usage: Usage<'_>) -> Self {
+        Self { machine, ranks: usage.ranks, precision: usage.precision }
+    }
+
     /// One pass of a layer over `samples` samples on one of the ranks that share it.
     pub(crate) fn layer(
         &self,
@@ -120,8 +302,60 @@ impl MeasuredPricing<'_> {
     }
 }
 
+/// What was measured of a machine among `ranks` ranks. Gathering or scattering that was not measured is one of the two
+/// rounds of a sum.
+fn measured_collective(
+    machine: &MeasuredMachine,
+    collective: Collective,
+    ranks: u32,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    let one_round = |operation| {
+        if machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks) {
+            return measured(machine, operation, ranks, bytes);
+        }
+        measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
+    };
+    match collective {
+        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
+        Collective::AllGather => one_round(CollectiveOperation::AllGather),
+        Collective::ReduceScatter => one_round(CollectiveOperation::ReduceScatter),
+        Collective::Transfer => measured(machine, CollectiveOperation::Send, ranks, bytes),
+        Collective::Broadcast | Collective::AllToAll => {
+            Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
+        }
+    }
+}
+
+/// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured
+/// sizes a straight line, and the last ratio beyond.
+fn measured(
+    machine: &MeasuredMachine,
+    operation: CollectiveOperation,
+    ranks: u32,
+    bytes: Bytes,
+) -> Result<Seconds, MachineError> {
+    if ranks < 2 {
+        return Ok(Seconds::ZERO);
+    }
+    let of_operation = || machine.collectives.iter().filter(|sample| sample.operation == operation);
+    let measured_ranks = of_operation().map(|sample| sample.ranks).filter(|measured| *measured >= ranks).min();
+    let mut points: Vec<(f64, f64)> = of_operation()
+        .filter(|sample| Some(sample.ranks) == measured_ranks)
+        .map(|sample| (sample.bytes as f64, sample.seconds))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let seconds = interpolate(&points, bytes.as_f64());
+    let corrected = |seconds| Seconds(seconds * machine.correction(CorrectedPhase::Communication));
+    seconds.map(corrected).ok_or_else(|| MachineError::Unmeasured {
+        machine: machine.name.clone(),
+        operator: format!("{operation:?}"),
+        ranks,
+    })
+}
+
 /// Whether operators of a machine were timed in the number format in which layers of this precision compute.
-pub(crate) fn knows(machine: &MeasuredMachine, precision: Precision) -> bool {
+fn knows(machine: &MeasuredMachine, precision: Precision) -> bool {
     let format = format_of(precision);
     format == NumberFormat::Fp32 || machine.operators.iter().any(|sample| sample.format == format)
 }
@@ -215,7 +449,7 @@ fn class_and_shape_of_image(image: Image) -> Option<(OperatorClass, Vec<u64>)> {
 
 /// A straight line between the two nearest of some points in order of x; beyond the ends, the end's ratio of y to x
 /// upward, and the end's y downward. Nothing without points.
-pub(crate) fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
+fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
     if x <= first.0 {
         return Some(first.1);

@@ -1,8 +1,10 @@
 //! Pure cost functions: work and a machine in, seconds out, or what a communication asks of the links.
 
+mod admission;
 mod collective;
 mod compression;
 mod convolution;
+mod device;
 mod gemm;
 mod gpu;
 mod layer;
@@ -14,14 +16,14 @@ mod recurrence;
 mod roofline;
 mod route;
 mod softmax;
+mod wired;
 
 pub(crate) use collective::operation;
 pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
+pub(crate) use device::{DeviceCosts, OperatorCost, device_costs};
 pub use gemm::product_time;
-pub(crate) use gpu::{OperatorCost, memory_rate, rate};
 pub(crate) use layer::{Inside, InsideMessage};
 pub use layer::{LayerPrice, LayerPrices, behind, layer_prices, layer_prices_among};
-pub(crate) use measured::knows;
 pub use operation::{Operation, Phase};
 pub(crate) use prices::COPY_LATENCY;
 pub use prices::{LayerTable, Placed, Prices};

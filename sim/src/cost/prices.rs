@@ -1,31 +1,26 @@
 //! Seconds of everything a plan does in a step that needs no link, and what the rest asks of links.
 
-use super::collective::{Collective, measured, measured_collective, operation};
-use super::compression::Compression;
-use super::gpu::{GpuPricing, OperatorCost, update_bytes};
+use super::collective::{Collective, operation};
+use super::device::{LinkCosts, OperatorCost, Usage, device_costs};
 use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
-use super::measured::MeasuredPricing;
-use super::operation::{Operation, Phase};
+use super::operation::Operation;
+use super::wired::shared_exchange;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
 use crate::network::LinkId;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_hardware_profiles::{CollectiveOperation, Device, DeviceKind, DevicePosition, Gpu, MeasuredMachine};
+use trainyard_hardware_profiles::{Device, DevicePosition};
 use trainyard_plan::operators::Pass;
 use trainyard_plan::{
-    Between, Content, Exchange, GradientCompression, Group, Held, Message, MessageKind, Plan, Precision, Rank, Segment,
-    StageId, StagePass, Store, TaskGraph, Way, Work,
+    Between, Exchange, Held, Message, MessageKind, Plan, Rank, Segment, StageId, StagePass, TaskGraph, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
 /// Host time to start a copy between device and machine: one asynchronous copy and its event. A stated default of the
 /// size of a kernel launch.
 pub(crate) const COPY_LATENCY: Seconds = Seconds(10e-6);
-
-/// What the optimizer keeps on a disk is read and written once.
-const DISK_PASSES: f64 = 2.0;
 
 /// The ranks that do an operation together, and what it asks of the links.
 pub type Placed = (Vec<Rank>, Operation);
@@ -59,11 +54,11 @@ impl LayerTable {
 /// Seconds of everything a plan does in a step.
 #[derive(Clone, Debug)]
 pub struct Prices<'a> {
-    plan: &'a Plan,
-    machine: &'a Machine,
+    pub(super) plan: &'a Plan,
+    pub(super) machine: &'a Machine,
     /// By kind of machine.
     layers: Arc<[LayerPrices]>,
-    wiring: Wiring<'a>,
+    pub(super) wiring: Wiring<'a>,
 }
 
 impl<'a> Prices<'a> {
@@ -105,9 +100,8 @@ impl<'a> Prices<'a> {
 
     /// What each operator of a layer asks in a pass on one kind of machine; nothing where layers were measured whole.
     pub(crate) fn operator_costs(&self, pool: usize, index: usize, pass: Pass) -> Vec<OperatorCost> {
-        let Device::Gpu(gpu) = self.device(pool) else { return Vec::new() };
         let (layer, sharing) = (self.plan.graph().layer(index), self.plan.mesh().sharing());
-        self.gpu_pricing(gpu).operator_costs(layer, pass, self.plan.batch().micro, sharing)
+        device_costs(self.device(pool)).operator_costs(self.usage(), layer, pass, self.plan.batch().micro, sharing)
     }
 
     /// What ranks send each other for a piece of work, which they must not be thought to compute.
@@ -115,15 +109,13 @@ impl<'a> Prices<'a> {
         let element = self.plan.precision().element_bytes();
         match work {
             Work::Transfer { from, to, bytes } => {
-                let tensor = u64::from(self.plan.mesh().tensor());
-                let parts = if self.measured().is_none() && self.scatters_transfers() { tensor } else { 1 };
+                let parts = self.links().transfer_parts(self);
                 let (between, sent) = (Between::Stages { from, to }, Bytes(bytes.0.div_ceil(parts)));
                 Some(Message { kind: MessageKind::Transfer, between, bytes: Some(sent), element })
             }
             Work::Exchange(exchange) => Some(self.exchange_message(exchange, Between::Group(exchange.group))),
             Work::ReduceShared { held } => {
-                let stages = self.plan.stages();
-                let (from, to) = (stages.at(0).0, stages.at(stages.links() - 1).0);
+                let [from, to] = self.holders_of_shared();
                 Some(self.exchange_message(shared_exchange(from, held), Between::Stages { from, to }))
             }
             Work::Compute(_) | Work::Copy { .. } | Work::Update { .. } | Work::HostUpdate { .. } => None,
@@ -135,37 +127,17 @@ impl<'a> Prices<'a> {
             Between::Group(group) => u64::from(self.plan.mesh().group_size(group)),
             Between::Stages { .. } => 2,
         };
-        let (element, values) = (self.plan.precision().element_bytes(), exchange.held.parameters);
-        let (kind, bytes, element) = match exchange.content {
-            _ if self.measured().is_some() => {
-                let bytes = self.carried(exchange);
-                (of_plan(exchange.collective), bytes, (bytes.0 / values.max(1)).max(1))
-            }
-            Content::Weights => (of_plan(exchange.collective), Bytes(values * element), element),
-            Content::Gradients => {
-                let compression = self.compression(exchange.collective, members);
-                let sent = compression.sent(values);
-                (compression.collective(of_plan(exchange.collective)), sent, (sent.0 / values.max(1)).max(1))
-            }
-        };
-        Message { kind: kind.into(), between, bytes: Some(bytes), element }
+        let (collective, bytes, element) = self.links().sent(self, exchange, members);
+        Message { kind: collective.into(), between, bytes: Some(bytes), element }
     }
 
-    /// What a plan gathers of gradients, rows of tables, is those of all members already.
-    fn compression(&self, collective: trainyard_plan::Collective, members: u64) -> Compression {
-        let members = if collective == trainyard_plan::Collective::AllGather { 1 } else { members };
-        let in_precision = self.machine.stack.compute_precision_gradients.value;
-        let plain = if in_precision { self.plan.precision().element_bytes() } else { 4 };
-        Compression::new(self.plan.gradient_compression(), plain, members)
+    /// The first and the last stage, which both hold the shared table.
+    pub(super) fn holders_of_shared(&self) -> [StageId; 2] {
+        let stages = self.plan.stages();
+        [stages.at(0).0, stages.at(stages.links() - 1).0]
     }
 
-    /// Whether the ranks of a tensor group each send their part of what they all hold.
-    fn scatters_transfers(&self) -> bool {
-        let mesh = self.plan.mesh();
-        mesh.tensor() > 1 && self.machine.stack.scattered_transfers.value && !mesh.parallel().sequence
-    }
-
-    fn device(&self, pool: usize) -> &'a Device {
+    pub(super) fn device(&self, pool: usize) -> &'a Device {
         &self.machine.cluster.pools[pool].device
     }
 
@@ -187,21 +159,21 @@ impl<'a> Prices<'a> {
 
     /// Seconds in which a micro-batch's gradients are added to the sum, or become it.
     fn add_gradients(&self, held: Held, accumulate: bool, pool: usize) -> Result<Seconds, MachineError> {
-        match self.device(pool) {
-            // The first gradients are kept as they come; what collectives ask of them is part of these.
-            _ if !accumulate => Ok(Seconds::ZERO),
-            Device::Gpu(gpu) => Ok(self.gpu_pricing(gpu).accumulate(held.updated())),
-            Device::Measured(machine) => self.measured_pricing(machine).accumulate(held),
+        // The first gradients are kept as they come; what collectives ask of them is part of these.
+        if !accumulate {
+            return Ok(Seconds::ZERO);
         }
+        device_costs(self.device(pool)).accumulate(self.usage(), held)
     }
 
-    fn gpu_pricing(&self, gpu: &'a Gpu) -> GpuPricing<'a> {
+    pub(super) fn usage(&self) -> Usage<'a> {
+        let ranks = self.plan.mesh().ranks();
         let (stack, precision) = (&self.machine.stack, self.plan.precision());
-        GpuPricing { gpu, stack, precision, ranks: self.plan.mesh().ranks(), unlike: 0.0 }
+        Usage { stack, precision, ranks, slowest_of: ranks, work_cv: 0.0 }
     }
 
-    fn measured_pricing(&self, machine: &'a MeasuredMachine) -> MeasuredPricing<'a> {
-        MeasuredPricing { machine, ranks: self.plan.mesh().ranks(), precision: self.plan.precision() }
+    fn links(&self) -> &'a dyn LinkCosts {
+        device_costs(self.device(0)).links()
     }
 
     /// Seconds of work that only kernels do; nothing for communication.
@@ -228,14 +200,8 @@ impl<'a> Prices<'a> {
     ///
     /// When a measured machine was not measured for it.
     pub fn update(&self, held: Held, pool: usize) -> Result<Seconds, MachineError> {
-        let update = match self.device(pool) {
-            Device::Gpu(gpu) => {
-                let pricing = self.gpu_pricing(gpu);
-                pricing.update(self.plan.optimizer(), held.updated(), self.plan.touched(held))
-                    + pricing.separate_update(self.plan.optimizer(), held.tensors)
-            }
-            Device::Measured(machine) => self.measured_pricing(machine).update(self.plan.optimizer(), held)?,
-        };
+        let touched = self.plan.touched(held);
+        let update = device_costs(self.device(pool)).update(self.usage(), self.plan.optimizer(), held, touched)?;
         Ok(update + self.machine.stack.step_overhead.value)
     }
 
@@ -249,191 +215,32 @@ impl<'a> Prices<'a> {
     pub fn communications(&self, work: Work) -> Result<Vec<Placed>, MachineError> {
         match work {
             Work::Compute(_) | Work::Update { .. } => Ok(Vec::new()),
-            Work::Transfer { from, to, bytes } => self.transfers(self.layout().pairs(from.0, to.0), bytes),
+            Work::Transfer { from, to, bytes } => {
+                self.links().transfers(self, self.layout().pairs(from.0, to.0), bytes)
+            }
             Work::Exchange(exchange) => {
-                self.exchanges(exchange, self.layout().groups(exchange.stage.0, exchange.group))
+                self.links().exchanges(self, exchange, self.layout().groups(exchange.stage.0, exchange.group))
             }
-            Work::ReduceShared { held } => self.reduce_shared(held),
-            Work::Copy { stage, way, store, bytes } => Ok(self.copies(stage, way, store, bytes)),
-            Work::HostUpdate { stage, store, held } => self.host_updates(stage, store, held),
+            Work::ReduceShared { held } => self.links().reduce_shared(self, held),
+            Work::Copy { stage, way, store, bytes } => {
+                self.on_each_rank(stage, |rank| Ok(self.links().copy(self, rank, way, store, bytes)))
+            }
+            Work::HostUpdate { stage, store, held } => {
+                self.on_each_rank(stage, |rank| self.links().host_update(self, rank, store, held))
+            }
         }
     }
 
-    fn measured(&self) -> Option<&'a MeasuredMachine> {
-        match self.device(0) {
-            Device::Measured(machine) => Some(machine),
-            Device::Gpu(_) => None,
-        }
+    fn on_each_rank(
+        &self,
+        stage: StageId,
+        operation: impl Fn(Rank) -> Result<Operation, MachineError>,
+    ) -> Result<Vec<Placed>, MachineError> {
+        self.plan.mesh().stage_ranks(stage.0).map(|rank| Ok((vec![rank], operation(rank)?))).collect()
     }
 
-    fn collective(&self, collective: Collective, members: &[DevicePosition], bytes: Bytes) -> Operation {
+    pub(super) fn collective(&self, collective: Collective, members: &[DevicePosition], bytes: Bytes) -> Operation {
         operation(&self.wiring, collective, self.plan.collectives(), members, bytes)
-    }
-
-    /// Every rank of a stage hands one micro-batch to its neighbour.
-    fn transfers(&self, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
-        if let Some(machine) = self.measured() {
-            let ranks = 2 * pairs.len() as u32;
-            let time = measured(machine, CollectiveOperation::Send, ranks, bytes)?;
-            return Ok(pairs.into_iter().map(|pair| (pair, Operation::taking(time))).collect());
-        }
-        let mesh = self.plan.mesh();
-        let (tensor, scattered) = (u64::from(mesh.tensor()), self.scatters_transfers());
-        let placed = pairs.into_iter().map(|pair| {
-            let part = if scattered { Bytes(bytes.0.div_ceil(tensor)) } else { bytes };
-            let mut operation = self.collective(Collective::Transfer, &self.layout().positions(&pair), part);
-            if scattered {
-                // The receivers put the parts together over links of their own.
-                let receivers = self.layout().positions(&mesh.group(pair[1], Group::Tensor));
-                let gathered = self.collective(Collective::AllGather, &receivers, bytes).alone(self.capacities());
-                operation.phases.push(Phase::lasting(gathered));
-            }
-            (pair, operation)
-        });
-        Ok(placed.collect())
-    }
-
-    fn exchanges(&self, exchange: Exchange, groups: Vec<Vec<Rank>>) -> Result<Vec<Placed>, MachineError> {
-        if let Some(machine) = self.measured() {
-            let members = groups.first().map_or(0, Vec::len) as u32;
-            let exchanged =
-                measured_collective(machine, of_plan(exchange.collective), members, self.carried(exchange))?;
-            // What ranks share out lies in one buffer, out of tensors and back; so does what leaves a GPU.
-            let in_place =
-                exchange.collective == trainyard_plan::Collective::AllReduce && machine.device == DeviceKind::Cpu;
-            let copied =
-                if in_place { Seconds::ZERO } else { self.measured_pricing(machine).flatten(exchange.held)? };
-            let time = exchanged + copied;
-            return Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect());
-        }
-        let (stack, shares) = (&self.machine.stack, self.plan.gathers_weights());
-        let times = if shares { stack.collectives_for(exchange.held.matrices) } else { 1 };
-        let carried = Bytes(exchange.held.parameters * self.plan.precision().element_bytes());
-        let placed = groups.into_iter().map(|group| {
-            let positions = self.layout().positions(&group);
-            let mut operation = match exchange.content {
-                Content::Weights => self.collective(of_plan(exchange.collective), &positions, carried),
-                Content::Gradients => self.gradients(exchange, &positions),
-            };
-            operation.repeat_latency(times);
-            let copying = if shares { stack.copying(times, positions.len(), carried) } else { Seconds::ZERO };
-            if copying > Seconds::ZERO {
-                operation.phases.push(Phase::lasting(copying));
-            }
-            (group, operation)
-        });
-        Ok(placed.collect())
-    }
-
-    /// Bytes of what the ranks of a measured machine bring together: weights in single precision, gradients in that of
-    /// compute, or as the plan compresses them.
-    fn carried(&self, exchange: Exchange) -> Bytes {
-        let compressed = self.plan.gradient_compression() == GradientCompression::Fp16;
-        match exchange.content {
-            Content::Gradients if compressed => exchange.held.weight_bytes(Precision::Fp16Mixed.element_bytes()),
-            Content::Gradients => exchange.held.weight_bytes(self.plan.precision().element_bytes()),
-            Content::Weights => exchange.held.weight_bytes(Precision::Fp32.element_bytes()),
-        }
-    }
-
-    /// Gradients among some ranks, compressed if the plan says so.
-    fn gradients(&self, exchange: Exchange, members: &[DevicePosition]) -> Operation {
-        let values = exchange.held.parameters;
-        let compression = self.compression(exchange.collective, members.len() as u64);
-        let collective = compression.collective(of_plan(exchange.collective));
-        let mut operation = self.collective(collective, members, compression.sent(values));
-        if let Device::Gpu(gpu) = self.device(self.machine.cluster.pool_index(members[0].instance)) {
-            let touched = compression.touched(values);
-            if touched > 0.0 {
-                operation.phases.insert(0, Phase::lasting(self.gpu_pricing(gpu).streaming(touched)));
-            }
-        }
-        operation
-    }
-
-    /// Both holders of the shared table sum its gradients.
-    fn reduce_shared(&self, held: Held) -> Result<Vec<Placed>, MachineError> {
-        let stages = self.plan.stages();
-        let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
-        if self.measured().is_some() {
-            // The executor's two ends send each other their copies, one after the other.
-            let mut there = self.transfers(self.layout().pairs(first.0, last.0), held.gradient_bytes())?;
-            let back = self.transfers(self.layout().pairs(last.0, first.0), held.gradient_bytes())?;
-            for ((_, operation), (_, other)) in there.iter_mut().zip(back) {
-                operation.phases.extend(other.phases);
-            }
-            return Ok(there);
-        }
-        let exchange = shared_exchange(first, held);
-        let pairs = self.layout().pairs(first.0, last.0).into_iter();
-        Ok(pairs
-            .map(|pair| {
-                let operation = self.gradients(exchange, &self.layout().positions(&pair));
-                (pair, operation)
-            })
-            .collect())
-    }
-
-    /// Every rank of a stage, between its device and its machine.
-    fn copies(&self, stage: StageId, way: Way, store: Store, bytes: Bytes) -> Vec<Placed> {
-        let ranks = self.plan.mesh().stage_ranks(stage.0);
-        if let Some(machine) = self.measured() {
-            // Its devices are processors: their memory is the machine's.
-            let time = self.measured_pricing(machine).copy(bytes);
-            return ranks.map(|rank| (vec![rank], Operation::taking(time))).collect();
-        }
-        ranks
-            .map(|rank| {
-                let at = self.layout().position(rank);
-                let pcie = match way {
-                    Way::Out => self.wiring.to_processor(at),
-                    Way::In => self.wiring.from_processor(at),
-                };
-                let mut uses = vec![(pcie, 1.0), (self.wiring.host_memory(at.instance), 1.0)];
-                if store == Store::Nvme {
-                    uses.push((self.wiring.disk(at.instance), 1.0));
-                }
-                uses.sort_unstable_by_key(|(link, _)| *link);
-                let limit = match self.device(self.layout().pool(rank)) {
-                    Device::Gpu(gpu) => gpu.host_bandwidth.value.0,
-                    Device::Measured(machine) => machine.copy_bandwidth.0,
-                };
-                let phase = Phase { latency: COPY_LATENCY, volume: bytes.as_f64(), limit, uses };
-                (vec![rank], Operation { phases: vec![phase] })
-            })
-            .collect()
-    }
-
-    /// The processor's update streams everything it keeps through main memory, which all ranks of a machine share
-    /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
-    fn host_updates(&self, stage: StageId, store: Store, held: Held) -> Result<Vec<Placed>, MachineError> {
-        if let Some(machine) = self.measured() {
-            let time = self.measured_pricing(machine).update(self.plan.optimizer(), held)?;
-            let ranks = self.plan.mesh().stage_ranks(stage.0);
-            return Ok(ranks.map(|rank| (vec![rank], Operation::taking(time))).collect());
-        }
-        let (optimizer, precision) = (self.plan.optimizer(), self.plan.precision());
-        let streamed = update_bytes(optimizer, precision, held.updated(), self.plan.touched(held)).as_f64();
-        let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
-        let ranks = self.plan.mesh().stage_ranks(stage.0);
-        let placed = ranks
-            .map(|rank| {
-                let machine = self.layout().position(rank).instance;
-                let through = |link, volume| Phase {
-                    latency: COPY_LATENCY,
-                    volume,
-                    limit: f64::INFINITY,
-                    uses: vec![(link, 1.0)],
-                };
-                let mut phases = vec![through(self.wiring.host_memory(machine), streamed)];
-                if store == Store::Nvme {
-                    phases.push(through(self.wiring.disk(machine), DISK_PASSES * state));
-                }
-                phases.push(Phase::lasting(self.machine.stack.step_overhead.value));
-                (vec![rank], Operation { phases })
-            })
-            .collect();
-        Ok(placed)
     }
 
     /// Lower bounds on the time in which any of the groups of a stage does something, and in which all of them do: what a
@@ -461,10 +268,11 @@ impl<'a> Prices<'a> {
         let capacities = self.capacities();
         let placed = match work {
             Work::Exchange(exchange) => {
-                self.exchanges(exchange, self.layout().groups_of_first_machine(exchange.stage.0, exchange.group))?
+                let groups = self.layout().groups_of_first_machine(exchange.stage.0, exchange.group);
+                self.links().exchanges(self, exchange, groups)?
             }
-            Work::Transfer { from, to, bytes } if self.measured().is_none() => {
-                self.transfers(self.layout().pairs_of_first_machine(from.0, to.0), bytes)?
+            Work::Transfer { from, to, bytes } => {
+                self.links().transfers(self, self.layout().pairs_of_first_machine(from.0, to.0), bytes)?
             }
             _ => self.communications(work)?,
         };
@@ -491,25 +299,13 @@ fn near(a: Seconds, b: Seconds) -> bool {
     (a.0 - b.0).abs() <= 1e-9 * a.0.max(b.0)
 }
 
-/// The sum of gradients of the table that the first and the last stage share.
-fn shared_exchange(stage: StageId, held: Held) -> Exchange {
-    let (collective, content) = (trainyard_plan::Collective::AllReduce, Content::Gradients);
-    Exchange { collective, stage, group: Group::Gradient, content, held }
-}
-
-fn of_plan(collective: trainyard_plan::Collective) -> Collective {
-    match collective {
-        trainyard_plan::Collective::AllReduce => Collective::AllReduce,
-        trainyard_plan::Collective::ReduceScatter => Collective::ReduceScatter,
-        trainyard_plan::Collective::AllGather => Collective::AllGather,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
-    use trainyard_plan::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec};
+    use trainyard_plan::{
+        BatchSpec, ClusterSpec, Content, Exchange, GradientCompression, ParallelSpec, PlanSpec, StageId,
+    };
 
     #[test]
     fn sparse_rows_of_tables_are_those_of_each_rank_once() {

@@ -1,27 +1,27 @@
 //! What the operators of a plan reach of their device.
 
-use super::gpu::{GpuPricing, rate};
+use super::device::{Usage, device_costs};
 use crate::machine::Machine;
-use trainyard_hardware_profiles::Device;
 use trainyard_plan::{OperatorRate, Plan, Roofline};
 
 /// Every operator of a plan that has arithmetic, for one micro-batch on one rank, beside the peaks of its device.
 /// Nothing on a measured machine, whose peaks nobody knows. Of a mixed cluster the first kind of machine.
 pub fn roofline(plan: &Plan, machine: &Machine) -> Option<Roofline> {
-    let Device::Gpu(gpu) = &machine.cluster.first().device else { return None };
-    let (graph, mesh) = (plan.graph(), plan.mesh());
-    let pricing =
-        GpuPricing { gpu, stack: &machine.stack, precision: plan.precision(), ranks: mesh.ranks(), unlike: 0.0 };
+    let device = &machine.cluster.first().device;
+    let (costs, graph, mesh) = (device_costs(device), plan.graph(), plan.mesh());
+    let peaks = costs.peaks(plan.precision())?;
+    let ranks = mesh.ranks();
+    let usage = Usage { stack: &machine.stack, precision: plan.precision(), ranks, slowest_of: ranks, work_cv: 0.0 };
     let mut operators = Vec::new();
     for (index, layer) in graph.distinct().iter().enumerate() {
         let times = graph.order().iter().filter(|own| **own == index).count() as u64;
-        let rates = pricing.operator_rates(layer, plan.batch().micro, mesh.sharing());
+        let rates = costs.operator_rates(usage, layer, plan.batch().micro, mesh.sharing());
         operators.extend(rates.into_iter().map(|rate| OperatorRate { times, ..rate }));
     }
     Some(Roofline {
-        device: gpu.name.clone(),
-        peak_flops_per_s: gpu.peak(rate(plan.precision())).0,
-        memory_bytes_per_s: gpu.memory_bandwidth.value.0,
+        device: device.name().to_string(),
+        peak_flops_per_s: peaks.arithmetic.0,
+        memory_bytes_per_s: peaks.memory.0,
         operators,
     })
 }

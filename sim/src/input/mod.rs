@@ -17,12 +17,13 @@ pub use decode::image_decoding;
 pub use error::InputError;
 pub use feed::{Feed, StageTimes};
 
+use crate::cost::device_costs;
 use crate::layout::Layout;
 use crate::machine::Machine;
 use decode::{Sample, seconds_per_sample};
 use std::collections::BTreeMap;
 use store::{Reading, Store, bytes, least};
-use trainyard_hardware_profiles::{Device, Host, Pool, Processors, Remote, Storage, catalog};
+use trainyard_hardware_profiles::{Host, Pool, Processors, Remote, Storage, catalog};
 use trainyard_plan::{Cache, Coordinates, DecodePlace, InputSpec, Mesh, SampleFormat, StorageMode};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
@@ -184,7 +185,7 @@ impl<'a> Site<'a> {
         loaders: u32,
     ) -> Result<Self, InputError> {
         let machine = || pool.name.clone();
-        if let Device::Measured(_) = &pool.device {
+        if pool.device.gpu().is_none() {
             return Err(InputError::Measured { machine: machine() });
         }
         let host = pool.host.as_ref().ok_or_else(|| InputError::NoProcessors { machine: machine() })?;
@@ -371,7 +372,7 @@ impl<'a> Site<'a> {
 
     /// The JPEG engines of one GPU.
     fn engine(&self) -> Result<BytesPerSecond, InputError> {
-        let Device::Gpu(gpu) = &self.pool.device else {
+        let Some(gpu) = self.pool.device.gpu() else {
             return Err(InputError::Measured { machine: self.pool.name.clone() });
         };
         if self.data.format != SampleFormat::Jpeg {
@@ -390,10 +391,7 @@ impl<'a> Site<'a> {
         let each = self.samples / f64::from(self.loaders) * sample;
         let busiest = switches.values().copied().max().unwrap_or(1);
         let uplink = each * f64::from(busiest) / self.host.pcie.uplink.0;
-        match &self.pool.device {
-            Device::Gpu(gpu) => Seconds(uplink.max(each / gpu.host_bandwidth.value.0)),
-            Device::Measured(_) => Seconds(uplink),
-        }
+        Seconds(uplink.max(each / device_costs(&self.pool.device).host_bandwidth().0))
     }
 
     /// What is there before the first step: in File mode all of the data set on every machine, in FastFile mode the list

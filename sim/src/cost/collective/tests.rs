@@ -3,7 +3,7 @@ use super::*;
 use crate::layout::Layout;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use trainyard_hardware_profiles::{Sourced, SwitchLevel, catalog};
+use trainyard_hardware_profiles::{Fabric, Sourced, SwitchLevel, catalog};
 use trainyard_plan::{Group as Members, Mesh, ParallelSpec};
 use trainyard_units::BytesPerSecond;
 
@@ -22,7 +22,7 @@ fn of_data(parallel: ParallelSpec, cluster: &Cluster, stage: u32) -> Vec<Vec<Dev
 }
 
 fn sum(cluster: &Cluster, algorithm: Collectives, groups: &[Vec<DevicePosition>], bytes: Bytes) -> Seconds {
-    together(&Wiring::new(cluster), Collective::AllReduce, algorithm, groups, bytes).expect("wired")
+    over_links(&Wiring::new(cluster), Collective::AllReduce, algorithm, groups, bytes)
 }
 
 fn time(instance: &str, instances: u32, ranks: u32, bytes: u64) -> Seconds {
