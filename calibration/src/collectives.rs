@@ -10,22 +10,18 @@ use crate::validate::{scored, unsupported};
 use conditions::Conditions;
 use std::io::Read;
 use trainyard_hardware_profiles::{Catalog, Cluster, Fabric};
-use trainyard_sim::{Collective, MachineError, collective_time_by};
+use trainyard_plan::Collective;
+use trainyard_sim::{MachineError, collective_time_by};
 use trainyard_units::{Bytes, Seconds};
 
 /// Columns that a table of collective measurements must have.
 pub const COLLECTIVE_COLUMNS: [&str; 8] =
     ["system", "gpus", "nodes", "operation", "message_bytes", "algbw_GBps", "latency_us", "notes"];
 
-/// Operations between GPUs, by their names in tables.
-const COLLECTIVES: [(&str, Collective); 6] = [
-    ("all_reduce", Collective::AllReduce),
-    ("all_gather", Collective::AllGather),
-    ("reduce_scatter", Collective::ReduceScatter),
-    ("broadcast", Collective::Broadcast),
-    ("all_to_all", Collective::AllToAll),
-    ("send_recv", Collective::Transfer),
-];
+/// The collective of this name in tables.
+fn collective(operation: &str) -> Option<Collective> {
+    Collective::ALL.into_iter().find(|collective| collective.measured_as() == operation)
+}
 
 /// Rows that state a rate and no size are told as the time of this many bytes.
 const REFERENCE: f64 = 1e9;
@@ -53,8 +49,8 @@ pub(crate) fn result(record: &Record<'_>, catalog: &Catalog) -> Result<RowResult
     let (system, operation) = (record.needed("system")?, record.needed("operation")?);
     let suite = format!("{operation} {system}");
     let bytes = record.count::<u64>("message_bytes", 1)?;
-    let found = if let Some((_, collective)) = COLLECTIVES.iter().find(|(name, _)| *name == operation) {
-        between_gpus(&Measured::read(record, *collective)?, catalog)
+    let found = if let Some(collective) = collective(&operation) {
+        between_gpus(&Measured::read(record, collective)?, catalog)
     } else {
         record.count::<u32>("gpus", 1)?;
         record.count::<u32>("nodes", 1)?;
@@ -110,8 +106,7 @@ impl Measured {
     /// What a row tells, if it is of an operation between GPUs.
     pub(crate) fn of_record(record: &Record<'_>) -> Result<Option<Self>, RowError> {
         let operation = record.needed("operation")?;
-        let known = COLLECTIVES.iter().find(|(name, _)| *name == operation);
-        known.map(|(_, collective)| Self::read(record, *collective)).transpose()
+        collective(&operation).map(|collective| Self::read(record, collective)).transpose()
     }
 
     /// What a line of a benchmark's output tells; machines are not named there.
@@ -198,7 +193,7 @@ fn outside(
     catalog: &Catalog,
 ) -> Result<Found, RowError> {
     if !["host_device_copy", "s3_download"].contains(&operation) {
-        let known = COLLECTIVES.map(|(name, _)| name).join(", ");
+        let known = Collective::ALL.map(Collective::measured_as).join(", ");
         return Ok(Err(format!("`{operation}` is none of {known}, host_device_copy and s3_download")));
     }
     let bytes = bytes.map_or(REFERENCE, |bytes| bytes as f64);
@@ -245,12 +240,7 @@ fn by_bus_bandwidth(
     }
     let rate = record.positive("busbw_GBps")?;
     let (Some(rate), Some(gpus), Some(bytes)) = (rate, gpus, bytes) else { return Ok(None) };
-    let n = f64::from(gpus);
-    let carried = match collective {
-        Collective::AllReduce => 2.0 * (n - 1.0) / n,
-        Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => (n - 1.0) / n,
-        Collective::Broadcast | Collective::Transfer => 1.0,
-    };
+    let carried = collective.bus_factor(f64::from(gpus));
     Ok((carried > 0.0).then(|| carried * bytes as f64 / (rate * 1e9)))
 }
 

@@ -27,6 +27,7 @@
 mod campaign;
 pub mod chakra;
 mod check;
+mod collective;
 mod decision;
 mod divisors;
 pub mod document;
@@ -63,6 +64,7 @@ pub use campaign::{
     Histogram, Interruptions, Quantiles, Scenario, StartKind,
 };
 pub use check::StepSize;
+pub use collective::Collective;
 pub use divisors::{divisors, greatest_common_divisor};
 pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_executable};
 pub use explanation::{
@@ -90,13 +92,12 @@ pub use spec::{
     Precision, Pricing, Recompute, ScheduleName, StageSpec, StateSharding, UnknownName,
 };
 pub use task::{
-    Activity, Collective, Content, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Way,
-    Work,
+    Activity, Content, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Way, Work,
 };
 pub use timeline::{Interval, StageUse, Timeline};
 pub use trace::{
-    Between, Direction, Message, MessageKind, RankTrace, Seat, StepTrace, TraceDetail, TracedKernels, TracedPart,
-    TracedTask, TracedWork,
+    Between, Direction, Message, RankTrace, Seat, StepTrace, TraceDetail, TracedKernels, TracedPart, TracedTask,
+    TracedWork,
 };
 pub use training::{Decay, TrainingSpec};
 pub use valid::{Architecture, BATCH_MAX, Plan, PlanError, RANKS_MAX};

@@ -1,10 +1,10 @@
 //! Parameters that a rank holds, and how the holders of copies share them out.
 
+use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
 use crate::partition::StageId;
 use crate::spec::{GradientReduction, Precision, StateSharding};
-use crate::task::Collective;
 use crate::valid::Plan;
 use std::ops::Range;
 use trainyard_models::{Layer, OperatorKind, Sharing};

@@ -1,5 +1,6 @@
 //! Task graphs: the work of one optimizer step, with its order and dependencies, and not a second in it.
 
+use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
@@ -72,17 +73,6 @@ pub struct Segment {
     pub recompute: Recompute,
     /// Whether gradients are added to those of earlier micro-batches; backward of the first one only writes them.
     pub accumulate: bool,
-}
-
-/// What ranks of a group do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Collective {
-    /// Everybody gets the sum of everybody's buffer.
-    AllReduce,
-    /// Everybody gets its part of the sum.
-    ReduceScatter,
-    /// Everybody gets everybody's part.
-    AllGather,
 }
 
 /// What a buffer holds, which decides its number format.

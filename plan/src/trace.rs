@@ -1,6 +1,7 @@
 //! What ranks do in a step, in more detail than a [`crate::Timeline`]: kernel by kernel and message by message, with
 //! what was waited for. Traces and execution graphs for other tools are written from it.
 
+use crate::collective::Collective;
 use crate::mesh::{Group, Mesh, Rank};
 use crate::partition::StageId;
 use crate::task::{Activity, StreamKind, Way};
@@ -149,34 +150,6 @@ pub enum Direction {
     Neither,
 }
 
-/// What ranks do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MessageKind {
-    /// Everybody gets the sum of everybody's buffer.
-    AllReduce,
-    /// Everybody gets its part of the sum.
-    ReduceScatter,
-    /// Everybody gets everybody's part.
-    AllGather,
-    /// Everybody sends each a part.
-    AllToAll,
-    /// One sends, another receives.
-    Transfer,
-}
-
-impl MessageKind {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllGather => "all-gather",
-            Self::AllToAll => "all-to-all",
-            Self::Transfer => "transfer",
-        }
-    }
-}
-
 /// Who takes part in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Between {
@@ -222,7 +195,7 @@ impl Between {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Message {
     /// What.
-    pub kind: MessageKind,
+    pub kind: Collective,
     /// Who.
     pub between: Between,
     /// The whole buffer: before it is scattered, or after it is gathered; of a transfer what is sent. Nothing where it
@@ -236,12 +209,7 @@ impl Message {
     /// Elements of what each of `members` ranks puts in, and of what it gets.
     pub fn elements(self, members: u64) -> Option<(u64, u64)> {
         let whole = self.bytes?.0.div_ceil(self.element.max(1));
-        let part = whole.div_ceil(members.max(1));
-        Some(match self.kind {
-            MessageKind::AllReduce | MessageKind::AllToAll | MessageKind::Transfer => (whole, whole),
-            MessageKind::ReduceScatter => (whole, part),
-            MessageKind::AllGather => (part, whole),
-        })
+        Some(self.kind.elements(whole, members))
     }
 }
 
@@ -346,7 +314,7 @@ mod tests {
 
     fn sum(share: f64) -> TracedPart {
         let between = Between::Group(Group::Tensor);
-        let message = Message { kind: MessageKind::AllReduce, between, bytes: Some(Bytes(8)), element: 2 };
+        let message = Message { kind: Collective::AllReduce, between, bytes: Some(Bytes(8)), element: 2 };
         TracedPart { what: TracedWork::Message(message), share }
     }
 
@@ -379,9 +347,9 @@ mod tests {
     #[test]
     fn a_message_says_what_goes_in_and_what_comes_out() {
         let of = |kind| Message { kind, between: Between::Group(Group::Gradient), bytes: Some(Bytes(64)), element: 4 };
-        assert_eq!(of(MessageKind::AllReduce).elements(4), Some((16, 16)));
-        assert_eq!(of(MessageKind::ReduceScatter).elements(4), Some((16, 4)));
-        assert_eq!(of(MessageKind::AllGather).elements(4), Some((4, 16)));
+        assert_eq!(of(Collective::AllReduce).elements(4), Some((16, 16)));
+        assert_eq!(of(Collective::ReduceScatter).elements(4), Some((16, 4)));
+        assert_eq!(of(Collective::AllGather).elements(4), Some((4, 16)));
         let mesh =
             Mesh::from(crate::ParallelSpec { data: 2, tensor: 2, pipeline: 2, ..crate::ParallelSpec::default() });
         let between = Between::Stages { from: StageId(0), to: StageId(1) };

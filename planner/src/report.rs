@@ -7,9 +7,9 @@ use crate::what_if::{HeldPlan, Subject, axes, tornado, what_if};
 use trainyard_hardware_profiles::{Fabric, Interconnect, Sourced};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{
-    CampaignDocument, CollectiveCurve, ExplanationDocument, Plan, Roofline, Timeline, WhatIfDocument,
+    CampaignDocument, Collective, CollectiveCurve, ExplanationDocument, Plan, Roofline, Timeline, WhatIfDocument,
 };
-use trainyard_sim::{Collective, Machine, Options, all_reduce_time, collective_time, roofline};
+use trainyard_sim::{Machine, Options, all_reduce_time, collective_time, roofline};
 use trainyard_units::{Bytes, human_bytes, human_duration};
 
 /// Sizes of messages whose time is told: powers of two from 1 KiB to 4 GiB.

@@ -48,8 +48,8 @@ pub use bottleneck::{StepLimits, bottleneck, step_limits};
 pub use bound::{Communications, step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_runs, usable};
 pub use cost::{
-    Collective, LayerPrice, LayerPrices, LayerTable, Operation, Phase, Placed, Prices, all_reduce_time, behind,
-    collective_time, collective_time_by, layer_prices, layer_prices_among, product_time, roofline, transfer_time,
+    LayerPrice, LayerPrices, LayerTable, Operation, Phase, Placed, Prices, all_reduce_time, behind, collective_time,
+    collective_time_by, layer_prices, layer_prices_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};

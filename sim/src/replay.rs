@@ -4,7 +4,7 @@
 //! ask for the links of the cluster and share them, as those of a plan do. The kernels of a rank run one after another,
 //! in the order of its file.
 
-use crate::cost::{COPY_LATENCY, Collective, DeviceCosts, Operation, Phase, operation};
+use crate::cost::{COPY_LATENCY, DeviceCosts, Operation, Phase, operation};
 use crate::engine::{Node, Operating, Program, Stretch, run};
 use crate::machine::Machine;
 use crate::network::Demand;
@@ -12,7 +12,7 @@ use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{DevicePosition, Gpu, Rate};
 use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
-use trainyard_plan::{Collectives, MessageKind};
+use trainyard_plan::{Collective, Collectives};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
 /// What all nodes may take together, which keeps instants within 64 bits: three years.
@@ -143,7 +143,7 @@ pub fn replay(
 /// What ranks must agree on to meet: the kind and the size of a collective of a group, or the ends of a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Meeting {
-    Collective { members: Vec<u32>, kind: MessageKind, bytes: Bytes },
+    Collective { members: Vec<u32>, kind: Collective, bytes: Bytes },
     Message { from: u32, to: u32, tag: i64 },
 }
 
@@ -259,15 +259,8 @@ impl Building<'_> {
                 let positions: Vec<DevicePosition> = members.iter().map(|member| at(*member)).collect();
                 let count = members.len() as u64;
                 // What each puts in, as the whole that a collective counts.
-                let (collective, whole) = match kind {
-                    MessageKind::AllReduce => (Collective::AllReduce, bytes.0),
-                    MessageKind::ReduceScatter => (Collective::ReduceScatter, bytes.0),
-                    MessageKind::AllToAll => (Collective::AllToAll, bytes.0),
-                    MessageKind::AllGather | MessageKind::Transfer => {
-                        (Collective::AllGather, bytes.0.saturating_mul(count))
-                    }
-                };
-                (self.asks(collective, &positions, Bytes(whole)), count as u32)
+                let whole = if *kind == Collective::AllGather { bytes.0.saturating_mul(count) } else { bytes.0 };
+                (self.asks(*kind, &positions, Bytes(whole)), count as u32)
             }
         };
         let index = self.operate(&operation);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use trainyard_hardware_profiles::catalog;
 use trainyard_plan::chakra::{self, GraphNode, GraphWork, RankGraph};
 use trainyard_plan::{
-    BatchSpec, ClusterSpec, MessageKind, ParallelSpec, Plan, PlanSpec, Precision, ScheduleName, Stages,
+    BatchSpec, ClusterSpec, Collective, ParallelSpec, Plan, PlanSpec, Precision, ScheduleName, Stages,
 };
 use trainyard_sim::{Machine, Options, ReplayError, replay, simulate, step_trace};
 use trainyard_units::{Bytes, Seconds};
@@ -69,7 +69,7 @@ fn compute(milliseconds: f64) -> GraphWork {
 }
 
 fn sum(bytes: u64, group: Option<&str>) -> GraphWork {
-    GraphWork::Collective { kind: MessageKind::AllReduce, bytes: Bytes(bytes), group: group.map(Into::into) }
+    GraphWork::Collective { kind: Collective::AllReduce, bytes: Bytes(bytes), group: group.map(Into::into) }
 }
 
 #[test]

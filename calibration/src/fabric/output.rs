@@ -9,17 +9,7 @@ use super::{SweepError, SweepRow};
 use crate::collectives::Measured;
 use crate::table::RowError;
 use std::collections::BTreeSet;
-use trainyard_sim::Collective;
-
-/// Programs of nccl-tests that measure something that is simulated.
-const PROGRAMS: [(&str, Collective); 6] = [
-    ("all_reduce_perf", Collective::AllReduce),
-    ("all_gather_perf", Collective::AllGather),
-    ("reduce_scatter_perf", Collective::ReduceScatter),
-    ("broadcast_perf", Collective::Broadcast),
-    ("sendrecv_perf", Collective::Transfer),
-    ("alltoall_perf", Collective::AllToAll),
-];
+use trainyard_plan::Collective;
 
 /// Bytes from which on bandwidths are printed with enough digits to tell operations apart.
 const TELLING: u64 = 1 << 20;
@@ -59,13 +49,13 @@ pub(super) fn rows(text: &str, file: &str) -> Result<Vec<SweepRow>, SweepError> 
     let mut run = Run::default();
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
-        if let Some((_, program)) = PROGRAMS.iter().find(|(name, _)| line.contains(name)) {
+        if let Some(program) = Collective::ALL.into_iter().find(|known| line.contains(known.nccl_test())) {
             // What a shell or a launcher says of the next run.
             if !run.lines.is_empty() {
                 rows.extend(run.finish(file)?);
                 run = Run::default();
             }
-            run.program = Some(*program);
+            run.program = Some(program);
         }
         match line.strip_prefix('#') {
             Some(comment) => {
@@ -144,18 +134,18 @@ impl Run {
             return Ok(program);
         }
         let unclear = |value: String| {
-            let allowed = PROGRAMS.map(|(name, _)| name).join(", ");
+            let allowed = Collective::ALL.map(Collective::nccl_test).join(", ");
             wrong(file, 1, "program", &value, &format!("one of {allowed}, named anywhere in the text"))
         };
         let largest = self.lines.iter().rev().find_map(|line| line.ratio.map(|ratio| (ratio, line.reduces)));
         let Some((ratio, reduces)) = largest else { return Err(unclear("not told".into())) };
         let n = f64::from(self.ranks);
-        let is = |expected: f64| (ratio / expected - 1.0).abs() < 0.02;
+        let is = |collective: Collective| (ratio / collective.bus_factor(n) - 1.0).abs() < 0.02;
         match (reduces, n > 1.0) {
-            (true, true) if is(2.0 * (n - 1.0) / n) => Ok(Collective::AllReduce),
-            (true, true) if is((n - 1.0) / n) => Ok(Collective::ReduceScatter),
-            (false, true) if is(1.0) => Ok(Collective::Transfer),
-            (false, true) if is((n - 1.0) / n) => Ok(Collective::AllGather),
+            (true, true) if is(Collective::AllReduce) => Ok(Collective::AllReduce),
+            (true, true) if is(Collective::ReduceScatter) => Ok(Collective::ReduceScatter),
+            (false, true) if is(Collective::Transfer) => Ok(Collective::Transfer),
+            (false, true) if is(Collective::AllGather) => Ok(Collective::AllGather),
             _ => Err(unclear(format!("bus bandwidth {ratio:.3} times algorithm bandwidth"))),
         }
     }

@@ -2,7 +2,8 @@ use super::*;
 use crate::validate::validate_in;
 use std::fmt::Write;
 use trainyard_hardware_profiles::{Constants, Fabric, catalog};
-use trainyard_sim::{Collective, collective_time};
+use trainyard_plan::Collective;
+use trainyard_sim::collective_time;
 use trainyard_units::{Bytes, Seconds};
 
 /// Output as nccl-tests print it, with the times of a simulated fabric; hosts `a`, `b` and so on.

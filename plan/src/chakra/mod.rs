@@ -19,7 +19,7 @@ pub use error::ChakraError;
 pub use read::{groups, read};
 pub use write::{ChakraFiles, write};
 
-use crate::trace::MessageKind;
+use crate::collective::Collective;
 use trainyard_units::{Bytes, Seconds};
 
 /// Nodes of all ranks together, which bounds memory.
@@ -92,7 +92,7 @@ pub enum GraphWork {
     /// Ranks of a group do something together.
     Collective {
         /// What.
-        kind: MessageKind,
+        kind: Collective,
         /// What each puts in.
         bytes: Bytes,
         /// The group's name; all ranks where there is none.

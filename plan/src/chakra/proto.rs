@@ -11,12 +11,8 @@ pub(super) const SEND: i32 = 5;
 pub(super) const RECEIVE: i32 = 6;
 pub(super) const COLLECTIVE: i32 = 7;
 
-/// `CollectiveCommType`.
-pub(super) const ALL_REDUCE: i64 = 0;
-pub(super) const ALL_GATHER: i64 = 2;
+/// `CollectiveCommType`, beside those of [`crate::Collective`].
 pub(super) const BROADCAST: i64 = 5;
-pub(super) const ALL_TO_ALL: i64 = 6;
-pub(super) const REDUCE_SCATTER: i64 = 7;
 pub(super) const REDUCE_SCATTER_BLOCK: i64 = 8;
 pub(super) const BARRIER: i64 = 9;
 

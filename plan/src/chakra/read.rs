@@ -3,7 +3,7 @@
 use super::error::ChakraError;
 use super::proto::{self, Metadata, Node};
 use super::{CHAKRA_NODES_MAX, GraphNode, GraphWork, RankGraph};
-use crate::trace::MessageKind;
+use crate::collective::Collective;
 use prost::Message;
 use prost::bytes::Buf;
 use prost::encoding::decode_varint;
@@ -149,11 +149,14 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
         proto::COLLECTIVE => {
             let kind = match node.int("comm_type").ok_or_else(|| needs("comm_type"))? {
                 // A barrier is a sum of one value.
-                proto::ALL_REDUCE | proto::BARRIER => MessageKind::AllReduce,
-                proto::ALL_GATHER | proto::BROADCAST => MessageKind::AllGather,
-                proto::ALL_TO_ALL => MessageKind::AllToAll,
-                proto::REDUCE_SCATTER | proto::REDUCE_SCATTER_BLOCK => MessageKind::ReduceScatter,
-                other => return Err(wrong(node, format!("collectives of type {other} are not known"))),
+                proto::BARRIER => Collective::AllReduce,
+                // What a broadcast's receivers do is what those of a gathering do.
+                proto::BROADCAST => Collective::AllGather,
+                proto::REDUCE_SCATTER_BLOCK => Collective::ReduceScatter,
+                other => Collective::ALL
+                    .into_iter()
+                    .find(|collective| collective.chakra() == Some(other))
+                    .ok_or_else(|| wrong(node, format!("collectives of type {other} are not known")))?,
             };
             let barrier = node.int("comm_type") == Some(proto::BARRIER);
             let bytes = if barrier { Bytes(4) } else { size("comm_size")? };

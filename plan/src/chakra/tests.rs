@@ -36,7 +36,7 @@ fn step() -> (StepTrace, Plan) {
         TracedWork::Kernels(TracedKernels { operator: operator.into(), layer: None, direction, flops: 8.0, bytes: 4.0 })
     };
     let sum = Sent {
-        kind: MessageKind::AllReduce,
+        kind: Collective::AllReduce,
         between: Between::Group(Group::Gradient),
         bytes: Some(Bytes(1000)),
         element: 4,
@@ -94,7 +94,7 @@ fn what_is_written_is_read_again() {
         on_host: false,
     };
     assert_eq!((&graph.nodes[0].work, &graph.nodes[1].work), (&compute(1875.0), &compute(625.0)));
-    let sum = GraphWork::Collective { kind: MessageKind::AllReduce, bytes: Bytes(1000), group: Some("1".into()) };
+    let sum = GraphWork::Collective { kind: Collective::AllReduce, bytes: Bytes(1000), group: Some("1".into()) };
     assert_eq!(graph.nodes[2].work, sum);
     assert_eq!((&graph.nodes[1].after, &graph.nodes[2].after), (&vec![0], &vec![1]));
 }

@@ -5,7 +5,7 @@ use super::error::ChakraError;
 use super::proto::{self, Attribute, Metadata, Node, Value};
 use crate::mesh::{Mesh, Rank};
 use crate::trace::{
-    Between, Direction, Message, MessageKind, RankTrace, StepTrace, TraceDetail, TracedPart, TracedTask, TracedWork,
+    Between, Direction, Message, RankTrace, StepTrace, TraceDetail, TracedPart, TracedTask, TracedWork,
 };
 use crate::{Plan, Way};
 use prost::Message as _;
@@ -140,19 +140,13 @@ impl Writing<'_> {
         let int = |name: &str, value: i64| Attribute::new(name, Value::Int64(value));
         let elements = message.elements(members.len() as u64).map_or(0, |(put_in, _)| put_in);
         let size = elements.saturating_mul(message.element).cast_signed();
-        if message.kind == MessageKind::Transfer {
+        let Some(kind) = message.kind.chakra() else {
             let of = |place: usize| members.get(place).map_or(0, |rank| i64::from(rank.0));
             node.kind = if task.receives { proto::RECEIVE } else { proto::SEND };
             node.name = format!("{}: {}", if task.receives { "receive" } else { "send" }, task.activity);
             node.attr.extend([int("comm_src", of(0)), int("comm_dst", of(1)), int("comm_size", size)]);
             node.attr.push(int("comm_tag", i64::from(task.meeting.unwrap_or(0))));
             return;
-        }
-        let kind = match message.kind {
-            MessageKind::ReduceScatter => proto::REDUCE_SCATTER,
-            MessageKind::AllGather => proto::ALL_GATHER,
-            MessageKind::AllToAll => proto::ALL_TO_ALL,
-            MessageKind::AllReduce | MessageKind::Transfer => proto::ALL_REDUCE,
         };
         let next = self.groups.len() + 1;
         let mut group = members;

@@ -1,13 +1,14 @@
 //! What the holders of the same parameters do together: reduce gradients, gather weights, end the step.
 
 use super::{Builder, PREFETCH, Piece};
+use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
 use crate::schedule::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
-use crate::task::{Activity, Collective, Content, Exchange, StreamKind, TaskId, Way, Work};
+use crate::task::{Activity, Content, Exchange, StreamKind, TaskId, Way, Work};
 use std::ops::Range;
 use trainyard_units::Bytes;
 

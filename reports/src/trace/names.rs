@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 use trainyard_plan::{
-    Activity, Between, Direction, Message, MessageKind, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork,
-    Way,
+    Activity, Between, Direction, Message, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork, Way,
 };
 
 /// A row of a device: its number as a stream, and what it carries.
@@ -77,33 +76,13 @@ pub(super) fn kernels(kernels: &TracedKernels, detail: TraceDetail) -> Cow<'_, s
     format!("{} {word}", kernels.operator).into()
 }
 
-/// The name that NCCL's kernel has, by the library's versions from 2.19 on; its suffix is the one ring kernel that stands
-/// for every algorithm.
-pub(super) fn nccl(kind: MessageKind, dtype: &str) -> String {
-    let arguments = "ncclDevKernelArgsStorage<4096ul>";
-    let short = match dtype {
+/// The abbreviation that NCCL has for a type of PyTorch.
+pub(super) fn nccl_dtype(dtype: &str) -> &'static str {
+    match dtype {
         "Half" => "f16",
         "BFloat16" => "bf16",
         "Char" => "u8",
         _ => "f32",
-    };
-    match kind {
-        MessageKind::AllReduce => format!("ncclDevKernel_AllReduce_Sum_{short}_RING_LL({arguments})"),
-        MessageKind::ReduceScatter => format!("ncclDevKernel_ReduceScatter_Sum_{short}_RING_LL({arguments})"),
-        MessageKind::AllGather => format!("ncclDevKernel_AllGather_RING_LL({arguments})"),
-        MessageKind::AllToAll | MessageKind::Transfer => format!("ncclDevKernel_SendRecv({arguments})"),
-    }
-}
-
-/// The name that PyTorch's process group has for it.
-pub(super) fn collective(message: Message, receives: bool) -> &'static str {
-    match message.kind {
-        MessageKind::AllReduce => "allreduce",
-        MessageKind::ReduceScatter => "_reduce_scatter_base",
-        MessageKind::AllGather => "_allgather_base",
-        MessageKind::AllToAll => "all_to_allv",
-        MessageKind::Transfer if receives => "recv",
-        MessageKind::Transfer => "send",
     }
 }
 

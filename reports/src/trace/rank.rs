@@ -5,7 +5,7 @@ use super::names::{self, COMPUTE, PROCESSOR, Stream};
 use super::{GROUP_RANKS_MAX, Scene, metadata};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use trainyard_plan::{Activity, Message, MessageKind, Rank, RankTrace, StreamKind, TracedPart, TracedTask, TracedWork};
+use trainyard_plan::{Activity, Collective, Message, Rank, RankTrace, StreamKind, TracedPart, TracedTask, TracedWork};
 
 /// The thread of a host that launches kernels.
 const LAUNCHER: u64 = 1;
@@ -305,7 +305,7 @@ fn work(
             ("kernel", name, Arguments { layer, flops, memory_bytes, ..on_device })
         }
         TracedWork::Message(message) => {
-            let name = names::nccl(message.kind, scene.dtype(message.element)).into();
+            let name = message.kind.nccl_kernel(names::nccl_dtype(scene.dtype(message.element))).into();
             ("kernel", name, told(scene, rank, *message, task.receives, on_device))
         }
         TracedWork::Copy { way, bytes } => {
@@ -355,9 +355,9 @@ fn told<'a>(
         let more = if members.len() > GROUP_RANKS_MAX { ", ..." } else { "" };
         Cow::from(format!("[{}{more}]", ranks.join(", ")))
     };
-    let pair = members.as_ref().filter(|_| message.kind == MessageKind::Transfer);
+    let pair = members.as_ref().filter(|_| message.kind == Collective::Transfer);
     Arguments {
-        collective: Some(names::collective(message, receives)),
+        collective: Some(message.kind.process_group_name(receives)),
         elements_in,
         elements_out,
         group_size: size,

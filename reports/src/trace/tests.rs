@@ -1,6 +1,6 @@
 use super::*;
 use trainyard_plan::{
-    Activity, BatchSpec, ClusterSpec, Direction, Group, Interval, Message, MessageKind, ParallelSpec, PlanSpec, Rank,
+    Activity, BatchSpec, ClusterSpec, Collective, Direction, Group, Interval, Message, ParallelSpec, PlanSpec, Rank,
     Seat, StageId, StreamKind, Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork, Way,
 };
 use trainyard_units::{Bytes, Instant, Seconds};
@@ -46,7 +46,7 @@ fn step() -> StepTrace {
     };
     let message = |group, bytes| {
         TracedWork::Message(Message {
-            kind: MessageKind::AllReduce,
+            kind: Collective::AllReduce,
             between: Between::Group(group),
             bytes: Some(Bytes(bytes)),
             element: 2,

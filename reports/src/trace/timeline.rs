@@ -1,7 +1,7 @@
 //! Timelines, which tell passes and messages and no more, as steps in detail.
 
 use trainyard_plan::{
-    Activity, Between, Direction, Group, Interval, Message, MessageKind, Rank, RankTrace, Seat, StageId, StepTrace,
+    Activity, Between, Collective, Direction, Group, Interval, Message, Rank, RankTrace, Seat, StageId, StepTrace,
     Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork, Way,
 };
 use trainyard_units::{Bytes, Seconds};
@@ -70,9 +70,9 @@ fn what(activity: Activity) -> TracedWork {
         Activity::Update { .. } => kernels("optimizer update", Direction::Neither),
         Activity::SendActivations { stage, .. }
         | Activity::SendGradients { stage, .. }
-        | Activity::Message { stage, .. } => message(MessageKind::Transfer, pipeline(stage)),
-        Activity::ReduceGradients { .. } | Activity::ReduceShared => message(MessageKind::AllReduce, data),
-        Activity::GatherWeights { .. } => message(MessageKind::AllGather, data),
+        | Activity::Message { stage, .. } => message(Collective::Transfer, pipeline(stage)),
+        Activity::ReduceGradients { .. } | Activity::ReduceShared => message(Collective::AllReduce, data),
+        Activity::GatherWeights { .. } => message(Collective::AllGather, data),
         Activity::Copy { way, .. } => copied(way),
         Activity::Wait { .. } => TracedWork::Host,
     }

@@ -19,47 +19,8 @@ use super::route::{Group, Round, Route};
 use crate::machine::{MachineError, enough_devices};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Cluster, DevicePosition, Transport};
-use trainyard_plan::{Collectives, MessageKind, ParallelSpec};
+use trainyard_plan::{Collective, Collectives, ParallelSpec};
 use trainyard_units::{Bytes, Seconds};
-
-/// What a group of ranks does together, and which bytes its size counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Collective {
-    /// Each gets the sum of all buffers: bytes of one buffer.
-    AllReduce,
-    /// Each has an equal part of a buffer and gets the whole: bytes of the whole.
-    AllGather,
-    /// Each has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
-    ReduceScatter,
-    /// All get the buffer of the first: bytes of that buffer.
-    Broadcast,
-    /// Each sends an equal part of its buffer to each, itself included: bytes of one buffer.
-    AllToAll,
-    /// The first of two sends a buffer to the second: bytes of that buffer.
-    Transfer,
-}
-
-impl From<Collective> for MessageKind {
-    /// What a broadcast's receivers do is what those of a gathering do.
-    fn from(collective: Collective) -> Self {
-        match collective {
-            Collective::AllReduce => Self::AllReduce,
-            Collective::AllGather | Collective::Broadcast => Self::AllGather,
-            Collective::ReduceScatter => Self::ReduceScatter,
-            Collective::AllToAll => Self::AllToAll,
-            Collective::Transfer => Self::Transfer,
-        }
-    }
-}
-
-/// The collective of a plan.
-pub(super) fn of_plan(collective: trainyard_plan::Collective) -> Collective {
-    match collective {
-        trainyard_plan::Collective::AllReduce => Collective::AllReduce,
-        trainyard_plan::Collective::ReduceScatter => Collective::ReduceScatter,
-        trainyard_plan::Collective::AllGather => Collective::AllGather,
-    }
-}
 
 /// Messages that the library has under way at once between pairs (NVIDIA/nccl, `src/include/device.h`,
 /// `NCCL_MAX_DEV_WORK_P2P_PER_BATCH`).

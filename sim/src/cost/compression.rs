@@ -1,7 +1,6 @@
 //! Gradients on the wire: how many bytes, by which collective, and what compressing them costs.
 
-use super::collective::Collective;
-use trainyard_plan::GradientCompression;
+use trainyard_plan::{Collective, GradientCompression};
 use trainyard_units::Bytes;
 
 /// Values that share one scale in eight-bit gradients.

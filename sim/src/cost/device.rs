@@ -1,6 +1,5 @@
 //! What is asked of a device, whatever its kind. A kind is a file with its [`DeviceCosts`], and a line in [`device_costs`].
 
-use super::collective::Collective;
 use super::layer::LayerPrice;
 use super::operation::Operation;
 use super::prices::{Placed, Prices};
@@ -9,7 +8,8 @@ use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
 use trainyard_plan::operators::{Layer, Pass, Sharing};
 use trainyard_plan::{
-    Collectives, Exchange, Held, OperatorRate, Optimizer, Plan, Precision, Rank, Resident, StageId, Store, Way,
+    Collective, Collectives, Exchange, Held, OperatorRate, Optimizer, Plan, Precision, Rank, Resident, StageId, Store,
+    Way,
 };
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 

@@ -1,13 +1,12 @@
 //! Seconds of layers: kernels, and the communication that happens inside a layer.
 
-use super::collective::Collective;
 use super::device::{LinkCosts, Usage, device_costs};
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError, enough_devices};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::Device;
 use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, OperatorKind, Sharing};
-use trainyard_plan::{Collectives, Group, Mesh, Precision, Recompute, StagePass};
+use trainyard_plan::{Collective, Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
 
 /// How much the work of one image differs from that of another where regions are cut out of it, as one standard

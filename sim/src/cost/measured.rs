@@ -1,6 +1,5 @@
 //! Operators on a measured machine: what calibration timed, carried over to other shapes.
 
-use super::collective::{Collective, of_plan};
 use super::device::{DeviceCosts, LinkCosts, Peaks, Usage};
 use super::layer::LayerPrice;
 use super::operation::Operation;
@@ -13,8 +12,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
-    Collectives, Content, Exchange, GradientCompression, Held, NotExecutable, Optimizer, Plan, Precision, Rank,
-    Resident, StageId, Store, Way, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, Exchange, GradientCompression, Held, NotExecutable, Optimizer, Plan, Precision,
+    Rank, Resident, StageId, Store, Way, kept_elsewhere, not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
@@ -119,9 +118,9 @@ impl LinkCosts for MeasuredMachine {
     ) -> Result<Vec<Placed>, MachineError> {
         let members = groups.first().map_or(0, Vec::len) as u32;
         let bytes = carried(of.plan, exchange);
-        let exchanged = measured_collective(self, of_plan(exchange.collective), members, bytes)?;
+        let exchanged = measured_collective(self, exchange.collective, members, bytes)?;
         // What ranks share out lies in one buffer, out of tensors and back; so does what leaves a GPU.
-        let in_place = exchange.collective == trainyard_plan::Collective::AllReduce && self.device == DeviceKind::Cpu;
+        let in_place = exchange.collective == Collective::AllReduce && self.device == DeviceKind::Cpu;
         let pricing = MeasuredPricing::new(self, of.usage());
         let copied = if in_place { Seconds::ZERO } else { pricing.flatten(exchange.held)? };
         let time = exchanged + copied;
@@ -130,7 +129,7 @@ impl LinkCosts for MeasuredMachine {
 
     fn sent(&self, of: &Prices<'_>, exchange: Exchange, _members: u64) -> (Collective, Bytes, u64) {
         let bytes = carried(of.plan, exchange);
-        (of_plan(exchange.collective), bytes, (bytes.0 / exchange.held.parameters.max(1)).max(1))
+        (exchange.collective, bytes, (bytes.0 / exchange.held.parameters.max(1)).max(1))
     }
 
     /// The executor's two ends send each other their copies, one after the other.
@@ -310,21 +309,31 @@ fn measured_collective(
     ranks: u32,
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
-    let one_round = |operation| {
-        if machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks) {
-            return measured(machine, operation, ranks, bytes);
-        }
-        measured(machine, CollectiveOperation::AllReduce, ranks, bytes).map(|both_rounds| both_rounds * 0.5)
+    let Some(operation) = timed_as(collective) else {
+        return Err(MachineError::Unmeasured {
+            machine: machine.name.clone(),
+            operator: format!("{collective:?}"),
+            ranks,
+        });
     };
-    match collective {
-        Collective::AllReduce => measured(machine, CollectiveOperation::AllReduce, ranks, bytes),
-        Collective::AllGather => one_round(CollectiveOperation::AllGather),
-        Collective::ReduceScatter => one_round(CollectiveOperation::ReduceScatter),
-        Collective::Transfer => measured(machine, CollectiveOperation::Send, ranks, bytes),
-        Collective::Broadcast | Collective::AllToAll => {
-            Err(MachineError::Unmeasured { machine: machine.name.clone(), operator: format!("{collective:?}"), ranks })
-        }
+    let one_round = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
+    let timed = || machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks);
+    if one_round && !timed() {
+        let both_rounds = measured(machine, CollectiveOperation::AllReduce, ranks, bytes)?;
+        return Ok(both_rounds * 0.5);
     }
+    measured(machine, operation, ranks, bytes)
+}
+
+/// The operation of a profile; none for collectives that the executor does not have.
+fn timed_as(collective: Collective) -> Option<CollectiveOperation> {
+    Some(match collective {
+        Collective::AllReduce => CollectiveOperation::AllReduce,
+        Collective::AllGather => CollectiveOperation::AllGather,
+        Collective::ReduceScatter => CollectiveOperation::ReduceScatter,
+        Collective::Transfer => CollectiveOperation::Send,
+        _ => return None,
+    })
 }
 
 /// The time of an operation among `ranks` ranks, or among the next larger number that was measured: between measured

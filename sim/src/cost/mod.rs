@@ -19,7 +19,7 @@ mod softmax;
 mod wired;
 
 pub(crate) use collective::operation;
-pub use collective::{Collective, all_reduce_time, collective_time, collective_time_by, transfer_time};
+pub use collective::{all_reduce_time, collective_time, collective_time_by, transfer_time};
 pub(crate) use device::{DeviceCosts, OperatorCost, device_costs};
 pub use gemm::product_time;
 pub(crate) use layer::{Inside, InsideMessage};

@@ -1,6 +1,6 @@
 //! Seconds of everything a plan does in a step that needs no link, and what the rest asks of links.
 
-use super::collective::{Collective, operation};
+use super::collective::operation;
 use super::device::{LinkCosts, OperatorCost, Usage, device_costs};
 use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
 use super::operation::Operation;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use trainyard_hardware_profiles::{Device, DevicePosition};
 use trainyard_plan::operators::Pass;
 use trainyard_plan::{
-    Between, Exchange, Held, Message, MessageKind, Plan, Rank, Segment, StageId, StagePass, TaskGraph, Work,
+    Between, Collective, Exchange, Held, Message, Plan, Rank, Segment, StageId, StagePass, TaskGraph, Work,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -111,7 +111,7 @@ impl<'a> Prices<'a> {
             Work::Transfer { from, to, bytes } => {
                 let parts = self.links().transfer_parts(self);
                 let (between, sent) = (Between::Stages { from, to }, Bytes(bytes.0.div_ceil(parts)));
-                Some(Message { kind: MessageKind::Transfer, between, bytes: Some(sent), element })
+                Some(Message { kind: Collective::Transfer, between, bytes: Some(sent), element })
             }
             Work::Exchange(exchange) => Some(self.exchange_message(exchange, Between::Group(exchange.group))),
             Work::ReduceShared { held } => {
@@ -128,7 +128,7 @@ impl<'a> Prices<'a> {
             Between::Stages { .. } => 2,
         };
         let (collective, bytes, element) = self.links().sent(self, exchange, members);
-        Message { kind: collective.into(), between, bytes: Some(bytes), element }
+        Message { kind: collective, between, bytes: Some(bytes), element }
     }
 
     /// The first and the last stage, which both hold the shared table.

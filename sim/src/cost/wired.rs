@@ -1,6 +1,6 @@
 //! Communication over links that are known.
 
-use super::collective::{Collective, of_plan, over_links};
+use super::collective::over_links;
 use super::compression::Compression;
 use super::device::{LinkCosts, device_costs};
 use super::gpu::update_bytes;
@@ -9,7 +9,7 @@ use super::prices::{COPY_LATENCY, Placed, Prices};
 use crate::machine::MachineError;
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::DevicePosition;
-use trainyard_plan::{Collectives, Content, Exchange, Group, Held, Rank, StageId, Store, Way};
+use trainyard_plan::{Collective, Collectives, Content, Exchange, Group, Held, Rank, StageId, Store, Way};
 use trainyard_units::{Bytes, Seconds};
 
 /// What the optimizer keeps on a disk is read and written once.
@@ -54,7 +54,7 @@ impl LinkCosts for Wired {
         let placed = groups.into_iter().map(|group| {
             let positions = of.layout().positions(&group);
             let mut operation = match exchange.content {
-                Content::Weights => of.collective(of_plan(exchange.collective), &positions, carried),
+                Content::Weights => of.collective(exchange.collective, &positions, carried),
                 Content::Gradients => gradients(of, exchange, &positions),
             };
             operation.repeat_latency(times);
@@ -69,7 +69,7 @@ impl LinkCosts for Wired {
 
     fn sent(&self, of: &Prices<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64) {
         let (element, values) = (of.plan.precision().element_bytes(), exchange.held.parameters);
-        let collective = of_plan(exchange.collective);
+        let collective = exchange.collective;
         match exchange.content {
             Content::Weights => (collective, Bytes(values * element), element),
             Content::Gradients => {
@@ -141,8 +141,8 @@ impl LinkCosts for Wired {
 }
 
 /// What a plan gathers of gradients, rows of tables, is those of all members already.
-fn compression(of: &Prices<'_>, collective: trainyard_plan::Collective, members: u64) -> Compression {
-    let members = if collective == trainyard_plan::Collective::AllGather { 1 } else { members };
+fn compression(of: &Prices<'_>, collective: Collective, members: u64) -> Compression {
+    let members = if collective == Collective::AllGather { 1 } else { members };
     let in_precision = of.machine.stack.compute_precision_gradients.value;
     let plain = if in_precision { of.plan.precision().element_bytes() } else { 4 };
     Compression::new(of.plan.gradient_compression(), plain, members)
@@ -152,7 +152,7 @@ fn compression(of: &Prices<'_>, collective: trainyard_plan::Collective, members:
 fn gradients(of: &Prices<'_>, exchange: Exchange, members: &[DevicePosition]) -> Operation {
     let values = exchange.held.parameters;
     let compression = compression(of, exchange.collective, members.len() as u64);
-    let collective = compression.collective(of_plan(exchange.collective));
+    let collective = compression.collective(exchange.collective);
     let mut operation = of.collective(collective, members, compression.sent(values));
     let touched = compression.touched(values);
     if touched > 0.0 {
@@ -164,6 +164,6 @@ fn gradients(of: &Prices<'_>, exchange: Exchange, members: &[DevicePosition]) ->
 
 /// The sum of gradients of the table that the first and the last stage share.
 pub(super) fn shared_exchange(stage: StageId, held: Held) -> Exchange {
-    let (collective, content) = (trainyard_plan::Collective::AllReduce, Content::Gradients);
+    let (collective, content) = (Collective::AllReduce, Content::Gradients);
     Exchange { collective, stage, group: Group::Gradient, content, held }
 }

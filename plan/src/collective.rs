@@ -1,0 +1,157 @@
+//! Collectives, and all that tells them apart but how they are done. How they are done is in `sim/src/cost/collective.rs`.
+
+/// An operation of a group of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Collective {
+    /// Each gets the sum of all buffers: bytes of one buffer.
+    AllReduce,
+    /// Each has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
+    ReduceScatter,
+    /// Each has an equal part of a buffer and gets the whole: bytes of the whole.
+    AllGather,
+    /// All get the buffer of the first: bytes of that buffer.
+    Broadcast,
+    /// Each sends an equal part of its buffer to each, itself included: bytes of one buffer.
+    AllToAll,
+    /// The first of two sends a buffer to the second: bytes of that buffer.
+    Transfer,
+}
+
+/// The part of the whole buffer that a rank has before or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffer {
+    Whole,
+    Part,
+}
+
+/// The names and sizes of a collective.
+struct Facts {
+    name: &'static str,
+    measured_as: &'static str,
+    nccl_test: &'static str,
+    nccl_kernel: &'static str,
+    process_group: &'static str,
+    /// `CollectiveCommType` of Chakra; a transfer is two nodes of other types.
+    chakra: Option<i64>,
+    /// Before and after.
+    buffers: [Buffer; 2],
+    /// Passes round a ring of n ranks, each of which carries (n − 1)/n of the buffer over every link; none where links
+    /// carry the buffer once.
+    ring_passes: Option<f64>,
+}
+
+impl Collective {
+    /// Every collective.
+    pub const ALL: [Self; 6] =
+        [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::AllToAll, Self::Transfer];
+
+    /// Its name in sentences.
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Its name in tables of measurements.
+    pub fn measured_as(self) -> &'static str {
+        self.facts().measured_as
+    }
+
+    /// The program of nccl-tests that measures it.
+    pub fn nccl_test(self) -> &'static str {
+        self.facts().nccl_test
+    }
+
+    /// The name of NCCL's kernel from version 2.19 on, with a ring for every algorithm; `dtype` as NCCL abbreviates it.
+    pub fn nccl_kernel(self, dtype: &str) -> String {
+        format!("ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)", self.facts().nccl_kernel.replace("{}", dtype))
+    }
+
+    /// The name that PyTorch's process group has for it, of a transfer at its sender or its receiver.
+    pub fn process_group_name(self, receives: bool) -> &'static str {
+        if self == Self::Transfer && receives { "recv" } else { self.facts().process_group }
+    }
+
+    /// Its `CollectiveCommType` in Chakra's execution traces.
+    pub(crate) fn chakra(self) -> Option<i64> {
+        self.facts().chakra
+    }
+
+    /// Elements that each of `members` ranks puts in, and that it gets, of a buffer of `whole` elements.
+    pub fn elements(self, whole: u64, members: u64) -> (u64, u64) {
+        let [before, after] = self.facts().buffers.map(|buffer| match buffer {
+            Buffer::Whole => whole,
+            Buffer::Part => whole.div_ceil(members.max(1)),
+        });
+        (before, after)
+    }
+
+    /// Bytes over each link of a ring of `n` ranks, relative to the buffer: bus bandwidth over algorithm bandwidth
+    /// (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+    pub fn bus_factor(self, n: f64) -> f64 {
+        self.facts().ring_passes.map_or(1.0, |passes| passes * (n - 1.0) / n)
+    }
+
+    fn facts(self) -> &'static Facts {
+        match self {
+            Self::AllReduce => &Facts {
+                name: "all-reduce",
+                measured_as: "all_reduce",
+                nccl_test: "all_reduce_perf",
+                nccl_kernel: "AllReduce_Sum_{}_RING_LL",
+                process_group: "allreduce",
+                chakra: Some(0),
+                buffers: [Buffer::Whole, Buffer::Whole],
+                ring_passes: Some(2.0),
+            },
+            Self::AllGather => &Facts {
+                name: "all-gather",
+                measured_as: "all_gather",
+                nccl_test: "all_gather_perf",
+                nccl_kernel: "AllGather_RING_LL",
+                process_group: "_allgather_base",
+                chakra: Some(2),
+                buffers: [Buffer::Part, Buffer::Whole],
+                ring_passes: Some(1.0),
+            },
+            Self::ReduceScatter => &Facts {
+                name: "reduce-scatter",
+                measured_as: "reduce_scatter",
+                nccl_test: "reduce_scatter_perf",
+                nccl_kernel: "ReduceScatter_Sum_{}_RING_LL",
+                process_group: "_reduce_scatter_base",
+                chakra: Some(7),
+                buffers: [Buffer::Whole, Buffer::Part],
+                ring_passes: Some(1.0),
+            },
+            Self::Broadcast => &Facts {
+                name: "broadcast",
+                measured_as: "broadcast",
+                nccl_test: "broadcast_perf",
+                nccl_kernel: "Broadcast_RING_LL",
+                process_group: "broadcast",
+                chakra: Some(5),
+                buffers: [Buffer::Whole, Buffer::Whole],
+                ring_passes: None,
+            },
+            Self::AllToAll => &Facts {
+                name: "all-to-all",
+                measured_as: "all_to_all",
+                nccl_test: "alltoall_perf",
+                nccl_kernel: "SendRecv",
+                process_group: "all_to_allv",
+                chakra: Some(6),
+                buffers: [Buffer::Whole, Buffer::Whole],
+                ring_passes: Some(1.0),
+            },
+            Self::Transfer => &Facts {
+                name: "transfer",
+                measured_as: "send_recv",
+                nccl_test: "sendrecv_perf",
+                nccl_kernel: "SendRecv",
+                process_group: "send",
+                chakra: None,
+                buffers: [Buffer::Whole, Buffer::Whole],
+                ring_passes: None,
+            },
+        }
+    }
+}
