@@ -14,7 +14,7 @@ use trainyard_plan::{
     Architecture, BATCH_MAX, BatchSpec, ClusterSpec, GradientReduction, Mesh, Offload, Optimizer, ParallelSpec, Plan,
     PlanSpec, Precision, Recompute, ScheduleName, StageSpec, Stages, StateSharding, Store, divisors,
 };
-use trainyard_sim::{Machine, Outcome, image_decoding, layer_prices, simulate, step_time_bound};
+use trainyard_sim::{Machine, Outcome, image_decoding, layer_costs, simulate, step_time_bound};
 use trainyard_units::Seconds;
 
 /// Runs of layers on a stage that are tried where an interleaved row does not state them.
@@ -341,7 +341,7 @@ impl Knobs {
             return Stages::balanced(&alike, runs).map(|stages| stages.specs()).ok_or_else(impossible);
         }
         let prices =
-            layer_prices(self.architecture.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
+            layer_costs(self.architecture.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
                 .map_err(|error| Unsupported::new(error.to_string()))?;
         Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }

@@ -92,7 +92,7 @@ pub use spec::{
     Precision, Pricing, Recompute, ScheduleName, StageSpec, StateSharding, UnknownName,
 };
 pub use task::{
-    Activity, Content, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Way, Work,
+    Activity, Content, CopyDirection, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work,
 };
 pub use timeline::{Interval, StageUse, Timeline};
 pub use trace::{

@@ -99,13 +99,13 @@ pub struct Exchange {
     pub held: Held,
 }
 
-/// Which way a copy goes.
+/// The direction of a copy between a device and its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
-    /// From the device.
-    Out,
-    /// To the device.
-    In,
+pub enum CopyDirection {
+    /// To main memory or disk.
+    DeviceToHost,
+    /// From main memory or disk.
+    HostToDevice,
 }
 
 /// What a task asks of the machine.
@@ -134,7 +134,7 @@ pub enum Work {
         /// Whose ranks.
         stage: StageId,
         /// Which way.
-        way: Way,
+        way: CopyDirection,
         /// From or to where.
         store: Store,
         /// Of one rank.
@@ -217,7 +217,7 @@ pub enum Activity {
         /// Where.
         stage: StageId,
         /// Which way.
-        way: Way,
+        way: CopyDirection,
     },
     /// The optimizer's update.
     Update {
@@ -273,8 +273,8 @@ impl std::fmt::Display for Activity {
             Self::ReduceGradients { bucket, .. } => write!(f, "all-reduce gradients {bucket}"),
             Self::ReduceShared => write!(f, "all-reduce shared embedding"),
             Self::GatherWeights { layer, .. } => write!(f, "gather weights from layer {layer}"),
-            Self::Copy { way: Way::Out, .. } => write!(f, "copy to the machine"),
-            Self::Copy { way: Way::In, .. } => write!(f, "copy to the device"),
+            Self::Copy { way: CopyDirection::DeviceToHost, .. } => write!(f, "copy to the machine"),
+            Self::Copy { way: CopyDirection::HostToDevice, .. } => write!(f, "copy to the device"),
             Self::Update { .. } => write!(f, "optimizer update"),
             Self::Message { micro_batch, .. } => write!(f, "message of micro-batch {micro_batch}"),
             Self::Wait { micro_batch: Some(micro_batch), .. } => write!(f, "wait for micro-batch {micro_batch}"),

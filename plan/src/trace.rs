@@ -4,7 +4,7 @@
 use crate::collective::Collective;
 use crate::mesh::{Group, Mesh, Rank};
 use crate::partition::StageId;
-use crate::task::{Activity, StreamKind, Way};
+use crate::task::{Activity, CopyDirection, StreamKind};
 use std::borrow::Cow;
 use trainyard_units::{Bytes, Instant, Seconds};
 
@@ -114,7 +114,7 @@ pub enum TracedWork {
     /// Between the device and its machine.
     Copy {
         /// Which way.
-        way: Way,
+        way: CopyDirection,
         /// How much.
         bytes: Bytes,
     },

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
-use trainyard_sim::{LayerTable, Machine, Wiring, behind, layer_prices, layer_prices_among};
+use trainyard_sim::{LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
 
 /// What decides a layer's price, besides the model: the fewest ranks and machines on which it is the same or less.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,11 +137,11 @@ impl Bounds {
             let machine: Machine = machine(key.choice, key.instances);
             let graph = space.graph_of(key.choice);
             let mesh = Mesh::new(key.parallel, bounds.placement, None);
-            let near = layer_prices(graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let near = layer_costs(graph, key.micro, mesh, key.precision, &machine).ok()?;
             let measured = machine.cluster.first().device.measured().is_some();
             let devices = if measured { mesh.ranks() } else { 2 * mesh.ranks() };
-            let far = layer_prices_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
-            let apart = behind(devices) - behind(mesh.ranks());
+            let far = layer_costs_among(devices, graph, key.micro, mesh, key.precision, &machine).ok()?;
+            let apart = expected_max_sigma(devices) - expected_max_sigma(mesh.ranks());
             let weights = |kind: &Recompute| Weights::new(near.weights(*kind), &far.weights(*kind), apart);
             Some(Recompute::ALL.iter().map(weights).collect())
         };
@@ -214,7 +214,7 @@ impl Bounds {
         let fewest = self.key(candidate).parallel;
         let fewest = 2 * fewest.data * fewest.tensor * fewest.pipeline * fewest.context;
         let ranks = parallel.data * parallel.tensor * parallel.pipeline * parallel.context;
-        let further = behind(ranks) - behind(fewest);
+        let further = expected_max_sigma(ranks) - expected_max_sigma(fewest);
         let micro_batch = weights.fullest(parallel.pipeline as usize, further) + self.sent(candidate);
         let accumulation = candidate.batch.accumulation as f64;
         Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))

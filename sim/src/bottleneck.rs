@@ -1,6 +1,6 @@
 //! What limits a step.
 
-use crate::cost::{device_costs, layer_prices};
+use crate::cost::{device_costs, layer_costs};
 use crate::machine::Machine;
 use crate::simulate::Outcome;
 use trainyard_plan::{Bottleneck, Plan, StagePass};
@@ -64,10 +64,10 @@ pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLim
 fn layers(plan: &Plan, machine: &Machine) -> Option<(Seconds, Seconds)> {
     device_costs(&machine.cluster.first().device).peaks(plan.precision())?;
     let (graph, recompute) = (plan.graph(), plan.recompute());
-    let prices = layer_prices(graph, plan.batch().micro, plan.mesh(), plan.precision(), machine).ok()?;
+    let costs = layer_costs(graph, plan.batch().micro, plan.mesh(), plan.precision(), machine).ok()?;
     let (mut kernels, mut inside) = (Seconds::ZERO, Seconds::ZERO);
     for index in 0..graph.len() {
-        let price = prices.layer(index);
+        let price = costs.layer(index);
         let between = price.inside_forward + price.inside_backward;
         kernels += price.pass(StagePass::Forward, recompute) + price.pass(StagePass::Backward, recompute) - between;
         inside += between;

@@ -6,12 +6,12 @@
 //! beside collectives of `c` seconds take at least `k + c · s / (1 + s)`. And stages that stand on machines alike pay
 //! the same.
 
-use crate::cost::{LayerTable, Prices};
+use crate::cost::{Costs, LayerTable};
 use crate::machine::{Machine, MachineError};
 use std::collections::BTreeMap;
 use trainyard_plan::{
-    Collective, Content, Exchange, GradientReduction, Held, Plan, Recompute, ScheduleName, Segment, StageId, StagePass,
-    StateSharding, Store, Way, Work,
+    Collective, Content, CopyDirection, Exchange, GradientReduction, Held, Plan, Recompute, ScheduleName, Segment,
+    StageId, StagePass, StateSharding, Store, Work,
 };
 use trainyard_units::Seconds;
 
@@ -80,10 +80,10 @@ pub fn step_time_bound_with(
     layers: &LayerTable,
     known: &mut Communications,
 ) -> Result<Seconds, MachineError> {
-    let prices = Prices::with_layers(plan, machine, layers.clone())?;
+    let costs = Costs::with_layers(plan, machine, layers.clone())?;
     let slowdown = machine.overlap_slowdown();
     let lost = slowdown / (1.0 + slowdown);
-    let mut least = Least { plan, machine, prices: &prices, lost, known };
+    let mut least = Least { plan, machine, costs: &costs, lost, known };
     let stages = plan.stages().ids().map(|stage| least.stage(stage)).collect::<Result<Vec<_>, _>>()?;
     Ok(match plan.schedule() {
         ScheduleName::TwoBufferedWeights | ScheduleName::ZeroBubbleV => {
@@ -209,7 +209,7 @@ struct Kernels {
 struct Least<'a> {
     plan: &'a Plan,
     machine: &'a Machine,
-    prices: &'a Prices<'a>,
+    costs: &'a Costs<'a>,
     lost: f64,
     /// Communication of stages that stand on machines alike.
     known: &'a mut Communications,
@@ -295,7 +295,7 @@ impl Least<'_> {
                     plan.recompute()
                 };
                 let segment = Segment { stage, layers: layers.clone(), pass, recompute, accumulate };
-                self.fastest_kind(|pool| self.prices.segment(&segment, pool))
+                self.fastest_kind(|pool| self.costs.segment(&segment, pool))
             };
             let forward = price(StagePass::Forward, false)?;
             let (first, again) = (price(StagePass::Backward, false)?, price(StagePass::Backward, true)?);
@@ -335,14 +335,14 @@ impl Least<'_> {
         if let Some(known) = self.known.0.get(&work) {
             return Ok(*known);
         }
-        let (any, all) = self.prices.at_least(work)?;
+        let (any, all) = self.costs.at_least(work)?;
         let passing = Passing { any, all: if self.plan.schedule().flushes() { all } else { any } };
         self.known.0.insert(work, passing);
         Ok(passing)
     }
 
     fn alike(&self, stage: StageId) -> StageId {
-        StageId(self.prices.layout().alike(stage.0))
+        StageId(self.costs.layout().alike(stage.0))
     }
 
     /// What a rank sends across the boundary behind a run.
@@ -442,10 +442,11 @@ impl Least<'_> {
         let plan = self.plan;
         let held = if plan.shards(StateSharding::Optimizer) { plan.shard_of(held) } else { held };
         let Some(store) = plan.offload().optimizer else {
-            return Ok(self.fastest_kind(|pool| self.prices.update(held, pool))?.into());
+            return Ok(self.fastest_kind(|pool| self.costs.update(held, pool))?.into());
         };
         let bytes = plan.changed_bytes(held, plan.precision().element_bytes());
-        let out = self.communication(Work::Copy { stage, way: Way::Out, store: Store::Host, bytes })?;
+        let out =
+            self.communication(Work::Copy { stage, way: CopyDirection::DeviceToHost, store: Store::Host, bytes })?;
         Ok(out.then(self.communication(Work::HostUpdate { stage, store, held })?))
     }
 
@@ -462,6 +463,6 @@ impl Least<'_> {
         let plan = self.plan;
         let Some(store) = plan.updated_to() else { return Ok(Passing::default()) };
         let bytes = plan.changed_bytes(plan.kept_weights(held), plan.precision().element_bytes());
-        self.communication(Work::Copy { stage, way: Way::Out, store, bytes })
+        self.communication(Work::Copy { stage, way: CopyDirection::DeviceToHost, store, bytes })
     }
 }

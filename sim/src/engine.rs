@@ -31,7 +31,7 @@ pub(crate) struct Stretch {
 
 /// What an operation does, and whom it slows.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Operating {
+pub(crate) struct CommProgram {
     pub(crate) stretches: Vec<Stretch>,
     /// Actors whose kernels it slows: none for transfers and copies, which the copy engines or few blocks do.
     pub(crate) slows: Vec<u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Operating {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub(crate) nodes: Vec<Node>,
-    pub(crate) operations: Vec<Operating>,
+    pub(crate) operations: Vec<CommProgram>,
     /// Who waits for whom: (before, after).
     pub(crate) edges: Vec<(u32, u32)>,
     pub(crate) actors: u32,
@@ -53,20 +53,20 @@ pub(crate) struct Program {
 
 /// When a node started and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct Timing {
     pub(crate) start: Instant,
     pub(crate) end: Instant,
 }
 
 /// When each node of `program` runs.
-pub(crate) fn run(program: &Program) -> Vec<Ran> {
+pub(crate) fn run(program: &Program) -> Vec<Timing> {
     Engine::new(program).run()
 }
 
 /// The same if communication took no time.
-pub(crate) fn run_in_silence(program: &Program) -> Vec<Ran> {
+pub(crate) fn run_in_silence(program: &Program) -> Vec<Timing> {
     let silent = Program {
-        operations: vec![Operating { stretches: Vec::new(), slows: Vec::new() }; program.operations.len()],
+        operations: vec![CommProgram { stretches: Vec::new(), slows: Vec::new() }; program.operations.len()],
         nodes: program.nodes.clone(),
         edges: program.edges.clone(),
         links: Vec::new(),
@@ -93,7 +93,7 @@ struct Engine<'a> {
     program: &'a Program,
     waiting: Waiting,
     progress: Vec<Progress>,
-    ran: Vec<Ran>,
+    ran: Vec<Timing>,
     queue: EventQueue,
     links: SharedLinks,
     now: Instant,
@@ -116,7 +116,7 @@ impl<'a> Engine<'a> {
             program,
             waiting,
             progress: vec![idle; count],
-            ran: vec![Ran::default(); count],
+            ran: vec![Timing::default(); count],
             queue: EventQueue::with_capacity(count.min(1 << 16)),
             links: SharedLinks::new(program.links.clone()),
             now: Instant::START,
@@ -128,7 +128,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn run(mut self) -> Vec<Ran> {
+    fn run(mut self) -> Vec<Timing> {
         let (mut due, mut starting) = (Vec::new(), Vec::new());
         loop {
             while !self.ready.is_empty() {

@@ -2,7 +2,7 @@
 //! the actors that take part in them.
 
 use crate::cost::Operation;
-use crate::engine::{Node, Operating, Program, Ran, Stretch};
+use crate::engine::{CommProgram, Node, Program, Stretch, Timing};
 use crate::fold::Fold;
 use crate::network::Demand;
 use trainyard_plan::{Interval, Rank, StageId, TaskGraph, TaskId, Timeline, Work};
@@ -177,12 +177,12 @@ impl<'a> Ensemble<'a> {
     }
 
     /// What one rank did.
-    pub(crate) fn timeline(&self, ran: &[Ran], rank: Rank) -> Timeline {
+    pub(crate) fn timeline(&self, ran: &[Timing], rank: Rank) -> Timeline {
         self.stages_timeline(ran, &[rank])
     }
 
     /// What some ranks did, each of another stage.
-    pub(crate) fn stages_timeline(&self, ran: &[Ran], ranks: &[Rank]) -> Timeline {
+    pub(crate) fn stages_timeline(&self, ran: &[Timing], ranks: &[Rank]) -> Timeline {
         let mut actor_at = vec![NOBODY; self.actors.len()];
         for rank in ranks {
             let actor = self.fold.actor_of[rank.0 as usize];
@@ -214,7 +214,7 @@ impl<'a> Ensemble<'a> {
     }
 
     /// Where steps follow each other without draining the pipeline: from the end of the first to that of the second.
-    pub(crate) fn window(&self, ran: &[Ran]) -> Option<(Instant, Instant)> {
+    pub(crate) fn window(&self, ran: &[Timing]) -> Option<(Instant, Instant)> {
         let (from, to) = self.counted_ends()?;
         Some((ran[from as usize].end, ran[to as usize].end))
     }
@@ -227,7 +227,7 @@ impl<'a> Ensemble<'a> {
     }
 
     /// When the step that is counted begins, and the node with which it ends: of several the first.
-    pub(crate) fn last_node(&self, ran: &[Ran]) -> Option<(Instant, u32)> {
+    pub(crate) fn last_node(&self, ran: &[Timing]) -> Option<(Instant, u32)> {
         if let Some((from, to)) = self.counted_ends() {
             return Some((ran[from as usize].end, to));
         }
@@ -243,7 +243,7 @@ impl<'a> Ensemble<'a> {
 }
 
 /// What an operation asks for; only collectives slow the kernels of their actors.
-fn operating(operation: &Operation, actors: &[u32], exchanges: bool) -> Operating {
+fn operating(operation: &Operation, actors: &[u32], exchanges: bool) -> CommProgram {
     let stretches = operation
         .phases
         .iter()
@@ -253,5 +253,5 @@ fn operating(operation: &Operation, actors: &[u32], exchanges: bool) -> Operatin
             demand: Demand { limit: phase.limit, uses: phase.uses.clone() },
         })
         .collect();
-    Operating { stretches, slows: if exchanges { actors.to_vec() } else { Vec::new() } }
+    CommProgram { stretches, slows: if exchanges { actors.to_vec() } else { Vec::new() } }
 }

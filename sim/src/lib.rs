@@ -1,6 +1,6 @@
 //! How long a plan takes on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
 //!
-//! [`Prices`] turns work into seconds and into what it asks of links, [`simulate()`] puts it in time and sums up, and
+//! [`Costs`] turns work into seconds and into what it asks of links, [`simulate()`] puts it in time and sums up, and
 //! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
 //! search is going on, and nothing reads a clock or a file.
 //!
@@ -48,8 +48,8 @@ pub use bottleneck::{StepLimits, bottleneck, step_limits};
 pub use bound::{Communications, step_time_bound, step_time_bound_with};
 pub use capacity::{Footprint, OutOfMemory, SharedStore, footprint, held_by_layers, longest_runs, usable};
 pub use cost::{
-    LayerPrice, LayerPrices, LayerTable, Operation, Phase, Placed, Prices, all_reduce_time, behind, collective_time,
-    collective_time_by, layer_prices, layer_prices_among, product_time, roofline, transfer_time,
+    Costs, LayerCost, LayerCosts, LayerTable, Operation, Phase, Placed, all_reduce_time, collective_time,
+    collective_time_by, expected_max_sigma, layer_costs, layer_costs_among, product_time, roofline, transfer_time,
 };
 pub use critical_path::{Spread, critical_path, on_several_machines, spread};
 pub use input::{Copies, DataSet, Feed, InputError, Intake, StageTimes, Supply, copies, image_decoding};

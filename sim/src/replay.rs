@@ -5,7 +5,7 @@
 //! in the order of its file.
 
 use crate::cost::{COPY_LATENCY, DeviceCosts, Operation, Phase, operation};
-use crate::engine::{Node, Operating, Program, Stretch, run};
+use crate::engine::{CommProgram, Node, Program, Stretch, run};
 use crate::machine::Machine;
 use crate::network::Demand;
 use crate::wiring::Wiring;
@@ -280,7 +280,7 @@ impl Building<'_> {
             demand: Demand { limit: phase.limit, uses: phase.uses.clone() },
         });
         let stretches = stretches.collect();
-        self.program.operations.push(Operating { stretches, slows: Vec::new() });
+        self.program.operations.push(CommProgram { stretches, slows: Vec::new() });
         self.program.nodes.push(Node::Operation(self.program.operations.len() as u32 - 1));
         self.program.nodes.len() as u32 - 1
     }

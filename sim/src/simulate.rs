@@ -1,8 +1,8 @@
 //! The simulation of one step, summed up.
 
 use crate::capacity::{Footprint, footprint};
-use crate::cost::{LayerTable, Prices, device_costs};
-use crate::engine::{Ran, run, run_in_silence};
+use crate::cost::{Costs, LayerTable, device_costs};
+use crate::engine::{Timing, run, run_in_silence};
 use crate::ensemble::{Asks, Ensemble};
 use crate::fold::{Communication, Fold, folded, unfolded};
 use crate::layout::Layout;
@@ -127,8 +127,8 @@ pub fn step_time(plan: &Plan, machine: &Machine) -> Result<Seconds, MachineError
 ///
 /// As [`simulate`].
 pub fn step_time_with(plan: &Plan, machine: &Machine, layers: &LayerTable) -> Result<Seconds, MachineError> {
-    let prices = Prices::with_layers(plan, machine, layers.clone())?;
-    let step = Step::priced(plan, machine, Options::default(), &prices)?;
+    let costs = Costs::with_layers(plan, machine, layers.clone())?;
+    let step = Step::priced(plan, machine, Options::default(), &costs)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
     Ok(step_time_of(&ensemble, &ran))
@@ -160,29 +160,29 @@ pub(crate) struct Step<'a> {
 
 impl<'a> Step<'a> {
     fn new(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Self, MachineError> {
-        Self::priced(plan, machine, options, &Self::prices(plan, machine, options)?)
+        Self::priced(plan, machine, options, &Self::costs(plan, machine, options)?)
     }
 
-    /// The prices that such a simulation rests on.
-    pub(crate) fn prices(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Prices<'a>, MachineError> {
+    /// The costs that such a simulation rests on.
+    pub(crate) fn costs(plan: &'a Plan, machine: &'a Machine, options: Options) -> Result<Costs<'a>, MachineError> {
         // Where devices are drawn one by one, the slowest of them is among them.
         let slowest_of = if options.variation.is_some() { 1 } else { plan.mesh().ranks() };
-        Prices::on_slowest_of(slowest_of, plan, machine)
+        Costs::on_slowest_of(slowest_of, plan, machine)
     }
 
     pub(crate) fn priced(
         plan: &'a Plan,
         machine: &'a Machine,
         options: Options,
-        prices: &Prices<'a>,
+        costs: &Costs<'a>,
     ) -> Result<Self, MachineError> {
         let graph = lower(plan, machine.lowering());
         let (works, distinct) = distinct_works(&graph);
         let mut communications = Vec::new();
         let mut alone = Vec::with_capacity(distinct.len());
         for (index, work) in (0..).zip(&distinct) {
-            let placed = prices.communications(*work)?;
-            alone.push(placed.iter().map(|(_, operation)| operation.alone(prices.capacities())).sum::<Seconds>());
+            let placed = costs.communications(*work)?;
+            alone.push(placed.iter().map(|(_, operation)| operation.alone(costs.capacities())).sum::<Seconds>());
             communications.extend(placed.into_iter().map(|(members, operation)| Communication {
                 work: index,
                 members,
@@ -195,14 +195,14 @@ impl<'a> Step<'a> {
             Some(variation) => variation.factors(mesh.ranks()),
         };
         let fold = if options.unfold {
-            unfolded(mesh.ranks(), communications, prices.capacities())
+            unfolded(mesh.ranks(), communications, costs.capacities())
         } else {
-            folded(&kinds(plan, machine, &factors), &communications, prices.capacities())
+            folded(&kinds(plan, machine, &factors), &communications, costs.capacities())
         };
         let stage_of: Vec<StageId> = fold.ranks.iter().map(|rank| StageId(mesh.coordinates(*rank).pipeline)).collect();
         let paces = Paces::new(plan, machine, &fold, &factors);
         let kernels: Vec<Option<Vec<Seconds>>> =
-            distinct.iter().map(|work| paces.kernels(prices, &graph, *work)).collect::<Result<_, _>>()?;
+            distinct.iter().map(|work| paces.kernels(costs, &graph, *work)).collect::<Result<_, _>>()?;
         // However things wait for each other and for links, they end before this.
         machine.ends(one_by_one(&works, alone, &kernels) * (1.0 + machine.overlap_slowdown()))?;
         let asks = (0..).zip(kernels).map(|(index, kernels)| match kernels {
@@ -218,7 +218,7 @@ impl<'a> Step<'a> {
     }
 
     /// The first rank of each stage.
-    pub(crate) fn stages_timeline(&self, ensemble: &Ensemble<'_>, ran: &[Ran]) -> Timeline {
+    pub(crate) fn stages_timeline(&self, ensemble: &Ensemble<'_>, ran: &[Timing]) -> Timeline {
         let firsts: Vec<Rank> = (0..self.plan.mesh().pipeline()).map(|s| self.plan.mesh().first_of_stage(s)).collect();
         ensemble.stages_timeline(ran, &firsts)
     }
@@ -300,12 +300,7 @@ impl Paces {
     }
 
     /// What each actor's kernels of this work take; nothing if it is communication.
-    fn kernels(
-        &self,
-        prices: &Prices<'_>,
-        graph: &TaskGraph,
-        work: Work,
-    ) -> Result<Option<Vec<Seconds>>, MachineError> {
+    fn kernels(&self, costs: &Costs<'_>, graph: &TaskGraph, work: Work) -> Result<Option<Vec<Seconds>>, MachineError> {
         let mut known: BTreeMap<usize, Seconds> = BTreeMap::new();
         let mut kernels = Vec::with_capacity(self.groups.len());
         for group in &self.groups {
@@ -314,7 +309,7 @@ impl Paces {
                 let seconds = if let Some(seconds) = known.get(pool) {
                     *seconds
                 } else {
-                    let Some(seconds) = prices.kernels(graph, work, *pool)? else {
+                    let Some(seconds) = costs.kernels(graph, work, *pool)? else {
                         return Ok(None);
                     };
                     known.insert(*pool, seconds);
@@ -330,7 +325,7 @@ impl Paces {
 
 /// From start to end, or the step that is counted. Steps that follow each other without a pause take no less than the
 /// kernels of the busiest device, though what it puts off to the next step may not show in the one that is counted.
-pub(crate) fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Ran]) -> Seconds {
+pub(crate) fn step_time_of(ensemble: &Ensemble<'_>, ran: &[Timing]) -> Seconds {
     match ensemble.window(ran) {
         Some((start, end)) => end.since(start).seconds().max(ensemble.busiest()),
         None => ran.iter().map(|ran| ran.end).max().unwrap_or(Instant::START).seconds(),

@@ -5,8 +5,8 @@
 //! stands evenly between its operators. So the parts of a pass take as long as the pass, but where in it a collective
 //! stands is a picture, not a result.
 
-use crate::cost::{Inside, InsideMessage, LayerPrice, OperatorCost, Prices};
-use crate::engine::{Ran, run};
+use crate::cost::{Costs, Inside, InsideMessage, LayerCost, OperatorCost};
+use crate::engine::{Timing, run};
 use crate::ensemble::Ensemble;
 use crate::machine::{Machine, MachineError};
 use crate::simulate::{Options, Step, step_time_of};
@@ -31,12 +31,12 @@ pub const TRACED_MAX: usize = 400_000;
 ///
 /// As [`crate::simulate()`].
 pub fn step_trace(plan: &Plan, machine: &Machine, options: Options) -> Result<StepTrace, MachineError> {
-    let prices = Step::prices(plan, machine, options)?;
-    let step = Step::priced(plan, machine, options, &prices)?;
+    let costs = Step::costs(plan, machine, options)?;
+    let step = Step::priced(plan, machine, options, &costs)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
     let inside = Inside::new(plan.batch().micro, plan.mesh(), plan.precision(), machine);
-    let mut works = Works { plan, graph: &step.graph, prices: &prices, inside, known: BTreeMap::new(), parts: vec![] };
+    let mut works = Works { plan, graph: &step.graph, costs: &costs, inside, known: BTreeMap::new(), parts: vec![] };
     let traced = Traced { step: &step, ensemble: &ensemble, ran: &ran };
     let mut ranks = Vec::new();
     for (actor, first) in (0..).zip(&step.fold.ranks) {
@@ -59,14 +59,14 @@ pub fn step_trace(plan: &Plan, machine: &Machine, options: Options) -> Result<St
 struct Traced<'a> {
     step: &'a Step<'a>,
     ensemble: &'a Ensemble<'a>,
-    ran: &'a [Ran],
+    ran: &'a [Timing],
 }
 
 impl Traced<'_> {
     fn rank(&self, actor: u32, rank: Rank, works: &mut Works<'_>) -> Result<RankTrace, MachineError> {
         let stage = self.step.stage_of[actor as usize];
         let graph = &self.step.graph;
-        let layout = works.prices.layout();
+        let layout = works.costs.layout();
         let pool = layout.pool(rank);
         let mut places: Vec<Option<u32>> = vec![None; graph.tasks().len()];
         let mut last: Vec<Option<u32>> = vec![None; graph.streams().len()];
@@ -83,7 +83,7 @@ impl Traced<'_> {
             }
             after.sort_unstable();
             after.dedup();
-            let Ran { start, end } = self.ran[node as usize];
+            let Timing { start, end } = self.ran[node as usize];
             let work = works.of(self.step.works[index as usize], task.work, pool)?;
             tasks.push(TracedTask {
                 activity: task.activity,
@@ -92,7 +92,7 @@ impl Traced<'_> {
                 start,
                 end,
                 work,
-                meeting: works.prices.message(task.work).is_some().then_some(node),
+                meeting: works.costs.message(task.work).is_some().then_some(node),
                 after,
             });
         }
@@ -120,7 +120,7 @@ type Timed = (TracedWork, Seconds);
 struct Works<'a> {
     plan: &'a Plan,
     graph: &'a TaskGraph,
-    prices: &'a Prices<'a>,
+    costs: &'a Costs<'a>,
     inside: Inside<'a>,
     known: BTreeMap<(u32, usize), usize>,
     parts: Vec<Vec<TracedPart>>,
@@ -142,7 +142,7 @@ impl Works<'_> {
     }
 
     fn timed(&self, work: Work, pool: usize) -> Result<Vec<Timed>, MachineError> {
-        if let Some(message) = self.prices.message(work) {
+        if let Some(message) = self.costs.message(work) {
             return Ok(vec![(TracedWork::Message(message), Seconds(1.0))]);
         }
         let one = |what| Ok(vec![(what, Seconds(1.0))]);
@@ -165,7 +165,7 @@ impl Works<'_> {
             self.layer(index, segment, pool, &mut timed)?;
         }
         let layers: Seconds = timed.iter().map(|(_, seconds)| *seconds).sum();
-        let added = self.prices.segment(segment, pool)? - layers;
+        let added = self.costs.segment(segment, pool)? - layers;
         if added.0 > 1e-9 * layers.0 {
             timed.push((kernels("gradient accumulation", None, Direction::Neither), added));
         }
@@ -173,7 +173,7 @@ impl Works<'_> {
     }
 
     fn layer(&self, index: usize, segment: &Segment, pool: usize, timed: &mut Vec<Timed>) -> Result<(), MachineError> {
-        let price = self.prices.layer(pool, index);
+        let price = self.costs.layer(pool, index);
         let messages = self.inside.messages(self.plan.graph().layer(index), &price)?;
         let inside = |pick: fn(&InsideMessage) -> Seconds| one_by_one(&messages, pick);
         match (segment.pass, segment.recompute) {
@@ -195,14 +195,14 @@ impl Works<'_> {
     }
 
     /// Kernels of a layer forward, or once more.
-    fn kernels(&self, index: usize, direction: Direction, price: LayerPrice, pool: usize) -> Vec<Timed> {
-        let costs = self.prices.operator_costs(pool, index, Pass::Forward);
+    fn kernels(&self, index: usize, direction: Direction, price: LayerCost, pool: usize) -> Vec<Timed> {
+        let costs = self.costs.operator_costs(pool, index, Pass::Forward);
         self.shared_out(index, direction, price.forward, &costs, |_| 1.0)
     }
 
     /// Those backward: all, or of one of its two halves.
-    fn backward(&self, index: usize, pass: StagePass, price: LayerPrice, pool: usize) -> Vec<Timed> {
-        let costs = self.prices.operator_costs(pool, index, Pass::Backward);
+    fn backward(&self, index: usize, pass: StagePass, price: LayerCost, pool: usize) -> Vec<Timed> {
+        let costs = self.costs.operator_costs(pool, index, Pass::Backward);
         let (time, part): (Seconds, fn(&OperatorCost) -> f64) = match pass {
             StagePass::BackwardInput => (price.backward * (1.0 - price.weights_share), |cost| 1.0 - cost.weights_share),
             StagePass::BackwardWeight => (price.backward * price.weights_share, |cost| cost.weights_share),

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use trainyard_hardware_profiles::{Cluster, Fabric, Host, Interconnect, PcieTree, SwitchLevel, catalog};
 use trainyard_plan::{
-    Activity, BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Offload, ParallelSpec,
-    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId, Way, Work,
-    lower,
+    Activity, BatchSpec, ClusterSpec, Collectives, CopyDirection, GradientCompression, GradientReduction, Offload,
+    ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages, StateSharding, Task, TaskId,
+    Work, lower,
 };
 use trainyard_sim::{Machine, Options, Variation, rank_timelines, simulate, simulate_with, step_time, step_time_bound};
 use trainyard_units::{Bytes, BytesPerSecond};
@@ -274,7 +274,7 @@ fn weights_that_are_not_shared_out_are_fetched_whole() {
         });
         let graph = lower(&plan, machine("p3.16xlarge", 1, "pytorch").lowering());
         let bytes = |work| match work {
-            Work::Copy { way: Way::In, bytes, .. } => bytes.0,
+            Work::Copy { way: CopyDirection::HostToDevice, bytes, .. } => bytes.0,
             _ => 0,
         };
         graph.tasks().iter().map(|task| bytes(task.work)).sum()

@@ -7,7 +7,7 @@ use crate::mesh::{Mesh, Rank};
 use crate::trace::{
     Between, Direction, Message, RankTrace, StepTrace, TraceDetail, TracedPart, TracedTask, TracedWork,
 };
-use crate::{Plan, Way};
+use crate::{CopyDirection, Plan};
 use prost::Message as _;
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ impl Writing<'_> {
             TracedWork::Host => (node.name, node.kind) = (task.activity.to_string(), proto::COMPUTE),
             TracedWork::Copy { way, bytes } => {
                 node.name = task.activity.to_string();
-                node.kind = if *way == Way::Out { proto::MEMORY_STORE } else { proto::MEMORY_LOAD };
+                node.kind = if *way == CopyDirection::DeviceToHost { proto::MEMORY_STORE } else { proto::MEMORY_LOAD };
                 node.attr.push(int("tensor_size", bytes.as_f64()));
             }
             TracedWork::Message(message) => {

@@ -4,7 +4,7 @@ use super::{Builder, PREFETCH};
 use crate::offload::Store;
 use crate::partition::StageId;
 use crate::schedule::{Slot, StagePass};
-use crate::task::{Activity, StreamKind, TaskId, Way, Work};
+use crate::task::{Activity, CopyDirection, StreamKind, TaskId, Work};
 use std::ops::Range;
 
 /// Layers whose activations may be on the device while older ones are still being copied out.
@@ -42,8 +42,9 @@ impl Builder<'_> {
     ) {
         let Some(store) = self.plan.offload().activations.filter(|_| slot.pass == StagePass::Forward) else { return };
         let stream = self.graph.stream(StreamKind::CopyOut(stage));
-        let work = Work::Copy { stage, way: Way::Out, store, bytes: self.plan.kept_activations(layers) };
-        let copied = self.graph.add(Activity::Copy { stage, way: Way::Out }, work, stream, &[after]);
+        let work =
+            Work::Copy { stage, way: CopyDirection::DeviceToHost, store, bytes: self.plan.kept_activations(layers) };
+        let copied = self.graph.add(Activity::Copy { stage, way: CopyDirection::DeviceToHost }, work, stream, &[after]);
         self.links[link as usize].kept.insert((slot.micro_batch, layers.start), copied);
         self.stage(stage).copied_out.push(copied);
     }
@@ -56,7 +57,7 @@ impl Builder<'_> {
         waits.extend(passes.len().checked_sub(PREFETCH + 1).map(|index| passes[index]));
         let stream = self.graph.stream(StreamKind::CopyIn(stage));
         let bytes = self.plan.kept_activations(layers);
-        let work = Work::Copy { stage, way: Way::In, store, bytes };
-        self.graph.add(Activity::Copy { stage, way: Way::In }, work, stream, &waits)
+        let work = Work::Copy { stage, way: CopyDirection::HostToDevice, store, bytes };
+        self.graph.add(Activity::Copy { stage, way: CopyDirection::HostToDevice }, work, stream, &waits)
     }
 }

@@ -8,7 +8,7 @@ use crate::parameters::Held;
 use crate::partition::StageId;
 use crate::schedule::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
-use crate::task::{Activity, Content, Exchange, StreamKind, TaskId, Way, Work};
+use crate::task::{Activity, Content, CopyDirection, Exchange, StreamKind, TaskId, Work};
 use std::ops::Range;
 use trainyard_units::Bytes;
 
@@ -31,7 +31,7 @@ impl Builder<'_> {
             // Tables stay where they are; of them come the rows that forward looks up, as many as get gradients.
             let looked_up = if pass == StagePass::Forward { kept.looked_up } else { 0 };
             let bytes = Held { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
-            let fetched = self.copy(stage, (Way::In, store), bytes, &waits);
+            let fetched = self.copy(stage, (CopyDirection::HostToDevice, store), bytes, &waits);
             (last, waits) = (Some(fetched), vec![fetched]);
         }
         if self.plan.shards(StateSharding::Parameters) {
@@ -45,8 +45,9 @@ impl Builder<'_> {
         last
     }
 
-    fn copy(&mut self, stage: StageId, (way, store): (Way, Store), bytes: Bytes, waits: &[TaskId]) -> TaskId {
-        let kind = if way == Way::In { StreamKind::CopyIn(stage) } else { StreamKind::CopyOut(stage) };
+    fn copy(&mut self, stage: StageId, (way, store): (CopyDirection, Store), bytes: Bytes, waits: &[TaskId]) -> TaskId {
+        let kind =
+            if way == CopyDirection::HostToDevice { StreamKind::CopyIn(stage) } else { StreamKind::CopyOut(stage) };
         let stream = self.graph.stream(kind);
         self.graph.add(Activity::Copy { stage, way }, Work::Copy { stage, way, store, bytes }, stream, waits)
     }
@@ -154,14 +155,14 @@ impl Builder<'_> {
     fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
-        let sent = self.copy(stage, (Way::Out, Store::Host), bytes, waits);
+        let sent = self.copy(stage, (CopyDirection::DeviceToHost, Store::Host), bytes, waits);
         let compute = self.stages[stage.0 as usize].compute;
         let work = Work::HostUpdate { stage, store, held };
         let updated = self.graph.add(Activity::Update { stage }, work, compute, &[sent]);
         if self.plan.offload().parameters.is_some() && !self.plan.gathers_updated() {
             return updated;
         }
-        self.copy(stage, (Way::In, Store::Host), bytes, &[updated])
+        self.copy(stage, (CopyDirection::HostToDevice, Store::Host), bytes, &[updated])
     }
 
     /// Where only state and gradients are shared out, every rank gets the weights that the others updated.
@@ -184,7 +185,7 @@ impl Builder<'_> {
     fn keep_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
         let store = self.plan.updated_to()?;
         let bytes = self.plan.changed_bytes(self.plan.kept_weights(held), self.plan.precision().element_bytes());
-        Some(self.copy(stage, (Way::Out, store), bytes, &[after]))
+        Some(self.copy(stage, (CopyDirection::DeviceToHost, store), bytes, &[after]))
     }
 }
 
@@ -197,7 +198,7 @@ mod tests {
     use crate::lower::{Lowering, lower};
     use crate::offload::Store;
     use crate::spec::{BatchSpec, ClusterSpec, ParallelSpec, PlanSpec, Precision, StateSharding};
-    use crate::task::{Way, Work};
+    use crate::task::{CopyDirection, Work};
     use crate::valid::Plan;
 
     /// Two replicas in half precision, two micro-batches of four samples each.
@@ -214,7 +215,7 @@ mod tests {
     }
 
     /// Bytes that go this way in a step.
-    fn copied(plan: &Plan, wanted: (Way, Store)) -> u64 {
+    fn copied(plan: &Plan, wanted: (CopyDirection, Store)) -> u64 {
         let graph = lower(plan, Lowering { bucket: None, blocking_transfers: false, sharded_overlap: true });
         let bytes = |work| match work {
             Work::Copy { way, store, bytes, .. } if (way, store) == wanted => bytes.0,
@@ -229,7 +230,7 @@ mod tests {
         let of = |offload, sharding| {
             let plan = plan("gpt2-medium", offload);
             let plan = Plan::try_from(PlanSpec { state_sharding: sharding, ..plan.spec() }).expect("a valid plan");
-            Store::ALL.map(|store| copied(&plan, (Way::Out, store)))
+            Store::ALL.map(|store| copied(&plan, (CopyDirection::DeviceToHost, store)))
         };
         let [half, whole] = [values, 2 * values];
         for (offload, sharding, out) in [
@@ -260,8 +261,8 @@ mod tests {
             ("parameters+optimizer", 2 * dense + 16 * row, 4 * 2 * dense + 8 * row),
         ] {
             let plan = plan("dlrm-small", offload);
-            assert_eq!(copied(&plan, (Way::Out, Store::Host)), out, "{offload}");
-            assert_eq!(copied(&plan, (Way::In, Store::Host)), back, "{offload}");
+            assert_eq!(copied(&plan, (CopyDirection::DeviceToHost, Store::Host)), out, "{offload}");
+            assert_eq!(copied(&plan, (CopyDirection::HostToDevice, Store::Host)), back, "{offload}");
         }
     }
 }

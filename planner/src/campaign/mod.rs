@@ -15,7 +15,7 @@ use assembly::Assembly;
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{CAMPAIGN_SCHEMA, CampaignDocument, CheckpointUse, Plan, Pricing};
-use trainyard_sim::campaign::{Campaign, Course, Hazards, best_interval, expected_time, simulate_campaign};
+use trainyard_sim::campaign::{Campaign, Hazards, SimulatedRun, best_interval, expected_time, simulate_campaign};
 use trainyard_sim::{Machine, Options};
 use trainyard_units::{Seconds, human_duration};
 
@@ -147,7 +147,7 @@ pub(crate) fn slowdown(
 }
 
 /// Courses of a campaign that gets on between interruptions.
-fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<Course>, CampaignError> {
+fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<SimulatedRun>, CampaignError> {
     let progresses = expected_time(campaign).0 <= PATIENCE * expected_time(&undisturbed(campaign)).0;
     let courses = if progresses { simulate_campaign(campaign, runs, seed) } else { None };
     courses.ok_or_else(|| {

@@ -1,15 +1,15 @@
 //! Many courses in a few numbers.
 
 use trainyard_plan::{CampaignPhases, Histogram, Interruptions, Quantiles, Scenario};
-use trainyard_sim::campaign::{Campaign, Course, CoursePhases};
+use trainyard_sim::campaign::{Campaign, RunPhases, SimulatedRun};
 use trainyard_units::Seconds;
 
-pub(super) fn time(courses: &[Course]) -> Quantiles {
+pub(super) fn time(courses: &[SimulatedRun]) -> Quantiles {
     quantiles(courses.iter().map(|course| course.time().0))
 }
 
 /// Nothing on machines that are not rented.
-pub(super) fn cost(campaign: &Campaign, courses: &[Course]) -> Option<Quantiles> {
+pub(super) fn cost(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Quantiles> {
     campaign.price.map(|_| quantiles(courses.iter().map(|course| course.cost.0)))
 }
 
@@ -17,12 +17,12 @@ pub(super) fn cost(campaign: &Campaign, courses: &[Course]) -> Option<Quantiles>
 const PARTS: usize = 40;
 
 /// How many courses take how long; nothing where all take as long.
-pub(super) fn time_histogram(courses: &[Course]) -> Option<Histogram> {
+pub(super) fn time_histogram(courses: &[SimulatedRun]) -> Option<Histogram> {
     histogram(courses.iter().map(|course| course.time().0).collect())
 }
 
 /// The same of their cost; nothing on machines that are not rented.
-pub(super) fn cost_histogram(campaign: &Campaign, courses: &[Course]) -> Option<Histogram> {
+pub(super) fn cost_histogram(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Histogram> {
     campaign.price.and_then(|_| histogram(courses.iter().map(|course| course.cost.0).collect()))
 }
 
@@ -42,13 +42,14 @@ fn histogram(mut values: Vec<f64>) -> Option<Histogram> {
 }
 
 /// Training over the time in which machines are held.
-pub(super) fn goodput(campaign: &Campaign, courses: &[Course]) -> Quantiles {
-    let share = |course: &Course| course.phases.training.0 * f64::from(campaign.instances) / course.machine_time.0;
+pub(super) fn goodput(campaign: &Campaign, courses: &[SimulatedRun]) -> Quantiles {
+    let share =
+        |course: &SimulatedRun| course.phases.training.0 * f64::from(campaign.instances) / course.machine_time.0;
     quantiles(courses.iter().map(share))
 }
 
-pub(super) fn phases(courses: &[Course]) -> CampaignPhases {
-    let mean = |phase: fn(&CoursePhases) -> Seconds| {
+pub(super) fn phases(courses: &[SimulatedRun]) -> CampaignPhases {
+    let mean = |phase: fn(&RunPhases) -> Seconds| {
         courses.iter().map(|course| phase(&course.phases).0).sum::<f64>() / courses.len() as f64
     };
     CampaignPhases {
@@ -62,12 +63,12 @@ pub(super) fn phases(courses: &[Course]) -> CampaignPhases {
     }
 }
 
-pub(super) fn interruptions(courses: &[Course]) -> Interruptions {
-    let mean = |count: fn(&Course) -> u64| courses.iter().map(count).sum::<u64>() as f64 / courses.len() as f64;
+pub(super) fn interruptions(courses: &[SimulatedRun]) -> Interruptions {
+    let mean = |count: fn(&SimulatedRun) -> u64| courses.iter().map(count).sum::<u64>() as f64 / courses.len() as f64;
     Interruptions { reclaims: mean(|course| course.reclaims), failures: mean(|course| course.failures) }
 }
 
-pub(super) fn scenario(factor: u32, campaign: &Campaign, courses: &[Course]) -> Scenario {
+pub(super) fn scenario(factor: u32, campaign: &Campaign, courses: &[SimulatedRun]) -> Scenario {
     Scenario {
         factor,
         time_s: time(courses),

@@ -29,7 +29,7 @@ use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{
     Architecture, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding,
 };
-use trainyard_sim::{Machine, Outcome, layer_prices};
+use trainyard_sim::{Machine, Outcome, layer_costs};
 
 /// A plan document with the contents of the files on which its machines rest.
 #[derive(Clone, Debug)]
@@ -425,7 +425,7 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     }
     architecture.check_micro_batch(spec.batch.micro).map_err(|error| with_hint(&error, error.hint()))?;
     let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
-    let prices = layer_prices(graph, spec.batch.micro, mesh, spec.precision, machine)
+    let prices = layer_costs(graph, spec.batch.micro, mesh, spec.precision, machine)
         .map_err(|error| with_hint(&error, error.hint()))?;
     let stages = Stages::balanced(&prices.weights(spec.recompute), runs);
     let few = || format!("{runs} runs of layers cannot be cut from the {} layers of the model", graph.len());

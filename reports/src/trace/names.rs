@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use trainyard_plan::{
-    Activity, Between, Direction, Message, StreamKind, TraceDetail, TracedKernels, TracedTask, TracedWork, Way,
+    Activity, Between, CopyDirection, Direction, Message, StreamKind, TraceDetail, TracedKernels, TracedTask,
+    TracedWork,
 };
 
 /// A row of a device: its number as a stream, and what it carries.
@@ -87,10 +88,10 @@ pub(super) fn nccl_dtype(dtype: &str) -> &'static str {
 }
 
 /// A copy as the profiler calls it.
-pub(super) fn copy(way: Way) -> &'static str {
+pub(super) fn copy(way: CopyDirection) -> &'static str {
     match way {
-        Way::Out => "Memcpy DtoH (Device -> Pinned)",
-        Way::In => "Memcpy HtoD (Pinned -> Device)",
+        CopyDirection::DeviceToHost => "Memcpy DtoH (Device -> Pinned)",
+        CopyDirection::HostToDevice => "Memcpy HtoD (Pinned -> Device)",
     }
 }
 

@@ -1,7 +1,8 @@
 use super::*;
 use trainyard_plan::{
-    Activity, BatchSpec, ClusterSpec, Collective, Direction, Group, Interval, Message, ParallelSpec, PlanSpec, Rank,
-    Seat, StageId, StreamKind, Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork, Way,
+    Activity, BatchSpec, ClusterSpec, Collective, CopyDirection, Direction, Group, Interval, Message, ParallelSpec,
+    PlanSpec, Rank, Seat, StageId, StreamKind, Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask,
+    TracedWork,
 };
 use trainyard_units::{Bytes, Instant, Seconds};
 
@@ -58,7 +59,7 @@ fn step() -> StepTrace {
     let works = vec![
         parts(vec![(TracedWork::Kernels(kernels), 0.75), (message(Group::Tensor, 4096), 0.25)]),
         parts(vec![(message(Group::Gradient, 1 << 20), 1.0)]),
-        parts(vec![(TracedWork::Copy { way: Way::Out, bytes: Bytes(1 << 20) }, 1.0)]),
+        parts(vec![(TracedWork::Copy { way: CopyDirection::DeviceToHost, bytes: Bytes(1 << 20) }, 1.0)]),
     ];
     let at = Instant::from_nanoseconds;
     let task = |work, activity, stream, start, end| TracedTask {
@@ -74,7 +75,7 @@ fn step() -> StepTrace {
     let tasks = vec![
         task(0, Activity::Forward { stage, micro_batch: 0 }, StreamKind::Compute(stage), 0, 40_000),
         task(0, Activity::Forward { stage, micro_batch: 1 }, StreamKind::Compute(stage), 40_000, 80_000),
-        task(2, Activity::Copy { stage, way: Way::Out }, StreamKind::CopyOut(stage), 50_000, 60_000),
+        task(2, Activity::Copy { stage, way: CopyDirection::DeviceToHost }, StreamKind::CopyOut(stage), 50_000, 60_000),
         task(1, Activity::ReduceGradients { stage, bucket: 0 }, StreamKind::Reduce(stage), 80_000, 100_000),
     ];
     let seat = Seat { device: "NVIDIA A100-SXM4-40GB".into(), memory: Bytes(40 << 30), instance: 0, slot: 1 };

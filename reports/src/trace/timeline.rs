@@ -1,8 +1,8 @@
 //! Timelines, which tell passes and messages and no more, as steps in detail.
 
 use trainyard_plan::{
-    Activity, Between, Collective, Direction, Group, Interval, Message, Rank, RankTrace, Seat, StageId, StepTrace,
-    Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork, Way,
+    Activity, Between, Collective, CopyDirection, Direction, Group, Interval, Message, Rank, RankTrace, Seat, StageId,
+    StepTrace, Timeline, TraceDetail, TracedKernels, TracedPart, TracedTask, TracedWork,
 };
 use trainyard_units::{Bytes, Seconds};
 
@@ -78,6 +78,6 @@ fn what(activity: Activity) -> TracedWork {
     }
 }
 
-fn copied(way: Way) -> TracedWork {
+fn copied(way: CopyDirection) -> TracedWork {
     TracedWork::Copy { way, bytes: Bytes(0) }
 }

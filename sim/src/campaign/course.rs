@@ -12,9 +12,9 @@ const MOST_INTERRUPTIONS: u64 = 100_000;
 
 /// How a campaign went once.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Course {
+pub struct SimulatedRun {
     /// Where its time went; together, the time of the campaign.
-    pub phases: CoursePhases,
+    pub phases: RunPhases,
     /// Time of machines that were held, one after another.
     pub machine_time: Seconds,
     /// What it cost.
@@ -27,7 +27,7 @@ pub struct Course {
 
 /// Where the time of a campaign goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CoursePhases {
+pub struct RunPhases {
     /// Until machines are there.
     pub waiting: Seconds,
     /// Until their software is ready.
@@ -44,14 +44,14 @@ pub struct CoursePhases {
     pub lost: Seconds,
 }
 
-impl CoursePhases {
+impl RunPhases {
     /// All of it.
     pub fn total(&self) -> Seconds {
         self.waiting + self.start_up + self.download + self.training + self.checkpoints + self.evaluation + self.lost
     }
 }
 
-impl Course {
+impl SimulatedRun {
     /// From the start to the last checkpoint.
     pub fn time(&self) -> Seconds {
         self.phases.total()
@@ -60,7 +60,7 @@ impl Course {
 
 /// `courses` possible courses of a campaign, in the order of their numbers; nothing if one of them is interrupted a
 /// hundred thousand times.
-pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option<Vec<Course>> {
+pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option<Vec<SimulatedRun>> {
     let between = campaign.steps_between_checkpoints();
     let (mean, deviation) = slowest(campaign.instances, campaign.step_time.straggler);
     (0..courses)
@@ -68,7 +68,7 @@ pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option
         .map(|number| {
             let mut random = Random::new(seed, number);
             let luck = Luck::draw(campaign, mean, deviation, &mut random);
-            Run { campaign, between, luck, random, course: Course::default(), left: 0.0 }.course()
+            Run { campaign, between, luck, random, course: SimulatedRun::default(), left: 0.0 }.course()
         })
         .collect()
 }
@@ -114,14 +114,14 @@ struct Run<'a> {
     between: u64,
     luck: Luck,
     random: Random,
-    course: Course,
+    course: SimulatedRun,
     /// Seconds until the next interruption.
     left: f64,
 }
 
 impl Run<'_> {
     /// From the start until the last checkpoint is written; nothing if it is interrupted too often.
-    fn course(mut self) -> Option<Course> {
+    fn course(mut self) -> Option<SimulatedRun> {
         let mut saved = 0;
         let mut prepared = self.prepare(self.campaign.start, 0, 0.0);
         loop {
@@ -189,7 +189,7 @@ impl Run<'_> {
         progress.steps
     }
 
-    fn billed(mut self) -> Course {
+    fn billed(mut self) -> SimulatedRun {
         if let Some(price) = self.campaign.price {
             let hours = self.course.time().0 / 3600.0;
             self.course.cost =
@@ -236,7 +236,7 @@ impl Run<'_> {
     }
 
     /// Time on all machines. False if an interruption comes before it is over.
-    fn spend(&mut self, seconds: f64, phase: impl Fn(&mut CoursePhases) -> &mut Seconds) -> bool {
+    fn spend(&mut self, seconds: f64, phase: impl Fn(&mut RunPhases) -> &mut Seconds) -> bool {
         let completes = seconds <= self.left;
         let spent = seconds.min(self.left);
         *phase(&mut self.course.phases) += Seconds(spent);
@@ -252,15 +252,15 @@ mod tests {
     use crate::campaign::tests::calm;
     use crate::campaign::{CampaignPrice, Evaluation, best_interval, expected_time};
 
-    fn drawn(campaign: &Campaign, courses: u64, seed: u64) -> Vec<Course> {
+    fn drawn(campaign: &Campaign, courses: u64, seed: u64) -> Vec<SimulatedRun> {
         simulate_campaign(campaign, courses, seed).expect("a training that gets on")
     }
 
-    fn only(campaign: &Campaign) -> Course {
+    fn only(campaign: &Campaign) -> SimulatedRun {
         drawn(campaign, 1, 5)[0]
     }
 
-    fn mean(campaign: &Campaign, courses: u64, value: impl Fn(&Course) -> f64) -> f64 {
+    fn mean(campaign: &Campaign, courses: u64, value: impl Fn(&SimulatedRun) -> f64) -> f64 {
         drawn(campaign, courses, 5).iter().map(value).sum::<f64>() / courses as f64
     }
 
@@ -277,7 +277,7 @@ mod tests {
         campaign.download = Seconds(30.0);
         campaign.evaluation = Some(Evaluation { every: 1000, time: Seconds(7.0) });
         let phases = only(&campaign).phases;
-        let expected = CoursePhases {
+        let expected = RunPhases {
             waiting: Seconds(100.0),
             start_up: Seconds(50.0),
             download: Seconds(30.0),
@@ -306,7 +306,7 @@ mod tests {
         campaign.checkpoint.read = Seconds(20.0);
         campaign.restart.machines = Seconds(60.0);
         campaign.steps.mean = 12_000;
-        let trained = |course: &Course| course.time().0 - 150.0;
+        let trained = |course: &SimulatedRun| course.time().0 - 150.0;
         let courses = drawn(&campaign, 20_000, 9);
         // Failures during the first start-up begin it again; Daly's form starts after it.
         let calm: Vec<f64> = courses.iter().map(trained).collect();
@@ -365,8 +365,9 @@ mod tests {
         campaign.restart.software = Seconds(1_000.0);
         let all = drawn(&campaign, 5_000, 2);
         // One that comes during a step writes two whole checkpoints.
-        let late = |course: &&Course| course.reclaims == 1 && (100.1..199.9).contains(&course.phases.checkpoints.0);
-        let late: Vec<&Course> = all.iter().filter(late).collect();
+        let late =
+            |course: &&SimulatedRun| course.reclaims == 1 && (100.1..199.9).contains(&course.phases.checkpoints.0);
+        let late: Vec<&SimulatedRun> = all.iter().filter(late).collect();
         assert!(late.len() > 20, "{}", late.len());
         assert!(late.iter().all(|course| course.phases.start_up == Seconds(0.0)));
         assert!(late.iter().all(|course| course.phases.training == Seconds(10.0)));

@@ -12,7 +12,7 @@ mod reclaims;
 mod straggler;
 mod stretch;
 
-pub use course::{Course, CoursePhases, simulate_campaign};
+pub use course::{RunPhases, SimulatedRun, simulate_campaign};
 pub use interval::{best_interval, checkpoints, expected_time, open_interval};
 pub use reclaims::{Exposure, Reclaims};
 

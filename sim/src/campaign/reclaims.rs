@@ -126,7 +126,7 @@ mod tests {
             calm.hazards.reclaims_per_hour = 0.0;
             let undisturbed = simulate_campaign(&calm, 1, 3).expect("it gets on")[0].time().0;
             let courses = simulate_campaign(&campaign, 2_000, 3).expect("it gets on");
-            let mean = |value: &dyn Fn(&crate::campaign::Course) -> f64| {
+            let mean = |value: &dyn Fn(&crate::campaign::SimulatedRun) -> f64| {
                 courses.iter().map(value).sum::<f64>() / courses.len() as f64
             };
             let (expected, drawn) = (of(&campaign), mean(&|course| course.reclaims as f64));

@@ -1,15 +1,15 @@
 //! What is asked of a device, whatever its kind. A kind is a file with its [`DeviceCosts`], and a line in [`device_costs`].
 
-use super::layer::LayerPrice;
+use super::costs::{Costs, Placed};
+use super::layer::LayerCost;
 use super::operation::Operation;
-use super::prices::{Placed, Prices};
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{Device, DevicePosition, Stack};
 use trainyard_plan::operators::{Layer, Pass, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, Exchange, Held, OperatorRate, Optimizer, Plan, Precision, Rank, Resident, StageId, Store,
-    Way,
+    Collective, Collectives, CopyDirection, Exchange, Held, OperatorRate, Optimizer, Plan, Precision, Rank, Resident,
+    StageId, Store,
 };
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 
@@ -66,13 +66,8 @@ pub(crate) trait DeviceCosts: Sync {
     /// # Errors
     ///
     /// When an operator was not measured.
-    fn layer(
-        &self,
-        usage: Usage<'_>,
-        layer: &Layer,
-        samples: u64,
-        sharing: Sharing,
-    ) -> Result<LayerPrice, MachineError>;
+    fn layer(&self, usage: Usage<'_>, layer: &Layer, samples: u64, sharing: Sharing)
+    -> Result<LayerCost, MachineError>;
 
     /// The operators of a pass through a layer, one by one; none where layers are known only as a whole.
     fn operator_costs(
@@ -158,30 +153,30 @@ pub(crate) trait DeviceCosts: Sync {
 /// Whatever fails does so because it was not measured.
 pub(crate) trait LinkCosts {
     /// Every rank of a stage hands one micro-batch to its neighbour.
-    fn transfers(&self, of: &Prices<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError>;
+    fn transfers(&self, of: &Costs<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError>;
 
     /// The number of ranks each of which sends its part of a transfer.
-    fn transfer_parts(&self, of: &Prices<'_>) -> u64;
+    fn transfer_parts(&self, of: &Costs<'_>) -> u64;
 
     /// A collective of some groups.
     fn exchanges(
         &self,
-        of: &Prices<'_>,
+        of: &Costs<'_>,
         exchange: Exchange,
         groups: Vec<Vec<Rank>>,
     ) -> Result<Vec<Placed>, MachineError>;
 
     /// The collective that an exchange among so many ranks becomes, its buffer, and bytes of an element.
-    fn sent(&self, of: &Prices<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64);
+    fn sent(&self, of: &Costs<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64);
 
     /// First and last stage sum the gradients of the table that they share.
-    fn reduce_shared(&self, of: &Prices<'_>, held: Held) -> Result<Vec<Placed>, MachineError>;
+    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError>;
 
     /// One rank's copy between its device and the store of its machine.
-    fn copy(&self, of: &Prices<'_>, rank: Rank, way: Way, store: Store, bytes: Bytes) -> Operation;
+    fn copy(&self, of: &Costs<'_>, rank: Rank, way: CopyDirection, store: Store, bytes: Bytes) -> Operation;
 
     /// One rank's update by the processor of its machine.
-    fn host_update(&self, of: &Prices<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError>;
+    fn host_update(&self, of: &Costs<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError>;
 
     /// The time in which every group does the same, all at once; the slowest group counts.
     fn together(

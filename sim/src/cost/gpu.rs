@@ -2,7 +2,7 @@
 
 use super::convolution::Library;
 use super::device::{DeviceCosts, LinkCosts, OperatorCost, Peaks, Usage};
-use super::layer::{LayerPrice, behind};
+use super::layer::{LayerCost, expected_max_sigma};
 use super::wired::Wired;
 use super::{gemm, recurrence, softmax};
 use crate::machine::{Machine, MachineError};
@@ -55,14 +55,14 @@ impl DeviceCosts for Gpu {
         layer: &Layer,
         samples: u64,
         sharing: Sharing,
-    ) -> Result<LayerPrice, MachineError> {
+    ) -> Result<LayerCost, MachineError> {
         let pricing = GpuPricing { ranks: usage.slowest_of, ..GpuPricing::new(self, usage) };
-        Ok(LayerPrice {
+        Ok(LayerCost {
             forward: pricing.layer(layer, Pass::Forward, samples, sharing),
             backward: pricing.layer(layer, Pass::Backward, samples, sharing),
             weights_share: pricing.weights_share(layer, samples, sharing),
             core: pricing.attention_core(layer, samples, sharing),
-            ..LayerPrice::default()
+            ..LayerCost::default()
         })
     }
 
@@ -169,7 +169,7 @@ impl<'a> GpuPricing<'a> {
     /// How much longer than the mean the rank works that has the most to do: each waits for it in every step.
     fn fullest(&self, samples: u64) -> f64 {
         let spread = self.work_cv / (samples.max(1) as f64).sqrt();
-        1.0 + spread * behind(self.ranks)
+        1.0 + spread * expected_max_sigma(self.ranks)
     }
 
     /// Host time to choose the regions that a layer cuts out of maps.
@@ -229,7 +229,7 @@ impl<'a> GpuPricing<'a> {
 
     /// How much slower than the mean the slowest of the job's GPUs is.
     fn slowest(&self) -> f64 {
-        1.0 + GPU_SPREAD * behind(self.ranks)
+        1.0 + GPU_SPREAD * expected_max_sigma(self.ranks)
     }
 
     /// Memory traffic of a layer's kernels other than products, relative to what is counted. Models of tables are few

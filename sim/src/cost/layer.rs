@@ -16,7 +16,7 @@ const REGION_SPREAD: f64 = 0.25;
 
 /// Seconds of one layer for one micro-batch on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LayerPrice {
+pub struct LayerCost {
     /// Kernels forward.
     pub forward: Seconds,
     /// Kernels backward, without recomputation.
@@ -33,16 +33,16 @@ pub struct LayerPrice {
     pub recomputed: bool,
 }
 
-/// Prices of all layers of a model.
+/// Costs of all layers of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LayerPrices {
-    distinct: Vec<LayerPrice>,
+pub struct LayerCosts {
+    distinct: Vec<LayerCost>,
     order: Vec<usize>,
 }
 
-impl LayerPrices {
+impl LayerCosts {
     /// The price of a layer.
-    pub fn layer(&self, index: usize) -> LayerPrice {
+    pub fn layer(&self, index: usize) -> LayerCost {
         self.distinct[self.order[index]]
     }
 
@@ -57,7 +57,7 @@ impl LayerPrices {
     }
 }
 
-impl LayerPrice {
+impl LayerCost {
     /// One pass, with what happens between its kernels and, backward, what is computed again.
     pub fn pass(&self, pass: StagePass, recompute: Recompute) -> Seconds {
         let again = match recompute {
@@ -75,47 +75,47 @@ impl LayerPrice {
     }
 }
 
-/// Prices of the layers of `graph` for micro-batches of `micro` samples, on the first kind of machine of a cluster.
+/// Costs of the layers of `graph` for micro-batches of `micro` samples, on the first kind of machine of a cluster.
 ///
 /// # Errors
 ///
 /// When a measured machine was not measured for this.
-pub fn layer_prices(
+pub fn layer_costs(
     graph: &OperatorGraph,
     micro: u64,
     mesh: Mesh,
     precision: Precision,
     machine: &Machine,
-) -> Result<LayerPrices, MachineError> {
-    layer_prices_among(mesh.ranks(), graph, micro, mesh, precision, machine)
+) -> Result<LayerCosts, MachineError> {
+    layer_costs_among(mesh.ranks(), graph, micro, mesh, precision, machine)
 }
 
 /// The same if the ranks of `mesh` were among so many `devices`, the slowest of which they wait for. A layer's price is
-/// convex in [`behind`] of the devices: kernels take longer in proportion, host and links do not, and each kernel takes
+/// convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do not, and each kernel takes
 /// the longer of the two.
 ///
 /// # Errors
 ///
-/// As [`layer_prices`].
-pub fn layer_prices_among(
+/// As [`layer_costs`].
+pub fn layer_costs_among(
     devices: u32,
     graph: &OperatorGraph,
     micro: u64,
     mesh: Mesh,
     precision: Precision,
     machine: &Machine,
-) -> Result<LayerPrices, MachineError> {
-    layer_prices_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
+) -> Result<LayerCosts, MachineError> {
+    layer_costs_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
 }
 
 /// How many standard deviations the slowest of so many devices is behind the mean: √(2 ln N), the leading term of the
 /// expected maximum of N normal variables.
-pub fn behind(devices: u32) -> f64 {
+pub fn expected_max_sigma(devices: u32) -> f64 {
     (2.0 * f64::from(devices).ln()).sqrt()
 }
 
 /// The same on one kind of machine of a mixed cluster, on the slowest of so many devices.
-pub(super) fn layer_prices_on(
+pub(super) fn layer_costs_on(
     device: &Device,
     slowest_of: u32,
     graph: &OperatorGraph,
@@ -123,7 +123,7 @@ pub(super) fn layer_prices_on(
     mesh: Mesh,
     precision: Precision,
     machine: &Machine,
-) -> Result<LayerPrices, MachineError> {
+) -> Result<LayerCosts, MachineError> {
     enough_devices(&machine.cluster, mesh)?;
     let inside = Inside::new(micro, mesh, precision, machine);
     let usage = Usage { stack: &machine.stack, precision, ranks: mesh.ranks(), slowest_of, work_cv: work_cv(graph) };
@@ -133,7 +133,7 @@ pub(super) fn layer_prices_on(
         .iter()
         .map(|layer| inside.add_to(costs.layer(usage, layer, micro, mesh.sharing())?, layer))
         .collect::<Result<_, MachineError>>()?;
-    Ok(LayerPrices { distinct, order: graph.order().to_vec() })
+    Ok(LayerCosts { distinct, order: graph.order().to_vec() })
 }
 
 /// One standard deviation of the work of a model's sample over its mean.
@@ -203,15 +203,15 @@ impl<'a> Inside<'a> {
         }
     }
 
-    fn add_to(&self, kernels: LayerPrice, layer: &Layer) -> Result<LayerPrice, MachineError> {
+    fn add_to(&self, kernels: LayerCost, layer: &Layer) -> Result<LayerCost, MachineError> {
         // What is frozen has no backward pass that would want it again.
         let recomputed = layer.role == LayerRole::Block && !layer.frozen;
-        let Some(wiring) = &self.wiring else { return Ok(LayerPrice { recomputed, ..kernels }) };
+        let Some(wiring) = &self.wiring else { return Ok(LayerCost { recomputed, ..kernels }) };
         let [reductions, reduced_back] = self.reductions(wiring, layer, &kernels)?;
         let experts = self.exchanges(wiring, layer)?;
         let passing = self.passing(wiring, layer)?;
         let [passed, passed_back] = exposed_passing(passing, kernels.core);
-        Ok(LayerPrice {
+        Ok(LayerCost {
             inside_forward: reductions + experts + passed,
             inside_backward: reduced_back + experts + passed_back,
             recomputed,
@@ -220,8 +220,8 @@ impl<'a> Inside<'a> {
     }
 
     /// What is sent inside a layer, kind by kind, with the time in which ranks wait for it: together that of
-    /// [`LayerPrice::inside_forward`] and [`LayerPrice::inside_backward`].
-    pub(crate) fn messages(&self, layer: &Layer, kernels: &LayerPrice) -> Result<Vec<InsideMessage>, MachineError> {
+    /// [`LayerCost::inside_forward`] and [`LayerCost::inside_backward`].
+    pub(crate) fn messages(&self, layer: &Layer, kernels: &LayerCost) -> Result<Vec<InsideMessage>, MachineError> {
         let Some(wiring) = &self.wiring else { return Ok(Vec::new()) };
         let mut messages = Vec::new();
         let mut add = |kind, group, elements: u64, count, [forward, backward]: [Seconds; 2]| {
@@ -257,7 +257,7 @@ impl<'a> Inside<'a> {
         &self,
         wiring: &Wiring<'_>,
         layer: &Layer,
-        kernels: &LayerPrice,
+        kernels: &LayerCost,
     ) -> Result<[Seconds; 2], MachineError> {
         if self.sharing.tensor == 1 || layer.tensor_reductions == 0 {
             return Ok([Seconds::ZERO; 2]);
@@ -339,11 +339,11 @@ mod tests {
             stack: catalog().stack("pytorch").expect("in the catalog").clone(),
         };
         let mesh = Mesh::from(ParallelSpec::default());
-        let prices = layer_prices(&graph, 2, mesh, Precision::Fp32, &machine).expect("a GPU prices everything");
+        let costs = layer_costs(&graph, 2, mesh, Precision::Fp32, &machine).expect("a GPU prices everything");
         let blocks = graph.layers().enumerate().filter(|(_, layer)| layer.role == LayerRole::Block);
         let mut frozen = 0;
         for (index, layer) in blocks {
-            let price = prices.layer(index);
+            let price = costs.layer(index);
             let [kept, again] = [Recompute::None, Recompute::Full].map(|kind| price.pass(StagePass::Backward, kind));
             let forward = if layer.frozen { Seconds::ZERO } else { price.forward };
             assert!((again.0 - kept.0 - forward.0).abs() < 1e-12, "{}", layer.name);

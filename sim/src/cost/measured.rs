@@ -1,9 +1,9 @@
 //! Operators on a measured machine: what calibration timed, carried over to other shapes.
 
+use super::costs::{Costs, Placed};
 use super::device::{DeviceCosts, LinkCosts, Peaks, Usage};
-use super::layer::LayerPrice;
+use super::layer::LayerCost;
 use super::operation::Operation;
-use super::prices::{Placed, Prices};
 use crate::machine::{Machine, MachineError};
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::{
@@ -12,8 +12,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, Content, Exchange, GradientCompression, Held, NotExecutable, Optimizer, Plan, Precision,
-    Rank, Resident, StageId, Store, Way, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Held, NotExecutable, Optimizer,
+    Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
@@ -24,12 +24,12 @@ impl DeviceCosts for MeasuredMachine {
         layer: &Layer,
         samples: u64,
         sharing: Sharing,
-    ) -> Result<LayerPrice, MachineError> {
+    ) -> Result<LayerCost, MachineError> {
         let pricing = MeasuredPricing::new(self, usage);
-        Ok(LayerPrice {
+        Ok(LayerCost {
             forward: pricing.layer(layer, Pass::Forward, samples, sharing)?,
             backward: pricing.layer(layer, Pass::Backward, samples, sharing)?,
-            ..LayerPrice::default()
+            ..LayerCost::default()
         })
     }
 
@@ -101,18 +101,18 @@ impl DeviceCosts for MeasuredMachine {
 
 /// Everything takes the time that was measured, whatever else goes on.
 impl LinkCosts for MeasuredMachine {
-    fn transfers(&self, _of: &Prices<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
+    fn transfers(&self, _of: &Costs<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
         let time = measured(self, CollectiveOperation::Send, 2 * pairs.len() as u32, bytes)?;
         Ok(pairs.into_iter().map(|pair| (pair, Operation::taking(time))).collect())
     }
 
-    fn transfer_parts(&self, _of: &Prices<'_>) -> u64 {
+    fn transfer_parts(&self, _of: &Costs<'_>) -> u64 {
         1
     }
 
     fn exchanges(
         &self,
-        of: &Prices<'_>,
+        of: &Costs<'_>,
         exchange: Exchange,
         groups: Vec<Vec<Rank>>,
     ) -> Result<Vec<Placed>, MachineError> {
@@ -127,13 +127,13 @@ impl LinkCosts for MeasuredMachine {
         Ok(groups.into_iter().map(|group| (group, Operation::taking(time))).collect())
     }
 
-    fn sent(&self, of: &Prices<'_>, exchange: Exchange, _members: u64) -> (Collective, Bytes, u64) {
+    fn sent(&self, of: &Costs<'_>, exchange: Exchange, _members: u64) -> (Collective, Bytes, u64) {
         let bytes = carried(of.plan, exchange);
         (exchange.collective, bytes, (bytes.0 / exchange.held.parameters.max(1)).max(1))
     }
 
     /// The executor's two ends send each other their copies, one after the other.
-    fn reduce_shared(&self, of: &Prices<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
         let [first, last] = of.holders_of_shared();
         let mut there = self.transfers(of, of.layout().pairs(first.0, last.0), held.gradient_bytes())?;
         let back = self.transfers(of, of.layout().pairs(last.0, first.0), held.gradient_bytes())?;
@@ -143,11 +143,11 @@ impl LinkCosts for MeasuredMachine {
         Ok(there)
     }
 
-    fn copy(&self, of: &Prices<'_>, _rank: Rank, _way: Way, _store: Store, bytes: Bytes) -> Operation {
+    fn copy(&self, of: &Costs<'_>, _rank: Rank, _way: CopyDirection, _store: Store, bytes: Bytes) -> Operation {
         Operation::taking(MeasuredPricing::new(self, of.usage()).copy(bytes))
     }
 
-    fn host_update(&self, of: &Prices<'_>, _rank: Rank, _store: Store, held: Held) -> Result<Operation, MachineError> {
+    fn host_update(&self, of: &Costs<'_>, _rank: Rank, _store: Store, held: Held) -> Result<Operation, MachineError> {
         Ok(Operation::taking(MeasuredPricing::new(self, of.usage()).update(of.plan.optimizer(), held)?))
     }
 

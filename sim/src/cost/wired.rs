@@ -2,14 +2,14 @@
 
 use super::collective::over_links;
 use super::compression::Compression;
+use super::costs::{COPY_LATENCY, Costs, Placed};
 use super::device::{LinkCosts, device_costs};
 use super::gpu::update_bytes;
 use super::operation::{Operation, Phase};
-use super::prices::{COPY_LATENCY, Placed, Prices};
 use crate::machine::MachineError;
 use crate::wiring::Wiring;
 use trainyard_hardware_profiles::DevicePosition;
-use trainyard_plan::{Collective, Collectives, Content, Exchange, Group, Held, Rank, StageId, Store, Way};
+use trainyard_plan::{Collective, Collectives, Content, CopyDirection, Exchange, Group, Held, Rank, StageId, Store};
 use trainyard_units::{Bytes, Seconds};
 
 /// What the optimizer keeps on a disk is read and written once.
@@ -19,7 +19,7 @@ const DISK_PASSES: f64 = 2.0;
 pub(crate) struct Wired;
 
 impl LinkCosts for Wired {
-    fn transfers(&self, of: &Prices<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
+    fn transfers(&self, of: &Costs<'_>, pairs: Vec<Vec<Rank>>, bytes: Bytes) -> Result<Vec<Placed>, MachineError> {
         let parts = self.transfer_parts(of);
         let placed = pairs.into_iter().map(|pair| {
             let part = Bytes(bytes.0.div_ceil(parts));
@@ -36,7 +36,7 @@ impl LinkCosts for Wired {
     }
 
     /// The ranks of a tensor group may each send their part of what they all hold.
-    fn transfer_parts(&self, of: &Prices<'_>) -> u64 {
+    fn transfer_parts(&self, of: &Costs<'_>) -> u64 {
         let mesh = of.plan.mesh();
         let scattered = of.machine.stack.scattered_transfers.value && !mesh.parallel().sequence;
         if scattered { u64::from(mesh.tensor()) } else { 1 }
@@ -44,7 +44,7 @@ impl LinkCosts for Wired {
 
     fn exchanges(
         &self,
-        of: &Prices<'_>,
+        of: &Costs<'_>,
         exchange: Exchange,
         groups: Vec<Vec<Rank>>,
     ) -> Result<Vec<Placed>, MachineError> {
@@ -67,7 +67,7 @@ impl LinkCosts for Wired {
         Ok(placed.collect())
     }
 
-    fn sent(&self, of: &Prices<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64) {
+    fn sent(&self, of: &Costs<'_>, exchange: Exchange, members: u64) -> (Collective, Bytes, u64) {
         let (element, values) = (of.plan.precision().element_bytes(), exchange.held.parameters);
         let collective = exchange.collective;
         match exchange.content {
@@ -80,7 +80,7 @@ impl LinkCosts for Wired {
         }
     }
 
-    fn reduce_shared(&self, of: &Prices<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
         let [first, last] = of.holders_of_shared();
         let exchange = shared_exchange(first, held);
         let pairs = of.layout().pairs(first.0, last.0).into_iter();
@@ -92,11 +92,11 @@ impl LinkCosts for Wired {
             .collect())
     }
 
-    fn copy(&self, of: &Prices<'_>, rank: Rank, way: Way, store: Store, bytes: Bytes) -> Operation {
+    fn copy(&self, of: &Costs<'_>, rank: Rank, way: CopyDirection, store: Store, bytes: Bytes) -> Operation {
         let at = of.layout().position(rank);
         let pcie = match way {
-            Way::Out => of.wiring.to_processor(at),
-            Way::In => of.wiring.from_processor(at),
+            CopyDirection::DeviceToHost => of.wiring.to_processor(at),
+            CopyDirection::HostToDevice => of.wiring.from_processor(at),
         };
         let mut uses = vec![(pcie, 1.0), (of.wiring.host_memory(at.instance), 1.0)];
         if store == Store::Nvme {
@@ -109,7 +109,7 @@ impl LinkCosts for Wired {
 
     /// The processor's update streams everything it keeps through main memory, which all ranks of a machine share
     /// (Ren et al., arXiv:2101.06840, section 5); what is on a disk comes from there and goes back.
-    fn host_update(&self, of: &Prices<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError> {
+    fn host_update(&self, of: &Costs<'_>, rank: Rank, store: Store, held: Held) -> Result<Operation, MachineError> {
         let (optimizer, precision) = (of.plan.optimizer(), of.plan.precision());
         let streamed = update_bytes(optimizer, precision, held.updated(), of.plan.touched(held)).as_f64();
         let state = (held.updated() * (optimizer.state_bytes() + precision.master_bytes())) as f64;
@@ -141,7 +141,7 @@ impl LinkCosts for Wired {
 }
 
 /// What a plan gathers of gradients, rows of tables, is those of all members already.
-fn compression(of: &Prices<'_>, collective: Collective, members: u64) -> Compression {
+fn compression(of: &Costs<'_>, collective: Collective, members: u64) -> Compression {
     let members = if collective == Collective::AllGather { 1 } else { members };
     let in_precision = of.machine.stack.compute_precision_gradients.value;
     let plain = if in_precision { of.plan.precision().element_bytes() } else { 4 };
@@ -149,7 +149,7 @@ fn compression(of: &Prices<'_>, collective: Collective, members: u64) -> Compres
 }
 
 /// Gradients among some ranks, compressed if the plan says so.
-fn gradients(of: &Prices<'_>, exchange: Exchange, members: &[DevicePosition]) -> Operation {
+fn gradients(of: &Costs<'_>, exchange: Exchange, members: &[DevicePosition]) -> Operation {
     let values = exchange.held.parameters;
     let compression = compression(of, exchange.collective, members.len() as u64);
     let collective = compression.collective(exchange.collective);

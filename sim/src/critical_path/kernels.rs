@@ -1,6 +1,6 @@
 //! What kernels on the critical path are spent on.
 
-use crate::cost::{LayerPrice, Prices};
+use crate::cost::{Costs, LayerCost};
 use crate::machine::{Machine, MachineError};
 use std::collections::BTreeMap;
 use trainyard_plan::{Activity, PathKind, Recompute, Segment, StagePass, TaskGraph, Work};
@@ -12,9 +12,9 @@ type Parts = Vec<(PathKind, f64)>;
 /// Splits kernels by what they are spent on.
 pub(super) struct Kernels<'a> {
     graph: &'a TaskGraph,
-    prices: &'a Prices<'a>,
+    costs: &'a Costs<'a>,
     /// The same if a kernel were launched in no time.
-    without_launches: &'a Prices<'a>,
+    without_launches: &'a Costs<'a>,
     /// What the host does once a step.
     step_overhead: Seconds,
     known: BTreeMap<(Work, usize), Parts>,
@@ -24,11 +24,11 @@ impl<'a> Kernels<'a> {
     pub(super) fn new(
         graph: &'a TaskGraph,
         machine: &Machine,
-        prices: &'a Prices<'a>,
-        without_launches: &'a Prices<'a>,
+        costs: &'a Costs<'a>,
+        without_launches: &'a Costs<'a>,
     ) -> Self {
         let step_overhead = machine.stack.step_overhead.value;
-        Self { graph, prices, without_launches, step_overhead, known: BTreeMap::new() }
+        Self { graph, costs, without_launches, step_overhead, known: BTreeMap::new() }
     }
 
     /// The parts of a work's kernels on one kind of machine.
@@ -48,7 +48,7 @@ impl<'a> Kernels<'a> {
         let mut sum = Split::default();
         let mut launches = 0.0;
         for index in segment.layers.clone() {
-            let whole = Split::of(self.prices.layer(pool, index), segment.pass, segment.recompute);
+            let whole = Split::of(self.costs.layer(pool, index), segment.pass, segment.recompute);
             let quick = Split::of(self.without_launches.layer(pool, index), segment.pass, segment.recompute);
             launches += (whole.kernels() - quick.kernels()).0.max(0.0);
             sum = Split {
@@ -58,7 +58,7 @@ impl<'a> Kernels<'a> {
             };
         }
         // Besides the layers, a pass adds its gradients to those of the micro-batches before it.
-        let adding = self.prices.segment(segment, pool)?.0 - (sum.kernels() + sum.inside).0 - launches;
+        let adding = self.costs.segment(segment, pool)?.0 - (sum.kernels() + sum.inside).0 - launches;
         let (pass, adding) = match segment.pass {
             StagePass::Forward => (PathKind::Forward, 0.0),
             _ => (PathKind::Backward, adding.max(0.0)),
@@ -72,8 +72,8 @@ impl<'a> Kernels<'a> {
     }
 
     fn update(&self, work: Work, pool: usize) -> Result<Parts, MachineError> {
-        let seconds = |prices: &Prices<'_>| prices.kernels(self.graph, work, pool).map(Option::unwrap_or_default);
-        let (whole, quick) = (seconds(self.prices)?, seconds(self.without_launches)?);
+        let seconds = |costs: &Costs<'_>| costs.kernels(self.graph, work, pool).map(Option::unwrap_or_default);
+        let (whole, quick) = (seconds(self.costs)?, seconds(self.without_launches)?);
         let update = (quick - self.step_overhead).max(Seconds::ZERO);
         Ok(vec![(PathKind::Update, update.0), (PathKind::Launches, (whole - update).0)])
     }
@@ -91,8 +91,8 @@ struct Split {
 }
 
 impl Split {
-    /// The parts of [`LayerPrice::pass`].
-    fn of(price: LayerPrice, pass: StagePass, recompute: Recompute) -> Self {
+    /// The parts of [`LayerCost::pass`].
+    fn of(price: LayerCost, pass: StagePass, recompute: Recompute) -> Self {
         let (again, inside_again) = match recompute {
             Recompute::Full if price.recomputed => (price.forward, price.inside_forward),
             Recompute::Selective if price.recomputed => (price.core, Seconds::ZERO),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_pass_are_the_pass() {
-        let price = LayerPrice {
+        let price = LayerCost {
             forward: Seconds(3.0),
             backward: Seconds(8.0),
             weights_share: 0.375,

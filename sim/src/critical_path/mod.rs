@@ -11,8 +11,8 @@
 
 mod kernels;
 
-use crate::cost::Prices;
-use crate::engine::{Node, Program, Ran, run};
+use crate::cost::Costs;
+use crate::engine::{Node, Program, Timing, run};
 use crate::ensemble::Ensemble;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineError};
@@ -76,22 +76,22 @@ fn apart(layout: Layout<'_>, ranks: impl IntoIterator<Item = Rank>) -> bool {
 /// As [`crate::simulate()`].
 pub fn critical_path(plan: &Plan, machine: &Machine) -> Result<Vec<PathPart>, MachineError> {
     let ranks = plan.mesh().ranks();
-    let prices = Prices::on_slowest_of(ranks, plan, machine)?;
+    let costs = Costs::on_slowest_of(ranks, plan, machine)?;
     let mut quick = machine.clone();
     quick.stack.launch.value = trainyard_units::Seconds::ZERO;
-    let without_launches = Prices::on_slowest_of(ranks, plan, &quick)?;
-    let step = Step::priced(plan, machine, Options::default(), &prices)?;
+    let without_launches = Costs::on_slowest_of(ranks, plan, &quick)?;
+    let step = Step::priced(plan, machine, Options::default(), &costs)?;
     let ensemble = step.ensemble();
     let ran = run(&ensemble.program);
     let Some((from, last)) = ensemble.last_node(&ran) else { return Ok(Vec::new()) };
-    let kernels = Kernels::new(&step.graph, machine, &prices, &without_launches);
+    let kernels = Kernels::new(&step.graph, machine, &costs, &without_launches);
     let mut account = Account {
         step: &step,
         ensemble: &ensemble,
         kernels,
-        layout: prices.layout(),
+        layout: costs.layout(),
         inside_apart: inside_apart(spread(plan, machine)),
-        links: Links { prices: &prices, known: BTreeMap::new() },
+        links: Links { costs: &costs, known: BTreeMap::new() },
         passes: BTreeMap::new(),
         rest: BTreeMap::new(),
     };
@@ -114,12 +114,12 @@ struct Hop {
 }
 
 /// From `last` back to `from`, latest first.
-fn walk(program: &Program, ran: &[Ran], last: u32, from: Instant) -> Vec<Hop> {
+fn walk(program: &Program, ran: &[Timing], last: u32, from: Instant) -> Vec<Hop> {
     let before = Before::new(program);
     let mut path = Vec::new();
     let mut node = last;
     loop {
-        let Ran { start, end } = ran[node as usize];
+        let Timing { start, end } = ran[node as usize];
         if end > from {
             path.push(Hop { node, counted: end.since(start.max(from)) });
         }
@@ -176,7 +176,7 @@ fn longest_passes(timeline: &Timeline) -> f64 {
 
 /// Which communications go between machines.
 struct Links<'a> {
-    prices: &'a Prices<'a>,
+    costs: &'a Costs<'a>,
     known: BTreeMap<Work, bool>,
 }
 
@@ -185,8 +185,8 @@ impl Links<'_> {
         if let Some(known) = self.known.get(&work) {
             return Ok(*known);
         }
-        let layout = self.prices.layout();
-        let any = self.prices.communications(work)?.iter().any(|(members, _)| apart(layout, members.iter().copied()));
+        let layout = self.costs.layout();
+        let any = self.costs.communications(work)?.iter().any(|(members, _)| apart(layout, members.iter().copied()));
         self.known.insert(work, any);
         Ok(any)
     }
@@ -211,7 +211,7 @@ struct Account<'a> {
 }
 
 impl Account<'_> {
-    fn add(&mut self, hop: Hop, ran: Ran) -> Result<(), MachineError> {
+    fn add(&mut self, hop: Hop, ran: Timing) -> Result<(), MachineError> {
         let task = &self.step.graph.tasks()[self.ensemble.task_of(hop.node).0 as usize];
         let counted = hop.counted.seconds().0;
         match &self.ensemble.program.nodes[hop.node as usize] {

@@ -61,7 +61,7 @@ fn the_path_of_a_pipeline_has_as_many_passes_as_micro_batches_and_stages_less_on
 fn of_what_ends_together_kernels_are_on_the_path() {
     for (latency, expected) in [(5, vec![2, 0]), (6, vec![2, 1])] {
         let span = Span::from_nanoseconds;
-        let operation = crate::engine::Operating {
+        let operation = crate::engine::CommProgram {
             stretches: vec![crate::engine::Stretch {
                 latency: span(latency),
                 volume: 0.0,

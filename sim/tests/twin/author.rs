@@ -7,10 +7,10 @@ use crate::script::{Draft, Name, Script, Stream, What};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_plan::{
-    Activity, GradientReduction, Held, Plan, Rank, Recompute, Segment, StageId, StagePass, StateSharding, Store, Way,
-    Work,
+    Activity, CopyDirection, GradientReduction, Held, Plan, Rank, Recompute, Segment, StageId, StagePass,
+    StateSharding, Store, Work,
 };
-use trainyard_sim::{Machine, Placed, Prices};
+use trainyard_sim::{Costs, Machine, Placed};
 use trainyard_units::Bytes;
 
 /// A plan's step, or several in a row, written out.
@@ -23,8 +23,8 @@ pub(crate) struct Written {
 }
 
 /// What all ranks do.
-pub(crate) fn write(plan: &Plan, machine: &Machine, prices: &Prices<'_>) -> Written {
-    let mut author = Author::new(plan, machine, prices);
+pub(crate) fn write(plan: &Plan, machine: &Machine, costs: &Costs<'_>) -> Written {
+    let mut author = Author::new(plan, machine, costs);
     let stages: Vec<StageId> = author.ranks.seats.iter().map(|seat| StageId(seat.stage)).collect();
     let mut ends: Vec<Vec<usize>> = (0..stages.len()).map(|rank| author.rank(rank)).collect();
     Written { script: author.draft.finish(), stages, ends: ends.swap_remove(0) }
@@ -46,7 +46,7 @@ pub(crate) struct Author<'a> {
     pub(crate) gathers_beside: bool,
     /// The kind of machine that each device belongs to, one machine after another.
     kinds: Vec<usize>,
-    prices: &'a Prices<'a>,
+    costs: &'a Costs<'a>,
     draft: Draft,
     /// What communications ask of links, as given.
     asked: BTreeMap<Work, Vec<Placed>>,
@@ -79,7 +79,7 @@ impl Own {
 }
 
 impl<'a> Author<'a> {
-    fn new(plan: &'a Plan, machine: &'a Machine, prices: &'a Prices<'a>) -> Self {
+    fn new(plan: &'a Plan, machine: &'a Machine, costs: &'a Costs<'a>) -> Self {
         let spec = plan.spec();
         let pools = machine.cluster.pools.iter().enumerate();
         Self {
@@ -93,7 +93,7 @@ impl<'a> Author<'a> {
             sends_block: machine.stack.exposed_transfer.value > 0.0,
             gathers_beside: machine.stack.sharded_overlap.value,
             kinds: pools.flat_map(|(kind, pool)| (0..pool.devices()).map(move |_| kind)).collect(),
-            prices,
+            costs,
             draft: Draft::default(),
             asked: BTreeMap::new(),
         }
@@ -224,12 +224,12 @@ impl<'a> Author<'a> {
             recompute: if recomputes { self.plan.recompute() } else { Recompute::None },
             accumulate: pass.gives_gradients() && !pass.micro_batch.is_multiple_of(self.micro_batches),
         };
-        self.prices.segment(&segment, kind).expect("a GPU prices everything").0
+        self.costs.segment(&segment, kind).expect("a GPU prices everything").0
     }
 
     /// How long an update takes, as given.
     pub(crate) fn update_seconds(&self, held: Held, kind: usize) -> f64 {
-        self.prices.update(held, kind).expect("a GPU prices everything").0
+        self.costs.update(held, kind).expect("a GPU prices everything").0
     }
 
     /// What those that share a rank's layers take: as long as the slowest of them, for which they wait in every layer.
@@ -248,7 +248,7 @@ impl<'a> Author<'a> {
                 let kept = own.kept[&(place, pass.micro_batch, layers.start)];
                 let after: Vec<usize> = own.kernels_before(1).into_iter().chain([kept]).collect();
                 let bytes = self.plan.kept_activations(layers);
-                Some(self.copy(own, (Way::In, store), bytes, &after))
+                Some(self.copy(own, (CopyDirection::HostToDevice, store), bytes, &after))
             }
             StagePass::BackwardWeight => None,
         }
@@ -257,15 +257,21 @@ impl<'a> Author<'a> {
     fn keep(&mut self, own: &mut Own, pass: Pass, place: u32, layers: &Range<usize>) {
         let Some(store) = self.plan.offload().activations.filter(|_| pass.kind == StagePass::Forward) else { return };
         let after: Vec<usize> = own.kernels_before(0).into_iter().collect();
-        let copied = self.copy(own, (Way::Out, store), self.plan.kept_activations(layers), &after);
+        let copied = self.copy(own, (CopyDirection::DeviceToHost, store), self.plan.kept_activations(layers), &after);
         own.copied.push(copied);
         own.kept.insert((place, pass.micro_batch, layers.start), copied);
     }
 
     /// Bytes between a rank and its machine.
-    pub(crate) fn copy(&mut self, own: &Own, (way, store): (Way, Store), bytes: Bytes, after: &[usize]) -> usize {
+    pub(crate) fn copy(
+        &mut self,
+        own: &Own,
+        (way, store): (CopyDirection, Store),
+        bytes: Bytes,
+        after: &[usize],
+    ) -> usize {
         let stage = StageId(own.stage);
-        let stream = if way == Way::Out { Stream::CopyOut } else { Stream::CopyIn };
+        let stream = if way == CopyDirection::DeviceToHost { Stream::CopyOut } else { Stream::CopyIn };
         let work = Work::Copy { stage, way, store, bytes };
         self.communicate(own, stream, work, &[own.rank], Activity::Copy { stage, way }, after)
     }
@@ -292,8 +298,8 @@ impl<'a> Author<'a> {
 
     /// What a communication of these ranks asks of links, as given.
     fn communication(&mut self, work: Work, members: &[usize]) -> What {
-        let prices = self.prices;
-        let asked = self.asked.entry(work).or_insert_with(|| prices.communications(work).expect("priced"));
+        let costs = self.costs;
+        let asked = self.asked.entry(work).or_insert_with(|| costs.communications(work).expect("priced"));
         let sorted = |ranks: &mut dyn Iterator<Item = usize>| {
             let mut ranks: Vec<usize> = ranks.collect();
             ranks.sort_unstable();

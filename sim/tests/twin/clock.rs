@@ -13,7 +13,7 @@ const NANOSECONDS: f64 = 1e9;
 
 /// When something started and ended, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct Timing {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -70,8 +70,8 @@ impl Running<'_> {
 
 /// When everything in a script happens, by its number. Links carry `capacities` in bytes a second; kernels beside a
 /// collective of their rank take `1 + slowdown` times as long.
-pub(crate) fn play(script: &Script, capacities: &[f64], slowdown: f64) -> Vec<Ran> {
-    let mut ran: Vec<Option<Ran>> = vec![None; script.doings.len()];
+pub(crate) fn play(script: &Script, capacities: &[f64], slowdown: f64) -> Vec<Timing> {
+    let mut ran: Vec<Option<Timing>> = vec![None; script.doings.len()];
     let mut started = vec![false; script.doings.len()];
     let mut running: Vec<Running> = Vec::new();
     // How much of each stream has ended.
@@ -79,7 +79,7 @@ pub(crate) fn play(script: &Script, capacities: &[f64], slowdown: f64) -> Vec<Ra
     let mut now = 0;
     loop {
         for one in running.extract_if(.., |one| one.left.is_empty()) {
-            ran[one.id] = Some(Ran { start: one.start, end: now });
+            ran[one.id] = Some(Timing { start: one.start, end: now });
             for (head, stream) in heads.iter_mut().zip(script.streams.values()) {
                 *head += usize::from(stream.get(*head) == Some(&one.id));
             }
@@ -105,7 +105,7 @@ pub(crate) fn play(script: &Script, capacities: &[f64], slowdown: f64) -> Vec<Ra
 }
 
 /// What is next on all streams that it is on, waits for nothing, and was not started.
-fn startable(script: &Script, heads: &[usize], ran: &[Option<Ran>], started: &[bool]) -> Vec<usize> {
+fn startable(script: &Script, heads: &[usize], ran: &[Option<Timing>], started: &[bool]) -> Vec<usize> {
     let next: Vec<usize> =
         script.streams.values().zip(heads).filter_map(|(stream, head)| stream.get(*head).copied()).collect();
     let is_ready = |id: &usize| {

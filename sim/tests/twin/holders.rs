@@ -4,7 +4,8 @@ use crate::author::{Author, Own};
 use crate::script::Stream;
 use std::ops::Range;
 use trainyard_plan::{
-    Activity, Collective, Content, Exchange, GradientReduction, Group, Held, StageId, StateSharding, Store, Way, Work,
+    Activity, Collective, Content, CopyDirection, Exchange, GradientReduction, Group, Held, StageId, StateSharding,
+    Store, Work,
 };
 use trainyard_units::Bytes;
 
@@ -38,7 +39,7 @@ impl Author<'_> {
         if let Some(store) = self.plan.offload().parameters {
             let kept = if shares { self.part(own, all) } else { all };
             let bytes = Bytes(kept.parameters * self.plan.precision().element_bytes());
-            after = vec![self.copy(own, (Way::In, store), bytes, &after)];
+            after = vec![self.copy(own, (CopyDirection::HostToDevice, store), bytes, &after)];
         }
         if shares {
             let label = Activity::GatherWeights { stage: StageId(own.stage), layer: layers.start as u32 };
@@ -134,7 +135,7 @@ impl Author<'_> {
         if let Some(store) = offload.parameters.filter(|store| from_device || *store == Store::Nvme) {
             let kept = if all_hold { held } else { part };
             let bytes = Bytes(kept.parameters * self.plan.precision().element_bytes());
-            end = self.copy(own, (Way::Out, store), bytes, &[end]);
+            end = self.copy(own, (CopyDirection::DeviceToHost, store), bytes, &[end]);
         }
         own.ends.push(end);
     }
@@ -144,10 +145,10 @@ impl Author<'_> {
     fn update_on_machine(&mut self, own: &Own, store: Store, part: Held, returns: bool, after: &[usize]) -> usize {
         let stage = StageId(own.stage);
         let bytes = Bytes(part.parameters * self.plan.precision().element_bytes());
-        let sent = self.copy(own, (Way::Out, Store::Host), bytes, after);
+        let sent = self.copy(own, (CopyDirection::DeviceToHost, Store::Host), bytes, after);
         let work = Work::HostUpdate { stage, store, held: part };
         let updated = self.communicate(own, Stream::Compute, work, &[own.rank], Activity::Update { stage }, &[sent]);
-        if returns { self.copy(own, (Way::In, Store::Host), bytes, &[updated]) } else { updated }
+        if returns { self.copy(own, (CopyDirection::HostToDevice, Store::Host), bytes, &[updated]) } else { updated }
     }
 
     /// A table that the first and the last stage both hold has gradients on both: they are summed when both have all.

@@ -20,8 +20,8 @@
 //!
 //! # What is given
 //!
-//! - How long layers and updates take ([`Prices::segment`], [`Prices::update`]).
-//! - What each communication asks of links, and what links carry ([`Prices::communications`], [`Prices::capacities`]).
+//! - How long layers and updates take ([`Costs::segment`], [`Costs::update`]).
+//! - What each communication asks of links, and what links carry ([`Costs::communications`], [`Costs::capacities`]).
 //!   Who takes part in it is not taken from there: it is looked up by its members.
 //! - What a rank holds of some layers, and the bytes between two layers ([`Plan::held`], [`Plan::boundary_bytes`]).
 //!
@@ -39,12 +39,12 @@ mod schedules;
 mod script;
 mod shares;
 
-use crate::clock::Ran;
+use crate::clock::Timing;
 use crate::script::{Script, Stream};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_plan::{Activity, Plan, StageId, StreamKind, Timeline};
-use trainyard_sim::{Machine, Options, Prices, rank_timelines, step_time};
+use trainyard_sim::{Costs, Machine, Options, rank_timelines, step_time};
 use trainyard_units::Span;
 
 /// What streams do: in order, with start and end in nanoseconds.
@@ -53,7 +53,7 @@ type Done = BTreeMap<StreamKind, Vec<(Activity, u64, u64)>>;
 /// What the twin says of a plan's step.
 struct Twin {
     script: Script,
-    ran: Vec<Ran>,
+    ran: Vec<Timing>,
     /// Per rank.
     stages: Vec<StageId>,
     /// What ends each step on the first rank.
@@ -62,9 +62,9 @@ struct Twin {
 
 impl Twin {
     fn new(plan: &Plan, machine: &Machine) -> Self {
-        let prices = Prices::new(plan, machine).expect("a GPU prices everything");
-        let author::Written { script, stages, ends } = author::write(plan, machine, &prices);
-        let ran = clock::play(&script, prices.capacities(), machine.stack.overlap_slowdown.value);
+        let costs = Costs::new(plan, machine).expect("a GPU prices everything");
+        let author::Written { script, stages, ends } = author::write(plan, machine, &costs);
+        let ran = clock::play(&script, costs.capacities(), machine.stack.overlap_slowdown.value);
         Self { script, ran, stages, ends }
     }
 
@@ -83,7 +83,7 @@ impl Twin {
                 Stream::CopyIn => StreamKind::CopyIn(stage),
             };
             for id in ids {
-                let (label, Ran { start, end }) = (self.script.doings[*id].label, self.ran[*id]);
+                let (label, Timing { start, end }) = (self.script.doings[*id].label, self.ran[*id]);
                 // The engine tells of a table that two stages share on the first of them.
                 if label != Activity::ReduceShared || stage == StageId(0) {
                     done.entry(kind).or_default().push((label, start, end));

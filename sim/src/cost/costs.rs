@@ -2,7 +2,7 @@
 
 use super::collective::operation;
 use super::device::{LinkCosts, OperatorCost, Usage, device_costs};
-use super::layer::{LayerPrice, LayerPrices, layer_prices_on};
+use super::layer::{LayerCost, LayerCosts, layer_costs_on};
 use super::operation::Operation;
 use super::wired::shared_exchange;
 use crate::layout::Layout;
@@ -29,7 +29,7 @@ pub type Placed = (Vec<Rank>, Operation);
 /// cut, and how states are shared out.
 #[derive(Clone, Debug)]
 pub struct LayerTable {
-    layers: Arc<[LayerPrices]>,
+    layers: Arc<[LayerCosts]>,
 }
 
 impl LayerTable {
@@ -45,7 +45,7 @@ impl LayerTable {
 
     fn on_slowest_of(devices: u32, plan: &Plan, machine: &Machine) -> Result<Self, MachineError> {
         let (micro, mesh, precision) = (plan.batch().micro, plan.mesh(), plan.precision());
-        let on = |device| layer_prices_on(device, devices, plan.graph(), micro, mesh, precision, machine);
+        let on = |device| layer_costs_on(device, devices, plan.graph(), micro, mesh, precision, machine);
         let layers = machine.cluster.pools.iter().map(|pool| on(&pool.device)).collect::<Result<_, _>>()?;
         Ok(Self { layers })
     }
@@ -53,16 +53,16 @@ impl LayerTable {
 
 /// Seconds of everything a plan does in a step.
 #[derive(Clone, Debug)]
-pub struct Prices<'a> {
+pub struct Costs<'a> {
     pub(super) plan: &'a Plan,
     pub(super) machine: &'a Machine,
     /// By kind of machine.
-    layers: Arc<[LayerPrices]>,
+    layers: Arc<[LayerCosts]>,
     pub(super) wiring: Wiring<'a>,
 }
 
-impl<'a> Prices<'a> {
-    /// Prices of `plan` on `machine`.
+impl<'a> Costs<'a> {
+    /// Costs of `plan` on `machine`.
     ///
     /// # Errors
     ///
@@ -71,13 +71,13 @@ impl<'a> Prices<'a> {
         Self::on_slowest_of(plan.mesh().ranks(), plan, machine)
     }
 
-    /// Prices on the slowest of so many devices: on one, the mean device's.
+    /// Costs on the slowest of so many devices: on one, the mean device's.
     pub(crate) fn on_slowest_of(devices: u32, plan: &'a Plan, machine: &'a Machine) -> Result<Self, MachineError> {
         machine.admits(plan)?;
         Self::with_layers(plan, machine, LayerTable::on_slowest_of(devices, plan, machine)?)
     }
 
-    /// Prices of `plan` on `machine` whose layers are priced already.
+    /// Costs of `plan` on `machine` whose layers are priced already.
     pub(crate) fn with_layers(plan: &'a Plan, machine: &'a Machine, table: LayerTable) -> Result<Self, MachineError> {
         machine.admits(plan)?;
         Ok(Self { plan, machine, layers: table.layers, wiring: Wiring::new(&machine.cluster) })
@@ -94,7 +94,7 @@ impl<'a> Prices<'a> {
     }
 
     /// Seconds of one layer on one kind of machine.
-    pub(crate) fn layer(&self, pool: usize, index: usize) -> LayerPrice {
+    pub(crate) fn layer(&self, pool: usize, index: usize) -> LayerCost {
         self.layers[pool].layer(index)
     }
 
@@ -321,10 +321,10 @@ mod tests {
             cluster: catalog().cluster("p4d.24xlarge", 1).expect("in the catalog"),
             stack: catalog().stack("pytorch").expect("in the catalog").clone(),
         };
-        let prices = Prices::new(&plan, &machine).expect("a GPU prices everything");
+        let costs = Costs::new(&plan, &machine).expect("a GPU prices everything");
         let sent = |(collective, group, held)| {
             let exchange = Exchange { collective, stage: StageId(0), group, content: Content::Gradients, held };
-            prices.message(Work::Exchange(exchange)).and_then(|message| message.bytes).expect("it is sent").0
+            costs.message(Work::Exchange(exchange)).and_then(|message| message.bytes).expect("it is sent").0
         };
         let sum: u64 = plan.reductions(plan.held_by(StageId(0))).into_iter().flatten().map(sent).sum();
         // Of eight ranks each the thousandth of 1000 samples' rows, 128 values in each of 26 tables, and of all else.
