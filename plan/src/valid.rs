@@ -60,32 +60,17 @@ impl Architecture {
     }
 }
 
-/// A plan whose parts fit together.
+/// A plan whose parts fit together: what is written, with what follows from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    spec: PlanSpec,
     architecture: Arc<Architecture>,
+    mesh: Mesh,
+    stages: Stages,
     /// What a rank holds of each of the layers that differ: asked for often, and the same for a plan's life.
     held_of_kinds: Vec<Held>,
     /// What a micro-batch needs in each of them, once it was asked for.
     memory_of_kinds: OnceLock<Vec<LayerMemory>>,
-    cluster: ClusterSpec,
-    mesh: Mesh,
-    batch: BatchSpec,
-    schedule: ScheduleName,
-    stages: Stages,
-    stack: Option<String>,
-    precision: Precision,
-    recompute: Recompute,
-    state_sharding: StateSharding,
-    sharding_ranks: Option<u32>,
-    gradient_reduction: GradientReduction,
-    gradient_compression: GradientCompression,
-    offload: Offload,
-    collectives: Collectives,
-    optimizer: Optimizer,
-    input: Option<InputSpec>,
-    pricing: Pricing,
-    service: Option<String>,
 }
 
 /// Why a plan as written cannot be carried out by anybody.
@@ -210,7 +195,50 @@ impl PlanError {
     }
 }
 
+/// Methods of [`Plan`] that read the field of [`PlanSpec`] of the same name.
+macro_rules! reads {
+    ($($field:ident: $type:ty),+ $(,)?) => {
+        impl Plan {
+            $(#[doc = concat!("[`PlanSpec::", stringify!($field), "`].")]
+            pub fn $field(&self) -> $type {
+                self.spec.$field
+            })+
+        }
+    };
+}
+
+reads! {
+    batch: BatchSpec,
+    schedule: ScheduleName,
+    precision: Precision,
+    recompute: Recompute,
+    state_sharding: StateSharding,
+    sharding_ranks: Option<u32>,
+    gradient_reduction: GradientReduction,
+    gradient_compression: GradientCompression,
+    offload: Offload,
+    collectives: Collectives,
+    optimizer: Optimizer,
+    input: Option<InputSpec>,
+    pricing: Pricing,
+}
+
 impl Plan {
+    /// The plan as it is written.
+    pub fn spec(&self) -> &PlanSpec {
+        &self.spec
+    }
+
+    /// [`PlanSpec::cluster`].
+    pub fn cluster(&self) -> &ClusterSpec {
+        &self.spec.cluster
+    }
+
+    /// [`PlanSpec::stack`].
+    pub fn stack(&self) -> Option<&str> {
+        self.spec.stack.as_deref()
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         &self.architecture.model
@@ -229,24 +257,9 @@ impl Plan {
         &self.held_of_kinds
     }
 
-    /// The machines, by name.
-    pub fn cluster(&self) -> &ClusterSpec {
-        &self.cluster
-    }
-
     /// The ranks.
     pub fn mesh(&self) -> Mesh {
         self.mesh
-    }
-
-    /// Batch sizes.
-    pub fn batch(&self) -> BatchSpec {
-        self.batch
-    }
-
-    /// Order of micro-batches.
-    pub fn schedule(&self) -> ScheduleName {
-        self.schedule
     }
 
     /// Layers of each stage.
@@ -254,69 +267,14 @@ impl Plan {
         &self.stages
     }
 
-    /// Number formats.
-    pub fn precision(&self) -> Precision {
-        self.precision
-    }
-
-    /// What is computed again.
-    pub fn recompute(&self) -> Recompute {
-        self.recompute
-    }
-
-    /// What replicas share out.
-    pub fn state_sharding(&self) -> StateSharding {
-        self.state_sharding
-    }
-
-    /// How often gradients are summed over replicas.
-    pub fn gradient_reduction(&self) -> GradientReduction {
-        self.gradient_reduction
-    }
-
-    /// In which form gradients travel.
-    pub fn gradient_compression(&self) -> GradientCompression {
-        self.gradient_compression
-    }
-
-    /// The software that runs it, if the plan names it; else that of the job.
-    pub fn stack(&self) -> Option<&str> {
-        self.stack.as_deref()
-    }
-
-    /// Over how many replicas a state is sharded, if not over all that hold the same parameters.
-    pub fn sharding_ranks(&self) -> Option<u32> {
-        self.sharding_ranks
-    }
-
-    /// What is kept off the devices.
-    pub fn offload(&self) -> Offload {
-        self.offload
-    }
-
     /// The pipeline that micro-batches go through in a step.
     pub fn pipeline(&self) -> Pipeline {
         Pipeline {
-            schedule: self.schedule,
+            schedule: self.spec.schedule,
             stages: self.stages.count(),
             runs: self.stages.runs(),
-            micro_batches: u32::try_from(self.batch.accumulation).expect("checked with the number of tasks"),
+            micro_batches: u32::try_from(self.spec.batch.accumulation).expect("checked with the number of tasks"),
         }
-    }
-
-    /// How gradients are summed over replicas.
-    pub fn collectives(&self) -> Collectives {
-        self.collectives
-    }
-
-    /// The optimizer.
-    pub fn optimizer(&self) -> Optimizer {
-        self.optimizer
-    }
-
-    /// How samples reach the devices; nothing if they are there when a step wants them.
-    pub fn input(&self) -> Option<InputSpec> {
-        self.input
     }
 
     /// The same plan with its samples brought in another way.
@@ -324,46 +282,15 @@ impl Plan {
     /// # Errors
     ///
     /// When a count of the input is out of range.
-    pub fn with_input(self, input: InputSpec) -> Result<Self, PlanError> {
+    pub fn with_input(mut self, input: InputSpec) -> Result<Self, PlanError> {
         input.check()?;
-        Ok(Self { input: Some(input), ..self })
-    }
-
-    /// How the machines are paid.
-    pub fn pricing(&self) -> Pricing {
-        self.pricing
+        self.spec.input = Some(input);
+        Ok(self)
     }
 
     /// Samples of a step that one replica computes.
     pub fn samples_per_replica(&self) -> u64 {
-        self.batch.global / u64::from(self.mesh.data())
-    }
-
-    /// The plan as it is written.
-    pub fn spec(&self) -> PlanSpec {
-        PlanSpec {
-            model: self.model().spec(),
-            cluster: self.cluster.clone(),
-            parallel: self.mesh.parallel(),
-            batch: self.batch,
-            schedule: self.schedule,
-            virtual_stages: self.stages.runs(),
-            stages: self.stages.specs(),
-            stack: self.stack.clone(),
-            precision: self.precision,
-            recompute: self.recompute,
-            state_sharding: self.state_sharding,
-            sharding_ranks: self.sharding_ranks,
-            gradient_reduction: self.gradient_reduction,
-            gradient_compression: self.gradient_compression,
-            offload: self.offload,
-            placement: self.mesh.placement(),
-            collectives: self.collectives,
-            optimizer: self.optimizer,
-            input: self.input,
-            pricing: self.pricing,
-            service: self.service.clone(),
-        }
+        self.spec.batch.global / u64::from(self.mesh.data())
     }
 }
 
@@ -371,13 +298,14 @@ impl TryFrom<PlanSpec> for Plan {
     type Error = PlanError;
 
     fn try_from(spec: PlanSpec) -> Result<Self, PlanError> {
-        let architecture = Architecture::new(Model::try_from(spec.model.clone())?);
-        Self::of(architecture, spec)
+        let architecture = Architecture::new(Model::try_from(spec.model)?);
+        let model = architecture.model.spec();
+        Self::of(architecture, PlanSpec { model, ..spec })
     }
 }
 
 impl Plan {
-    /// The plan of `spec`, whose model is known already: a search makes many plans of one.
+    /// The plan of `spec`, whose model is that of `architecture`: a search makes many plans of one.
     ///
     /// # Errors
     ///
@@ -396,33 +324,9 @@ impl Plan {
         let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
         let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
-        Ok(Self {
-            held_of_kinds: graph
-                .distinct()
-                .iter()
-                .map(|layer| held_of(layer, spec.batch.micro, mesh.sharing()))
-                .collect(),
-            memory_of_kinds: OnceLock::new(),
-            architecture,
-            cluster: spec.cluster,
-            mesh,
-            batch: spec.batch,
-            schedule: spec.schedule,
-            stages,
-            stack: spec.stack,
-            precision: spec.precision,
-            recompute: spec.recompute,
-            state_sharding: spec.state_sharding,
-            sharding_ranks: spec.sharding_ranks,
-            gradient_reduction: spec.gradient_reduction,
-            gradient_compression: spec.gradient_compression,
-            offload: spec.offload,
-            collectives: spec.collectives,
-            optimizer: spec.optimizer,
-            input: spec.input,
-            pricing: spec.pricing,
-            service: spec.service,
-        })
+        let held_of_kinds =
+            graph.distinct().iter().map(|layer| held_of(layer, spec.batch.micro, mesh.sharing())).collect();
+        Ok(Self { spec, architecture, mesh, stages, held_of_kinds, memory_of_kinds: OnceLock::new() })
     }
 }
 

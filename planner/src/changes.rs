@@ -259,7 +259,7 @@ impl<'a> Changes<'a> {
     fn held_at(&self, held: &Evaluated, global: u64) -> Option<Plan> {
         let old = held.plan.spec();
         let mut spec = old.clone();
-        set_batch(&mut spec, &old, &Fixed { global: Some(global), ..Fixed::default() }).ok()?;
+        set_batch(&mut spec, old, &Fixed { global: Some(global), ..Fixed::default() }).ok()?;
         // Gradients that are shared out and summed once a step after several micro-batches would be whole until then.
         if spec.state_sharding == StateSharding::Gradients {
             let several = spec.batch.accumulation > 1;
@@ -281,7 +281,7 @@ impl Evaluated {
 
 /// Whether a plan may be simulated some times more.
 pub(crate) fn is_quick(plan: &Plan) -> bool {
-    let tasks = StepSize::of(&plan.spec(), plan.graph().len()).tasks();
+    let tasks = StepSize::of(plan.spec(), plan.graph().len()).tasks();
     tasks <= TASKS_MAX && plan.mesh().ranks() <= RANKS_MAX
 }
 

@@ -44,7 +44,7 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     let document = PlanDocument {
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
-        plan: chosen.plan.spec(),
+        plan: chosen.plan.spec().clone(),
         prediction,
         warnings,
         alternatives: Vec::new(),

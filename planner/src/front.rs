@@ -89,7 +89,7 @@ fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
 /// A plan as a document lists it.
 pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
     Alternative {
-        plan: evaluated.plan.spec(),
+        plan: evaluated.plan.spec().clone(),
         step_time_s: evaluated.step_time_s,
         time_s: evaluated.time_s,
         cost_usd: evaluated.cost_usd,
@@ -150,7 +150,7 @@ fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) 
 
 /// The plan on other terms.
 fn on(plan: &Plan, pricing: Pricing) -> Plan {
-    let mut spec = plan.spec();
+    let mut spec = plan.spec().clone();
     spec.pricing = pricing;
     Plan::try_from(spec).expect("a plan is valid on any terms")
 }
@@ -190,7 +190,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     Ok(PlanDocument {
         warnings: Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction }.all(),
         job,
-        plan: plan.spec(),
+        plan: plan.spec().clone(),
         prediction,
         reasons: vec![reason],
         // All of these compare with the recommended plan.

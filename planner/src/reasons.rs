@@ -261,7 +261,7 @@ impl Reasons<'_> {
         let machine =
             self.problem.place.machine(self.chosen.choice, plan.cluster().instances, Some(plan.cluster().encrypted));
         let (state_sharding, offload) = (StateSharding::None, Offload::NONE);
-        let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec() });
+        let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec().clone() });
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
     }
 

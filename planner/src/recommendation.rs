@@ -154,7 +154,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
         schema: PLAN_SCHEMA.into(),
         job: job.clone(),
         warnings,
-        plan: chosen.plan.spec(),
+        plan: chosen.plan.spec().clone(),
         prediction,
         reasons,
         evidence,

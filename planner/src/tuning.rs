@@ -134,7 +134,8 @@ impl Tuning<'_> {
                 if micro == own {
                     return Some(self.choice(batch, Some(Totals::found(self.chosen)), self.chosen.memory_peak));
                 }
-                let plan = Plan::try_from(PlanSpec { batch, ..self.chosen.plan.spec() }).ok().filter(is_quick)?;
+                let plan =
+                    Plan::try_from(PlanSpec { batch, ..self.chosen.plan.spec().clone() }).ok().filter(is_quick)?;
                 let needed = footprint(&plan, &machine);
                 let fits = needed.fits().is_ok();
                 let totals = || Totals::simulated(self.problem, &plan, self.chosen.choice, &machine);

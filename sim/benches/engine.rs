@@ -146,7 +146,7 @@ fn all_reduce(criterion: &mut Criterion) {
     });
     group.sample_size(10);
     let (mut plan, machine) = job(128, 1, 1, 1);
-    let mut spec = plan.spec();
+    let mut spec = plan.spec().clone();
     // One block whose part on each of eight ranks has 16 Mi parameters: 64 MiB of gradients.
     (spec.model.hidden, spec.model.heads, spec.model.vocab) = (Some(3328), Some(104), Some(8));
     spec.model.ffn = None;

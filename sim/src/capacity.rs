@@ -154,11 +154,11 @@ pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
 /// The plan with the kernels that a machine has: the executor's attention keeps no scores, whatever the description of
 /// the model says.
 fn as_computed<'a>(plan: &'a Plan, machine: &Machine) -> Cow<'a, Plan> {
-    let mut spec = plan.spec();
-    let unfused = spec.model.attention == Some(AttentionKernel::Unfused);
+    let unfused = plan.spec().model.attention == Some(AttentionKernel::Unfused);
     if !unfused || !costs(machine).always_fuses_attention() {
         return Cow::Borrowed(plan);
     }
+    let mut spec = plan.spec().clone();
     spec.model.attention = Some(AttentionKernel::Flash);
     Plan::try_from(spec).map_or(Cow::Borrowed(plan), Cow::Owned)
 }

@@ -70,7 +70,7 @@ pub fn memory_needed(plan: &Plan, options: Options) -> Bytes {
     let ranks = u64::from(plan.mesh().ranks());
     let each = options.unfold || options.variation.is_some();
     let copies = if each { ranks / u64::from(plan.mesh().pipeline()) } else { 1 };
-    let passes = StepSize::of(&plan.spec(), plan.graph().len()).tasks();
+    let passes = StepSize::of(plan.spec(), plan.graph().len()).tasks();
     let places = ranks * RANK_BYTES + u64::from(plan.cluster().instances) * MACHINE_BYTES;
     Bytes(passes.saturating_mul(NODES_PER_PASS * copies * NODE_BYTES).saturating_add(places))
 }

@@ -229,7 +229,8 @@ mod tests {
         let values = plan("gpt2-medium", "none").graph().parameters();
         let of = |offload, sharding| {
             let plan = plan("gpt2-medium", offload);
-            let plan = Plan::try_from(PlanSpec { state_sharding: sharding, ..plan.spec() }).expect("a valid plan");
+            let plan =
+                Plan::try_from(PlanSpec { state_sharding: sharding, ..plan.spec().clone() }).expect("a valid plan");
             Store::ALL.map(|store| copied(&plan, (CopyDirection::DeviceToHost, store)))
         };
         let [half, whole] = [values, 2 * values];

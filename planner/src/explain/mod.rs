@@ -115,7 +115,7 @@ fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan
         critical_path: path,
         fullest_stage: fullest.map_or(0, |(stage, _)| stage),
         cost_parts: cost_parts(&plan, &prediction),
-        plan: plan.spec(),
+        plan: plan.spec().clone(),
         prediction,
         reasons: document.reasons.clone(),
         warnings: full.into_iter().chain(document.warnings.iter().cloned()).collect(),

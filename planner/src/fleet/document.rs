@@ -132,7 +132,7 @@ impl Found<'_, '_> {
         FleetPlan {
             name: kind.name.clone(),
             count: kind.count,
-            plan: evaluated.plan.spec(),
+            plan: evaluated.plan.spec().clone(),
             step_time_s: evaluated.step_time_s,
             steps: self.fleet.kinds[index].problem.training.steps(evaluated.plan.batch().global),
             time_s: option.time.0,

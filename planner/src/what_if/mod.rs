@@ -315,7 +315,7 @@ impl ChangedJob {
         let value = match setting {
             Setting::Word(word) => word.clone(),
             count => {
-                let present = base.and_then(|base| held::present(&base.plan.spec(), key.name));
+                let present = base.and_then(|base| held::present(base.plan.spec(), key.name));
                 count.count(present)?.to_string()
             }
         };
@@ -372,7 +372,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
     let devices = plan.mesh().ranks();
     let limit = prediction.input.map(|input| input.bottleneck);
     WhatIfFigures {
-        plan: plan.spec(),
+        plan: plan.spec().clone(),
         devices,
         step_time_s: prediction.step_time_s,
         interval_s: prediction.interval_s,

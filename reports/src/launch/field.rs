@@ -261,7 +261,7 @@ impl Field {
             Self::Prefetch => plan.input().map(|input| input.prefetch.to_string()),
             Self::Cache => plan.input().and_then(|input| (input.cache != Cache::None).then(|| input.cache.to_string())),
             Self::Pricing => (plan.pricing() != Pricing::OnDemand).then(|| plan.pricing().to_string()),
-            Self::Service => plan.spec().service,
+            Self::Service => plan.spec().service.clone(),
             Self::Steps => Some(job.steps().to_string()),
             Self::LearningRate => training.learning_rate.map(|rate| rate.to_string()),
             Self::WarmUp => Some(job.warm_up().to_string()),

@@ -146,14 +146,14 @@ impl<'a> Job<'a> {
         format!("{} layers", layers.join(", "))
     }
 
-    pub(super) fn stages(&self) -> Vec<StageSpec> {
-        self.plan.spec().stages
+    pub(super) fn stages(&self) -> &[StageSpec] {
+        &self.plan.spec().stages
     }
 
     /// Over how many replicas a state is shared out, if not over all that hold the same parameters.
     pub(super) fn sharding_ranks(&self) -> Option<u32> {
         let parallel = self.plan.mesh().parallel();
-        self.plan.spec().sharding_ranks.filter(|ranks| *ranks != parallel.data * parallel.context)
+        self.plan.sharding_ranks().filter(|ranks| *ranks != parallel.data * parallel.context)
     }
 
     /// Whether more than one way to number ranks makes a difference.
