@@ -33,6 +33,7 @@ mod divisors;
 pub mod document;
 mod executable;
 mod explanation;
+mod fields;
 pub mod fleet;
 mod hyper_parameters;
 mod input;
@@ -70,6 +71,7 @@ pub use executable::{EXECUTABLE, Executable, NotExecutable, Offloads, not_execut
 pub use explanation::{
     CostPart, Difference, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDocument, PathKind, PathPart,
 };
+pub use fields::{Field, FixError, Fixed};
 pub use hyper_parameters::HyperParameters;
 pub use input::{Bottleneck, Cache, DecodePlace, INPUT_COUNT_MAX, InputSpec, SampleFormat, StorageMode};
 pub use job::{ClusterChoice, DataSpec, GlobalBatch, GoalSpec, JobSpec, ModelChoice, Objective, Volume};

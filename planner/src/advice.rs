@@ -1,11 +1,10 @@
 //! What to say of how samples are brought in.
 
-use crate::fix::Fixed;
 use crate::input::{Data, InputChoice};
 use crate::problem::Problem;
 use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
-use trainyard_plan::{Bottleneck, Cache, DecodePlace, InputSpec};
+use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec};
 use trainyard_sim::Supply;
 use trainyard_units::{Seconds, counted};
 

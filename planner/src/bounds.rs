@@ -1,6 +1,5 @@
 //! The coarse bound: what no plan of a candidate beats, from the prices of layers alone.
 
-use crate::fix::Fixed;
 use crate::problem::Problem;
 use crate::space::{Candidate, Space};
 use rayon::prelude::*;
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_hardware_profiles::Cluster;
 use trainyard_plan::operators::OperatorGraph;
-use trainyard_plan::{Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
+use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
 use trainyard_sim::{LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
 
 /// What decides a layer's price, besides the model: the fewest ranks and machines on which it is the same or less.

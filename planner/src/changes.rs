@@ -4,7 +4,6 @@
 //! it takes no simulation; the network and the batch take a few. A plan that is not ranked might win earlier, which is
 //! why sentences say among which plans they compare.
 
-use crate::fix::Fixed;
 use crate::overheads::Overheads;
 use crate::problem::Problem;
 use crate::search::{Evaluated, Found};
@@ -13,7 +12,7 @@ use crate::what_if::{MachineChange, Part, Setting, set_batch};
 use rayon::prelude::*;
 use trainyard_hardware_profiles::Fabric;
 use trainyard_plan::document::{Change, ChangedQuantity, PlanSummary};
-use trainyard_plan::{GradientReduction, Objective, Plan, StateSharding, StepSize};
+use trainyard_plan::{Fixed, GradientReduction, Objective, Plan, StateSharding, StepSize};
 use trainyard_sim::{Machine, footprint};
 use trainyard_units::human_count;
 

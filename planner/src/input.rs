@@ -1,12 +1,11 @@
 //! The data of a job: from what a person wrote to how samples are brought in.
 
-use crate::fix::Fixed;
 use crate::job::{JobError, invalid};
 use crate::stored::{NO_DATA_SET, Samples, Stored, stored};
 use trainyard_hardware_profiles::{Storage, catalog};
 use trainyard_models::{Model, Sample};
 use trainyard_plan::{
-    BatchSpec, Cache, DataSpec, DecodePlace, INPUT_COUNT_MAX, InputSpec, JobSpec, Mesh, ParallelSpec, Placement,
+    BatchSpec, Cache, DataSpec, DecodePlace, Fixed, INPUT_COUNT_MAX, InputSpec, JobSpec, Mesh, ParallelSpec, Placement,
     SampleFormat, StorageMode,
 };
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};

@@ -2,7 +2,6 @@
 
 use crate::campaign::settings;
 use crate::cancellation::Cancellation;
-use crate::fix::Fixed;
 use crate::hyper_parameters::check_hyper_parameters;
 use crate::input::{Data, data, field_of_input};
 use crate::problem::{Description, Place, Problem, Rental, Training, catalog_with, executor_stack, price_of, purchase};
@@ -19,7 +18,7 @@ use trainyard_models::{
     ConvergenceError, Family, Model, ModelError, ModelSpec, UnknownDataSet, convergence_curve, find, samples_in,
 };
 use trainyard_plan::{
-    Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
+    Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
     Optimizer, Precision, Pricing, StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};

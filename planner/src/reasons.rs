@@ -2,7 +2,6 @@
 //! other kind and comparing.
 
 use crate::amount::usd;
-use crate::fix::Fixed;
 use crate::problem::{Description, Place, Problem};
 use crate::robust::choose;
 use crate::search::{Aim, Evaluated, Found, Prepared, Within};
@@ -12,7 +11,7 @@ use std::cell::RefCell;
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::Divisible;
 use trainyard_plan::document::Evidence;
-use trainyard_plan::{Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
+use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Recompute, ScheduleName, StateSharding};
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
@@ -70,7 +69,7 @@ pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated
 pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<(u64, Bytes, Bytes)>) -> Evidence {
     Evidence {
         reason: 0,
-        fix: fixed.each().into_iter().map(|(key, value, _)| format!("{key}={value}")).collect(),
+        fix: fixed.each().into_iter().map(|(field, value, _)| format!("{}={value}", field.name())).collect(),
         time_s: best.map(|plan| plan.time_s),
         cost_usd: best.and_then(|plan| plan.cost_usd),
         needed_bytes: too_large.filter(|_| best.is_none()).map(|(_, needed, _)| needed.0),

@@ -4,7 +4,6 @@ use crate::advice::Advice;
 use crate::amount::usd;
 use crate::bound_by::bound_by;
 use crate::changes::Changes;
-use crate::fix::Fixed;
 use crate::front::{alternative, front, runner_up};
 use crate::goal::to_meet_goal;
 use crate::left_out::left_out;
@@ -29,7 +28,7 @@ use trainyard_plan::document::{
     Alternative, BatchChoice, Change, Evidence, PLAN_SCHEMA, PlanDocument, PrecisionChoice, Prediction, Remedy, Search,
     StackChoice,
 };
-use trainyard_plan::{Executable, JobSpec, NotExecutable, Objective};
+use trainyard_plan::{Executable, Fixed, JobSpec, NotExecutable, Objective};
 use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
@@ -551,12 +550,13 @@ fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     }
     let excludes = |rest: &Fixed| !Space::new(problem, rest).candidates().is_empty();
     let batches: Vec<String> = problem.global_batches.iter().map(u64::to_string).collect();
-    if let Some((key, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
+    if let Some((field, value, _)) = fixed.each().into_iter().find(|(_, _, rest)| excludes(rest)) {
         // A range is tried at its lower end and at doublings of it, which the user may not expect.
         let tried = match batches.len() {
             0 | 1 => String::new(),
             _ => format!("; of the range, global batches {} were tried", batches.join(", ")),
         };
+        let key = field.name();
         return format!(
             "without {key} {value} there would be plans, but with it nothing divides evenly or is left{tried}"
         );

@@ -1,14 +1,13 @@
 //! What was not possible, or for certain no better: for each type of machine the limit that decided, and by how much.
 
 use crate::amount::usd;
-use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::remedies::Remedies;
 use crate::search::{Evaluated, Found};
 use crate::space::Space;
 use crate::totals::{Ranking, Totals};
 use trainyard_plan::document::{Rejected, RejectedBy};
-use trainyard_plan::{JobSpec, Objective};
+use trainyard_plan::{Fixed, JobSpec, Objective};
 use trainyard_units::{Seconds, human_bytes, human_duration};
 
 /// A search with the plan that it led to.

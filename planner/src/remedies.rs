@@ -4,7 +4,6 @@
 //!
 //! Memory is counted, nothing is simulated: each draft is a plan of its own, with the layers cut evenly if it is split.
 
-use crate::fix::Fixed;
 use crate::problem::Problem;
 use crate::reasons::recommended;
 use crate::search::Evaluated;
@@ -12,7 +11,7 @@ use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{Rejected, RejectedBy, Remedy};
 use trainyard_plan::operators::LayerRole;
 use trainyard_plan::{
-    BatchSpec, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages,
+    BatchSpec, Fixed, Offload, Optimizer, ParallelSpec, Plan, PlanSpec, Precision, Recompute, ScheduleName, Stages,
     StateSharding, Store,
 };
 use trainyard_sim::{Footprint, Machine, footprint};

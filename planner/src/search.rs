@@ -12,7 +12,6 @@
 use crate::bounds::Bounds;
 use crate::evaluate::{Built, Looked, Simulated, look, simulated};
 use crate::feeding::Feeding;
-use crate::fix::Fixed;
 use crate::overheads::{SearchOverheads, shares_out};
 use crate::problem::{Enough, Place, Problem};
 use crate::ranked::Ranked;
@@ -24,7 +23,7 @@ use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::{Arc, OnceLock};
-use trainyard_plan::{Objective, ParallelSpec, Plan, Precision};
+use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::{Machine, Outcome};
 use trainyard_units::{Bytes, Seconds};
 

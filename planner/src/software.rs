@@ -1,6 +1,5 @@
 //! Software that exists: which plans a stack runs, with which attention kernel, and which stacks are compared.
 
-use crate::fix::Fixed;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as UnknownWord;
@@ -9,8 +8,8 @@ use std::fmt::Display;
 use trainyard_hardware_profiles::{Catalog, Stack};
 use trainyard_models::{AttentionKernel, Divisible, Family, Model, ModelSpec};
 use trainyard_plan::{
-    Collectives, Executable, GradientCompression, GradientReduction, NotExecutable, Offload, Optimizer, Placement,
-    Precision, Recompute, ScheduleName, StateSharding, Store,
+    Collectives, Executable, Fixed, GradientCompression, GradientReduction, NotExecutable, Offload, Optimizer,
+    Placement, Precision, Recompute, ScheduleName, StateSharding, Store,
 };
 use trainyard_sim::Machine;
 

@@ -12,7 +12,6 @@
 //!
 //! What the stack of a choice does not run is not in the space at all.
 
-use crate::fix::Fixed;
 use crate::problem::{Place, Problem};
 use crate::software::{executable_on, refused, with_chosen_attention};
 use rayon::prelude::*;
@@ -22,9 +21,9 @@ use trainyard_hardware_profiles::{Cluster, Gpu, Rate};
 use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
-    Architecture, BatchSpec, Collectives, Executable, GradientCompression, GradientReduction, Offload, ParallelSpec,
-    Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize, divisors,
-    greatest_common_divisor,
+    Architecture, BatchSpec, Collectives, Executable, Fixed, GradientCompression, GradientReduction, Offload,
+    ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
+    divisors, greatest_common_divisor,
 };
 use trainyard_sim::Machine;
 
@@ -385,7 +384,7 @@ impl<'a> Space<'a> {
                 }
                 for (precision, recompute) in self.formats(choice, parallel, precisions) {
                     let candidate = Candidate { choice, instances, parallel, batch, precision, recompute, plans };
-                    if self.fixed.admits(&candidate) {
+                    if candidate.has(&self.fixed) {
                         all.push(candidate);
                     }
                 }
@@ -411,7 +410,7 @@ impl<'a> Space<'a> {
         for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
             for states in self.states(choice, parallel, batch.accumulation) {
                 let variant = Variant { schedule, virtual_stages, ..states };
-                if self.fixed.admits_variant(&variant) && self.is_simulable(&variant, parallel, batch) {
+                if variant.has(&self.fixed) && self.is_simulable(&variant, parallel, batch) {
                     all.push(variant);
                 }
             }
@@ -601,6 +600,40 @@ fn rank_counts(cluster: &Cluster) -> std::ops::RangeInclusive<u32> {
 /// The divisors of a degree.
 fn divisors_of(number: u32) -> impl Iterator<Item = u32> {
     divisors(u64::from(number)).into_iter().map(|divisor| divisor as u32)
+}
+
+impl Candidate {
+    /// Whether it has the held fields.
+    pub(crate) fn has(&self, fixed: &Fixed) -> bool {
+        let (parallel, batch) = (self.parallel, self.batch);
+        is_held(fixed.data, parallel.data)
+            && is_held(fixed.tensor, parallel.tensor)
+            && is_held(fixed.pipeline, parallel.pipeline)
+            && is_held(fixed.context, parallel.context)
+            && is_held(fixed.expert, parallel.expert)
+            && is_held(fixed.sequence, parallel.sequence)
+            && is_held(fixed.global, batch.global)
+            && is_held(fixed.micro, batch.micro)
+            && is_held(fixed.accumulation, batch.accumulation)
+            && is_held(fixed.precision, self.precision)
+            && is_held(fixed.recompute, self.recompute)
+    }
+}
+
+impl Variant {
+    /// Whether it has the held fields.
+    pub(crate) fn has(&self, fixed: &Fixed) -> bool {
+        is_held(fixed.schedule, self.schedule)
+            && is_held(fixed.virtual_stages, self.virtual_stages)
+            && is_held(fixed.state_sharding, self.state_sharding)
+            && is_held(fixed.gradient_reduction, self.gradient_reduction)
+            && is_held(fixed.offload, self.offload)
+            && fixed.sharding_ranks.is_none_or(|held| self.sharding_ranks == Some(held))
+    }
+}
+
+fn is_held<T: PartialEq + Copy>(fixed: Option<T>, value: T) -> bool {
+    fixed.is_none_or(|fixed| fixed == value)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! How the samples of a job are stored: as it says, as its data set is, or as the data set that its model is usually
 //! trained on; and what to be careful about where nobody knows.
 
-use crate::fix::Fixed;
 use crate::input::field_of_input;
 use crate::job::{JobError, data_set};
 use crate::problem::Problem;
 use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set};
-use trainyard_plan::{DataSpec, JobSpec, Plan, SampleFormat};
+use trainyard_plan::{DataSpec, Fixed, JobSpec, Plan, SampleFormat};
 use trainyard_sim::Supply;
 use trainyard_units::{Seconds, human_count};
 

@@ -1,13 +1,12 @@
 //! How number formats and batches compare on the recommended machines.
 
 use crate::changes::is_quick;
-use crate::fix::Fixed;
 use crate::problem::{Problem, Training};
 use crate::reasons::recommended;
 use crate::search::Evaluated;
 use crate::totals::Totals;
 use trainyard_plan::document::{BatchChoice, PrecisionChoice, Prediction};
-use trainyard_plan::{BatchSpec, Plan, PlanSpec, Precision};
+use trainyard_plan::{BatchSpec, Fixed, Plan, PlanSpec, Precision};
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, human_count};
 

@@ -10,7 +10,6 @@ mod valid;
 pub use document::missed_fleet_goal;
 pub use error::FleetError;
 
-use crate::fix::Fixed;
 use crate::job::Resources;
 use crate::queue::QueueError;
 use crate::recommendation::{Limits, OnEach, recommend};
@@ -18,10 +17,10 @@ use choose::{Judge, choose};
 use document::{Found, document};
 use option::plans;
 use schedule::Pools;
-use trainyard_plan::JobSpec;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::fleet::document::FleetDocument;
+use trainyard_plan::{Fixed, JobSpec};
 use valid::{ValidKind, valid_fleet};
 
 /// What an entry of a fleet says: its job, in place or read from its file, with the files that the job names.

@@ -1,8 +1,7 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
 use super::key::{Key, Kind, Level, find, similar};
-use crate::fix::Fixed;
-use trainyard_plan::VariedKey;
+use trainyard_plan::{Fixed, VariedKey};
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
@@ -197,7 +196,10 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
     }
     match key.kind {
         Kind::Count | Kind::Steps => {
-            let least = u64::from(key.name != "input.prefetch");
+            let least = match key.level {
+                Level::Plan(field) => field.counts().map_or(1, |counts| *counts.start()),
+                _ => 1,
+            };
             match count(written) {
                 Ok(count) if (least..=EXACT_MAX).contains(&count) => Ok(count as f64),
                 _ => Err(format!("must be a whole number, at least {least}, or a factor such as ×2")),
@@ -220,7 +222,7 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
 /// A word. What is a closed list is checked here, what a catalog knows where it is looked up.
 fn word(key: Key, written: &str) -> Result<Setting, String> {
     let checked = match (key.level, key.name) {
-        (Level::Plan, name) => Fixed::default().with(name, written).map(|_| ()).map_err(|error| {
+        (Level::Plan(field), _) => Fixed::default().with(field, written).map(|_| ()).map_err(|error| {
             let text = error.to_string();
             text.split_once("`: ").map_or(text.clone(), |(_, problem)| problem.into())
         }),

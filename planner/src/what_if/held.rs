@@ -16,7 +16,6 @@ use super::job::{set_job, set_model};
 use super::key::{Key, Level};
 use super::machine::{MachineChange, PriceChange};
 use super::with_hint;
-use crate::fix::Fixed;
 use crate::job::{data_set, training};
 use crate::overheads::Rent;
 use crate::predict::{DocumentError, MachineFiles, machine, predict, price, rent};
@@ -27,7 +26,8 @@ use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
 use trainyard_plan::{
-    Architecture, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages, StateSharding,
+    Architecture, Fixed, JobSpec, Mesh, NotExecutable, ParallelSpec, Plan, PlanSpec, ScheduleName, Stages,
+    StateSharding,
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
 
@@ -104,12 +104,12 @@ impl Changed {
     fn set(&mut self, key: Key, setting: &Setting) -> Result<(), String> {
         let plan = &mut self.document.plan;
         match key.level {
-            Level::Plan => {
+            Level::Plan(field) => {
                 let value = match setting {
                     Setting::Word(word) => word.clone(),
-                    count => count.count(present(plan, key.name))?.to_string(),
+                    count => count.count(field.count(plan))?.to_string(),
                 };
-                self.fixed = self.fixed.clone().with(key.name, &value).map_err(|error| error.to_string())?;
+                self.fixed = std::mem::take(&mut self.fixed).with(field, &value).map_err(|error| error.to_string())?;
             }
             Level::Terms => return self.terms(key.name, setting),
             Level::Model => {
@@ -189,7 +189,7 @@ impl Changed {
     fn lay_out(&mut self, before: &HeldPlan) -> Result<Machine, String> {
         let old = &before.document.plan;
         let fixed = self.fixed.clone();
-        words(&mut self.document.plan, &fixed)?;
+        set_held(&mut self.document.plan, &fixed)?;
         let machine = self.degrees(old, before.files.clone())?;
         let spec = &mut self.document.plan;
         if (&spec.stack, &spec.cluster.instance) != (&old.stack, &old.cluster.instance) {
@@ -281,56 +281,11 @@ fn ranks(parallel: ParallelSpec) -> Result<u32, String> {
     product.ok_or_else(|| "so many ranks are beyond counting".into())
 }
 
-/// How many there are of what a key counts, so that a factor can multiply it.
-pub(super) fn present(plan: &PlanSpec, key: &str) -> Option<u64> {
-    let (parallel, batch) = (plan.parallel, plan.batch);
-    Some(match key {
-        "instances" => plan.cluster.instances.into(),
-        "parallel.data" => parallel.data.into(),
-        "parallel.tensor" => parallel.tensor.into(),
-        "parallel.pipeline" => parallel.pipeline.into(),
-        "parallel.context" => parallel.context.into(),
-        "parallel.expert" => parallel.expert.into(),
-        "batch.global" => batch.global,
-        "batch.micro" => batch.micro,
-        "batch.accumulation" => batch.accumulation,
-        "virtual_stages" => plan.virtual_stages.into(),
-        "sharding_ranks" => plan.sharding_ranks?.into(),
-        "input.workers" => plan.input?.workers.into(),
-        "input.prefetch" => plan.input?.prefetch.into(),
-        _ => return None,
-    })
-}
-
-/// Sets what stands for itself.
-fn words(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), String> {
-    fn set<T: Copy>(field: &mut T, held: Option<T>) {
-        *field = held.unwrap_or(*field);
-    }
-    set(&mut spec.cluster.encrypted, fixed.encrypted);
-    set(&mut spec.precision, fixed.precision);
-    set(&mut spec.recompute, fixed.recompute);
-    set(&mut spec.state_sharding, fixed.state_sharding);
-    set(&mut spec.gradient_reduction, fixed.gradient_reduction);
-    set(&mut spec.gradient_compression, fixed.gradient_compression);
-    set(&mut spec.offload, fixed.offload);
-    set(&mut spec.placement, fixed.placement);
-    set(&mut spec.collectives, fixed.collectives);
-    spec.sharding_ranks = match (fixed.sharding_ranks, spec.state_sharding) {
-        (Some(ranks), _) => Some(ranks),
-        (None, StateSharding::None) => None,
-        (None, _) => spec.sharding_ranks,
-    };
-    match &mut spec.input {
-        Some(input) => {
-            set(&mut input.storage, fixed.input_storage);
-            set(&mut input.decode, fixed.input_decode);
-            set(&mut input.workers, fixed.input_workers);
-            set(&mut input.prefetch, fixed.input_prefetch);
-            set(&mut input.cache, fixed.input_cache);
-        }
-        None if fixed.holds_input() => return Err("the plan does not say how its samples are brought in".into()),
-        None => {}
+/// Sets what is held. What has no shards is not shared out among fewer.
+fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
+    fixed.write(spec)?;
+    if fixed.sharding_ranks.is_none() && spec.state_sharding == StateSharding::None {
+        spec.sharding_ranks = None;
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ fn plain(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::what_if::key::{KEYS, Level, find};
+    use crate::what_if::key::{Level, all, find};
     use trainyard_models::{Model, find as model};
     use trainyard_plan::GlobalBatch;
 
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_job_is_a_field_of_it() {
-        for key in KEYS.iter().filter(|key| matches!(key.level, Level::Job | Level::Search)) {
+        for key in all().filter(|key| matches!(key.level, Level::Job | Level::Search)) {
             let setting = match (key.kind, key.name) {
                 (Kind::Word, "data.format") => Setting::Word("jpeg".into()),
                 (Kind::Word, "training.optimizer") => Setting::Word("sgd".into()),
@@ -174,7 +174,7 @@ mod tests {
                 (Kind::Word, _) => Setting::Word("any".into()),
                 _ => Setting::Number(3.0),
             };
-            let set = set_job(&JobSpec::default(), *key, &setting).unwrap_or_else(|why| panic!("{}: {why}", key.name));
+            let set = set_job(&JobSpec::default(), key, &setting).unwrap_or_else(|why| panic!("{}: {why}", key.name));
             assert_ne!(set, JobSpec::default(), "{}", key.name);
         }
     }
@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn every_dimension_of_a_model_is_a_field_of_it() {
         let spec = model("gpt2").expect("in the catalog").model.spec();
-        for key in KEYS.iter().filter(|key| key.level == Level::Model) {
+        for key in all().filter(|key| key.level == Level::Model) {
             let setting = if key.kind == Kind::Word { Setting::Word("flash".into()) } else { Setting::Number(1536.0) };
-            let set = set_model(&spec, *key, &setting).unwrap_or_else(|why| panic!("{}: {why}", key.name));
+            let set = set_model(&spec, key, &setting).unwrap_or_else(|why| panic!("{}: {why}", key.name));
             assert_ne!(set, spec, "{}", key.name);
         }
     }

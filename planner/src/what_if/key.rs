@@ -1,7 +1,8 @@
 //! What can be varied: every key with its kind of value and where it belongs.
 
 use super::machine::Part;
-use crate::fix::ABBREVIATIONS;
+use std::iter::once;
+use trainyard_plan::Field;
 
 /// What a key's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub(crate) enum Kind {
 /// Where a key belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// A field of the plan, by its name in `--fix`.
-    Plan,
+    /// A field of the plan.
+    Plan(Field),
     /// How machines are rented, and which.
     Terms,
     /// A field of the job, by its path.
@@ -61,43 +62,26 @@ const fn key(name: &'static str, kind: Kind, level: Level, about: &'static str) 
 }
 
 use Kind::{Arithmetic, Count, Factor, Number, Price, Rate, Size, Steps, Time, Word};
-use Level::{Job, Machine, Model, Plan, Search, Terms};
+use Level::{Job, Machine, Model, Search, Terms};
 
-pub(crate) const KEYS: &[Key] = &[
-    key("instance", Word, Terms, "machine type"),
-    key("instances", Count, Plan, "number of machines"),
+const INSTANCE: Key = key("instance", Word, Terms, "machine type");
+
+/// How machines are rented.
+const RENT: &[Key] = &[
     key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
     key("region", Word, Terms, "where machines are rented"),
     key("service", Word, Terms, "ec2 or sagemaker"),
     key("price.instance", Price, Level::Price, "price of a machine: 12 USD/h, or a factor"),
-    key("cluster.encrypted", Word, Plan, "whether traffic between machines is encrypted"),
+];
+
+/// What else a job says of the machines.
+const CLUSTER: &[Key] = &[
     key("cluster.max_instances", Count, Search, "the most machines that may be chosen"),
     key("cluster.stack", Word, Job, "training framework"),
-    key("parallel.data", Count, Plan, "replicas"),
-    key("parallel.tensor", Count, Plan, "ranks per layer"),
-    key("parallel.pipeline", Count, Plan, "stages"),
-    key("parallel.context", Count, Plan, "ranks per sample"),
-    key("parallel.expert", Count, Plan, "replicas that share the experts of a layer"),
-    key("parallel.sequence", Word, Plan, "whether a tensor group shares tokens too"),
-    key("batch.global", Count, Plan, "samples of a step (training.global_batch)"),
-    key("batch.micro", Count, Plan, "samples at once"),
-    key("batch.accumulation", Count, Plan, "micro-batches of a replica"),
-    key("schedule", Word, Plan, "order of micro-batches"),
-    key("virtual_stages", Count, Plan, "runs of layers on each stage"),
-    key("precision", Word, Plan, "number formats (training.precision)"),
-    key("recompute", Word, Plan, "what is computed again"),
-    key("state_sharding", Word, Plan, "what replicas share out"),
-    key("sharding_ranks", Count, Plan, "over how many replicas it is shared out"),
-    key("gradient_reduction", Word, Plan, "how often gradients are summed"),
-    key("gradient_compression", Word, Plan, "in which form gradients travel"),
-    key("offload", Word, Plan, "what is kept off the devices"),
-    key("placement", Word, Plan, "which ranks stand next to each other"),
-    key("collectives", Word, Plan, "how gradients are summed over replicas"),
-    key("input.storage", Word, Plan, "where samples are read from (data.storage)"),
-    key("input.decode", Word, Plan, "what decodes them (data.decode)"),
-    key("input.workers", Count, Plan, "processes that load for one replica (data.workers)"),
-    key("input.prefetch", Count, Plan, "batches ahead (data.prefetch)"),
-    key("input.cache", Word, Plan, "where samples are kept after the first pass (data.cache)"),
+];
+
+/// What is no field of the plan.
+const OTHERS: &[Key] = &[
     key("data.samples", Count, Job, "samples in the data set"),
     key("data.tokens", Number, Job, "tokens in the data set"),
     key("data.bytes_per_sample", Number, Job, "bytes of one sample as stored"),
@@ -156,41 +140,64 @@ pub(crate) const KEYS: &[Key] = &[
     key("stack.launch", Time, Machine(Part::Launch), "host time to launch a kernel"),
 ];
 
-/// Other names of keys, besides those of the plan's fields: those of the job for what is also a field of the plan.
+/// Other names of keys that are no fields of the plan.
 const ALIASES: &[(&str, &str)] = &[
     ("cluster.pricing", "pricing"),
     ("cluster.region", "region"),
     ("cluster.service", "service"),
     ("stack", "cluster.stack"),
-    ("training.global_batch", "batch.global"),
-    ("training.precision", "precision"),
     ("optimizer", "training.optimizer"),
-    ("data.storage", "input.storage"),
-    ("data.decode", "input.decode"),
-    ("data.workers", "input.workers"),
-    ("data.prefetch", "input.prefetch"),
-    ("data.cache", "input.cache"),
 ];
 
-fn aliases() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    ALIASES.iter().chain(&ABBREVIATIONS)
+/// Other names of fields of the plan: abbreviations, and those of the job for the same.
+fn names_of_fields() -> impl Iterator<Item = (&'static str, &'static str)> {
+    Field::HELD.iter().flat_map(|field| {
+        field.job().into_iter().chain(field.abbreviations().iter().copied()).map(|name| (name, field.name()))
+    })
+}
+
+fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALIASES.iter().copied().chain(names_of_fields())
+}
+
+/// Every key, in a fixed order. The machines' type and the software are not as [`Field`] has them: a search chooses among
+/// several, and a plan that is held is paid on other terms, or computed by other kernels.
+pub(crate) fn all() -> impl Iterator<Item = Key> {
+    let of = |field: &Field| Key {
+        name: field.name(),
+        kind: if field.counts().is_some() { Count } else { Word },
+        level: Level::Plan(*field),
+        about: field.about(),
+    };
+    let rest = |field: &&Field| !matches!(field, Field::Instance | Field::Instances | Field::Stack | Field::Encrypted);
+    [INSTANCE, of(&Field::Instances)]
+        .into_iter()
+        .chain(RENT.iter().copied())
+        .chain(once(of(&Field::Encrypted)))
+        .chain(CLUSTER.iter().copied())
+        .chain(Field::HELD.iter().filter(rest).map(of))
+        .chain(OTHERS.iter().copied())
 }
 
 /// The key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
-    let name = aliases().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| *name);
-    KEYS.iter().copied().find(|key| key.name == name)
+    let name = aliases().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    all().find(|key| key.name == name)
 }
 
 /// The key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
-    let names = KEYS.iter().map(|key| key.name).chain(aliases().map(|(alias, _)| *alias));
+    let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
     trainyard_units::similar(name, names)
 }
 
 /// Every key with what it is, in a fixed order.
-pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KEYS.iter().map(|key| (key.name, key.about))
+pub fn keys() -> impl Iterator<Item = (&'static str, String)> {
+    let job = |key: Key| match key.level {
+        Level::Plan(field) => field.job().map_or(String::new(), |job| format!(" ({job})")),
+        _ => String::new(),
+    };
+    all().map(move |key| (key.name, format!("{}{}", key.about, job(key))))
 }
 
 impl Kind {
@@ -220,18 +227,21 @@ mod tests {
 
     #[test]
     fn every_field_that_can_be_held_can_be_varied() {
-        for name in crate::fix::KEYS {
-            assert!(find(name).is_some(), "{name}");
+        for field in Field::HELD {
+            assert!(find(field.name()).is_some(), "{field:?}");
         }
     }
 
     #[test]
     fn names_are_unique_and_aliases_lead_to_keys() {
-        let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        let mut names: Vec<&str> = all().map(|key| key.name).collect();
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
         for (alias, name) in ALIASES {
             assert_eq!(find(alias).map(|key| key.name), Some(*name));
+        }
+        for (alias, _) in names_of_fields() {
+            assert!(find(alias).is_some(), "{alias}");
         }
     }
 

@@ -161,7 +161,7 @@ fn change_network(network: &mut Network, setting: &Setting) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::what_if::key::{KEYS, Level};
+    use crate::what_if::key::{Level, all};
     use trainyard_hardware_profiles::catalog;
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let catalog = catalog();
         let cluster = catalog.cluster("p4d.24xlarge", 2).expect("in the catalog");
         let machine = Machine { cluster, stack: catalog.stack("pytorch").expect("in the catalog").clone() };
-        for key in KEYS {
+        for key in all() {
             let Level::Machine(part) = key.level else { continue };
             let with = |factor| {
                 let mut other = machine.clone();

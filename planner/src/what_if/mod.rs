@@ -32,7 +32,7 @@ use rayon::prelude::*;
 use trainyard_models::ModelSpec;
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
-    GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
+    Field, GlobalBatch, GoalSpec, JobSpec, ModelChoice, WHAT_IF_SCHEMA, WhatIfCase, WhatIfDocument, WhatIfFigures,
 };
 use trainyard_sim::bottleneck;
 use trainyard_units::{Seconds, human_duration};
@@ -276,12 +276,12 @@ impl SoughtJob {
 impl ChangedJob {
     fn set(&mut self, key: Key, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
         match key.level {
-            Level::Plan => return self.set_plan(key, setting, base),
+            Level::Plan(field) => return self.set_plan(field, setting, base),
             Level::Terms => self.set_terms(key.name, setting),
             Level::Job | Level::Search => {
                 self.spec = job::set_job(&self.spec, key, setting)?;
                 if key.name == "cluster.stack" {
-                    self.limits.fixed = std::mem::take(&mut self.limits.fixed).without("stack");
+                    self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(Field::Stack);
                 }
             }
             Level::Model => {
@@ -311,27 +311,27 @@ impl ChangedJob {
     }
 
     /// Holds a field of all plans, or lets the job say it where the job has to.
-    fn set_plan(&mut self, key: Key, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
+    fn set_plan(&mut self, field: Field, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
         let value = match setting {
             Setting::Word(word) => word.clone(),
             count => {
-                let present = base.and_then(|base| held::present(base.plan.spec(), key.name));
+                let present = base.and_then(|base| field.count(base.plan.spec()));
                 count.count(present)?.to_string()
             }
         };
         let fixed = std::mem::take(&mut self.limits.fixed);
-        self.limits.fixed = match key.name {
-            "batch.global" => {
+        self.limits.fixed = match field {
+            Field::Global => {
                 let samples = value.parse().map_err(|_| format!("`{value}` is no number of samples"))?;
                 self.spec.training.global_batch = Some(GlobalBatch::Exactly(samples));
-                fixed.without(key.name)
+                fixed.without(field)
             }
-            "precision" => {
+            Field::Precision => {
                 let precision = value.parse().map_err(|error: trainyard_plan::UnknownName| error.to_string())?;
                 self.spec.training.precision = Some(vec![precision]);
-                fixed.without(key.name)
+                fixed.without(field)
             }
-            name => fixed.with(name, &value).map_err(|error| error.to_string())?,
+            _ => fixed.with(field, &value).map_err(|error| error.to_string())?,
         };
         Ok(())
     }
@@ -342,7 +342,7 @@ impl ChangedJob {
         match name {
             "instance" => {
                 cluster.instances = Some(vec![word.clone()]);
-                self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(name);
+                self.limits.fixed = std::mem::take(&mut self.limits.fixed).without(Field::Instance);
             }
             "pricing" => cluster.pricing = word.parse().ok(),
             "service" => cluster.service = Some(word.clone()),

@@ -1,7 +1,7 @@
 //! A draft of launch files: what was told, what is noted, and what is left blank.
 
 use super::error::LaunchError;
-use super::field::Field;
+use super::field::{FOLLOWING, Field, is_said, value};
 use super::job::Job;
 use super::software::Engine;
 use super::{LaunchOptions, Target};
@@ -118,7 +118,7 @@ impl<'a> Draft<'a> {
                 return Err(flag.refused(value, rule));
             }
         }
-        let (told, asked) = (BTreeSet::new(), BTreeSet::new());
+        let (told, asked) = (BTreeSet::from(FOLLOWING), BTreeSet::new());
         let (engine, notes) = (Engine::of(job, target), Vec::new());
         let (blanks, assumed) = (BTreeMap::new(), BTreeMap::new());
         let mut draft = Self { target, engine, job, options, told, notes, blanks, assumed, asked };
@@ -143,7 +143,7 @@ impl<'a> Draft<'a> {
     /// What the plan says of a field, which the files then tell; nothing where it says what any training does.
     pub(super) fn told(&mut self, field: Field) -> Option<String> {
         self.told.insert(field);
-        field.value(self.job)
+        value(field, self.job)
     }
 
     /// The files do not tell a field, if the plan says anything there, and a note says what to do about it.
@@ -156,8 +156,8 @@ impl<'a> Draft<'a> {
     /// The files say something of a field, `weight_decay 0.1`, that the job may leave open.
     pub(super) fn writes(&mut self, field: Field, written: String) {
         self.told.insert(field);
-        if !field.is_said(self.job) {
-            let assumption = Assumption { written, what: field.meaning().into(), field: field.path().into() };
+        if !is_said(field, self.job) {
+            let assumption = Assumption { written, what: field.about().into(), field: field.path().into() };
             self.assumed.insert(field, assumption);
         }
     }
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
 
     /// Why the target cannot express a field.
     pub(super) fn cannot(&self, field: Field, why: impl Into<String>) -> LaunchError {
-        let value = field.value(self.job).unwrap_or_else(|| "the plain one".into());
+        let value = value(field, self.job).unwrap_or_else(|| "the plain one".into());
         LaunchError::Inexpressible { field: field.path(), value, why: why.into(), others: Vec::new() }
     }
 
@@ -226,8 +226,8 @@ impl<'a> Draft<'a> {
     /// What the head of a file says, once everything was told: refuses what the target cannot express and notes what it
     /// leaves out.
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
-        for field in Field::ALL.into_iter().filter(|field| !self.told.contains(field)) {
-            let Some(value) = field.value(self.job) else { continue };
+        for field in Field::ALL.iter().copied().filter(|field| !self.told.contains(field)) {
+            let Some(value) = value(field, self.job) else { continue };
             if field.decides() {
                 return Err(self.cannot(field, format!("launch files for {} cannot express it", self.target.name())));
             }

@@ -23,7 +23,7 @@ const WAIT: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait 
 /// `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if let Some(refused) = not_executable(draft.job.plan()) {
-        let field = Field::ALL.into_iter().find(|field| field.path().strip_prefix("plan.") == Some(refused.field));
+        let field = Field::ALL.iter().copied().find(|field| field.path().strip_prefix("plan.") == Some(refused.field));
         let why = format!("this program's own executor runs {}", refused.allowed);
         return Err(match field {
             Some(field) => draft.cannot(field, why),
@@ -58,10 +58,8 @@ fn told_by_the_document(draft: &mut Draft<'_>) {
         Field::CheckpointStorage,
         Field::Evaluation,
     ];
-    for field in Field::ALL {
-        if !elsewhere.contains(&field) {
-            draft.tells(&[field]);
-        }
+    for field in Field::ALL.iter().filter(|field| !elsewhere.contains(field)) {
+        draft.tells(&[*field]);
     }
     draft.note(Field::Instance, "Slurm's partition must be of these machines");
 }
