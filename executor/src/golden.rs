@@ -73,7 +73,7 @@ impl Case {
         let spec = configured.map(|text| from_hugging_face(&text, name).expect("transformers wrote it"));
         let spec = spec.unwrap_or_else(perceptron);
         // The configuration of a convolutional network does not say of what images.
-        let image_size = if spec.family == Family::Resnet { Some(32) } else { spec.image_size };
+        let image_size = if spec.family == Family::ResNet { Some(32) } else { spec.image_size };
         let spec = ModelSpec { image_size, ..spec };
         let model = Model::try_from(spec.clone()).expect("the configuration is that of a model");
         let golden = serde_json::from_slice(&golden).expect("the script wrote it");

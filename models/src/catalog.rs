@@ -1,6 +1,6 @@
 //! The models that come with the program: one TOML file each.
 
-use crate::model::Model;
+use crate::families::Model;
 use crate::spec::{ModelError, ModelSpec};
 use rust_embed::RustEmbed;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ struct Files;
 /// A model of the catalog.
 #[derive(Clone, Debug)]
 pub struct CatalogEntry {
-    /// Where its dimensions were published.
+    /// The publication of its dimensions.
     pub source: String,
     /// The data set that it is usually trained on.
     pub dataset: String,
@@ -26,7 +26,7 @@ pub struct CatalogEntry {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
-    /// Where the dimensions were published.
+    /// The publication of the dimensions.
     pub source: String,
     /// The data set that it is usually trained on; every file of the catalog names one.
     #[serde(default)]

@@ -4,7 +4,7 @@
 //! E(B) = E_min · (1 + B / B_crit), is fitted through them; where they do not, the points are joined.
 
 use crate::catalog::find;
-use crate::model::Model;
+use crate::families::Model;
 use crate::spec::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;

@@ -1,6 +1,5 @@
-//! Reading the fields of one specification with range checks.
+//! The fields of a family: which a specification may have, how each is read and checked, and how it is written back.
 
-use crate::families::Experts;
 use crate::operator::AttentionKernel;
 use crate::spec::{HeadKind, ModelError, ModelSpec};
 
@@ -16,196 +15,246 @@ pub(crate) const SEQUENCE_MAX: u64 = 1 << 22;
 pub(crate) const IMAGE_MAX: u64 = 1 << 12;
 pub(crate) const CHANNELS_MAX: u64 = 1 << 17;
 
-/// Largest product of experts and the weights of one of an expert's matrices.
-const EXPERT_WEIGHTS_MAX: u64 = 1 << 46;
+/// Dimensions that are read from a specification and written back to it: those of a family, or of a part that several
+/// families have.
+pub(crate) trait Dimensions {
+    /// The values besides the specification on which the reading depends.
+    type Given;
 
-const CAPACITY_FACTOR_MAX: u64 = 64;
+    /// Returns `true` for a field of specifications that is one of these.
+    fn has(field: &str) -> bool
+    where
+        Self: Sized;
 
-/// Fields that every family has.
-const COMMON: [&str; 2] = ["name", "family"];
+    /// Returns the dimensions with every default filled in.
+    fn read(spec: &ModelSpec, given: Self::Given) -> Result<Self, ModelError>
+    where
+        Self: Sized;
 
-/// The fields of a specification whose family has all that are set.
-pub(crate) struct Fields<'a> {
-    spec: &'a ModelSpec,
+    /// Sets the fields that were read, defaults among them.
+    fn write(&self, spec: &mut ModelSpec);
 }
 
-impl<'a> Fields<'a> {
-    /// # Errors
-    ///
-    /// [`ModelError::Foreign`] when a field is set that is in none of the lists of `own`.
-    pub(crate) fn new(spec: &'a ModelSpec, own: &[&[&str]]) -> Result<Self, ModelError> {
-        let known = |field: &str| COMMON.contains(&field) || own.iter().any(|list| list.contains(&field));
-        match spec.set_fields().into_iter().find(|field| !known(field)) {
-            None => Ok(Self { spec }),
-            Some(field) => Err(ModelError::Foreign { model: spec.name.clone(), family: spec.family, field }),
+/// A part that a model has if any of its fields is set.
+impl<Part: Dimensions> Dimensions for Option<Part> {
+    type Given = Part::Given;
+
+    fn has(field: &str) -> bool {
+        Part::has(field)
+    }
+
+    fn read(spec: &ModelSpec, given: Self::Given) -> Result<Self, ModelError> {
+        spec.set_fields().any(Part::has).then(|| Part::read(spec, given)).transpose()
+    }
+
+    fn write(&self, spec: &mut ModelSpec) {
+        if let Some(part) = self {
+            part.write(spec);
         }
     }
+}
 
-    pub(crate) fn spec(&self) -> &'a ModelSpec {
-        self.spec
-    }
+/// Declares a struct of [`Dimensions`]. Its fields have the names of those of [`ModelSpec`] and are read in order, so that
+/// the first error is that of the first field:
+///
+/// - `ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX)` calls the function `or` with the [`Field`], the written value, and these
+///   arguments, in which the fields above are known by their names;
+/// - `… unless 0` leaves the value 0 out when the field is written back;
+/// - `@part experts: Experts = (hidden, ffn)` reads other dimensions, given these;
+/// - `name`, first, is the model's own.
+macro_rules! dimensions {
+    ($(#[$meta:meta])* pub struct $dimensions:ident { name, $($fields:tt)* }) => {
+        dimensions! { @struct $(#[$meta])* $dimensions [name] $($fields)* }
 
-    pub(crate) fn missing(&self, field: &'static str) -> ModelError {
-        ModelError::Missing { model: self.spec.name.clone(), family: self.spec.family, field }
-    }
-
-    pub(crate) fn range(&self, field: &'static str, value: u64, maximum: u64) -> Result<u64, ModelError> {
-        if (1..=maximum).contains(&value) {
-            Ok(value)
-        } else {
-            Err(ModelError::OutOfRange { model: self.spec.name.clone(), field, value, maximum })
-        }
-    }
-
-    pub(crate) fn needed(&self, field: &'static str, value: Option<u64>, maximum: u64) -> Result<u64, ModelError> {
-        self.range(field, value.ok_or_else(|| self.missing(field))?, maximum)
-    }
-
-    pub(crate) fn or(
-        &self,
-        field: &'static str,
-        value: Option<u64>,
-        default: u64,
-        maximum: u64,
-    ) -> Result<u64, ModelError> {
-        self.range(field, value.unwrap_or(default), maximum)
-    }
-
-    pub(crate) fn layers(&self) -> Result<u32, ModelError> {
-        self.needed("layers", self.spec.layers.map(u64::from), LAYERS_MAX).map(|layers| layers as u32)
-    }
-
-    /// Blocks of a decoder, as many as of the encoder unless stated.
-    pub(crate) fn decoder_layers(&self, layers: u32) -> Result<u32, ModelError> {
-        let stated = self.spec.decoder_layers.map(u64::from);
-        self.or("decoder_layers", stated, u64::from(layers), LAYERS_MAX).map(|layers| layers as u32)
-    }
-
-    pub(crate) fn hidden(&self) -> Result<u64, ModelError> {
-        self.needed("hidden", self.spec.hidden, WIDTH_MAX)
-    }
-
-    pub(crate) fn ffn(&self, hidden: u64) -> Result<u64, ModelError> {
-        self.or("ffn", self.spec.ffn, 4 * hidden, 4 * WIDTH_MAX)
-    }
-
-    pub(crate) fn vocab(&self) -> Result<u64, ModelError> {
-        self.needed("vocab", self.spec.vocab, VOCABULARY_MAX)
-    }
-
-    pub(crate) fn seq_len(&self) -> Result<u64, ModelError> {
-        self.needed("seq_len", self.spec.seq_len, SEQUENCE_MAX)
-    }
-
-    /// Entries of a table of learned positions: one for each token of the longest of some sequences unless stated, and
-    /// no fewer.
-    pub(crate) fn positions(&self, sequences: &[(&'static str, u64)]) -> Result<u64, ModelError> {
-        let longest = sequences.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1);
-        let positions = self.or("positions", self.spec.positions, longest, SEQUENCE_MAX)?;
-        match sequences.iter().find(|(_, tokens)| *tokens > positions) {
-            None => Ok(positions),
-            Some(&(field, tokens)) => {
-                Err(ModelError::TooFewPositions { model: self.spec.name.clone(), field, tokens, positions })
+        impl $crate::model::Named for $dimensions {
+            fn name(&self) -> &str {
+                &self.name
             }
         }
+    };
+    ($(#[$meta:meta])* pub struct $dimensions:ident { $($fields:tt)* }) => {
+        dimensions! { @struct $(#[$meta])* $dimensions [] $($fields)* }
+    };
+    (@struct $(#[$meta:meta])* $dimensions:ident [$($name:ident)?]
+        $($(#[$doc:meta])* $(@$part:ident)? $field:ident: $type:ty = $($reader:ident)? ($($argument:expr),*)
+            $(unless $assumed:expr)?,)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $dimensions {
+            $(
+                /// Catalog id or the user's name.
+                pub $name: String,
+            )?
+            $(
+                $(#[$doc])*
+                #[doc = dimensions!(@doc [$($part)?] $field)]
+                pub $field: $type,
+            )*
+        }
+
+        impl $crate::fields::Dimensions for $dimensions {
+            type Given = ();
+
+            fn has(field: &str) -> bool {
+                false $(|| dimensions!(@has [$($part)?] field, $field: $type))*
+            }
+
+            fn read(spec: &$crate::spec::ModelSpec, (): ()) -> Result<Self, $crate::spec::ModelError> {
+                $(let $field: $type =
+                    dimensions!(@read [$($part)?] spec, $field: $type = $($reader)? ($($argument),*));)*
+                Ok(Self { $($name: spec.$name.clone(),)? $($field),* })
+            }
+
+            fn write(&self, spec: &mut $crate::spec::ModelSpec) {
+                $(spec.$name.clone_from(&self.$name);)?
+                $(dimensions!(@write [$($part)?] spec, $field = &self.$field, $($assumed)?);)*
+            }
+        }
+    };
+    (@doc [] $field:ident) => { concat!("[`", stringify!($field), "`](crate::ModelSpec::", stringify!($field), ").") };
+    (@doc [part] $field:ident) => { "" };
+    (@has [] $set:ident, $field:ident: $type:ty) => { $set == stringify!($field) };
+    (@has [part] $set:ident, $field:ident: $type:ty) => { <$type as $crate::fields::Dimensions>::has($set) };
+    (@read [] $spec:ident, $field:ident: $type:ty = $reader:ident ($($argument:expr),*)) => {
+        $reader($crate::fields::Field { spec: $spec, name: stringify!($field) }, $spec.$field.clone(), $($argument),*)?
+    };
+    (@read [part] $spec:ident, $field:ident: $type:ty = ($($argument:expr),*)) => {
+        <$type as $crate::fields::Dimensions>::read($spec, ($($argument),*))?
+    };
+    (@write [] $spec:ident, $field:ident = $value:expr,) => { $spec.$field = $value.clone().into() };
+    (@write [] $spec:ident, $field:ident = $value:expr, $assumed:expr) => {
+        $spec.$field = $crate::fields::unless($value, &$assumed)
+    };
+    (@write [part] $spec:ident, $field:ident = $value:expr,) => { $value.write($spec) };
+}
+pub(crate) use dimensions;
+
+/// Returns a value that is not the assumed one.
+pub(crate) fn unless<T: Clone + PartialEq>(value: &T, assumed: &T) -> Option<T> {
+    (value != assumed).then(|| value.clone())
+}
+
+/// Returns the dimensions of a specification that has no field of another family.
+///
+/// # Errors
+///
+/// [`ModelError::Foreign`] for the first field of another, before any that is missing or out of range.
+pub(crate) fn read<Family: Dimensions<Given = ()>>(spec: &ModelSpec) -> Result<Family, ModelError> {
+    match spec.set_fields().find(|field| !Family::has(field)) {
+        None => Family::read(spec, ()),
+        Some(field) => Err(ModelError::Foreign { model: spec.name.clone(), family: spec.family, field }),
+    }
+}
+
+/// A field of one specification.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) name: &'static str,
+}
+
+impl Field<'_> {
+    /// Returns the name of the model, for errors.
+    pub(crate) fn model(self) -> String {
+        self.spec.name.clone()
     }
 
-    /// Rows of embedding tables.
-    pub(crate) fn tables(&self) -> Result<Vec<u64>, ModelError> {
-        let tables = self.list("tables", self.spec.tables.as_ref(), ROWS_MAX)?;
-        self.range("tables", tables.iter().sum(), ROWS_MAX)?;
-        Ok(tables)
+    pub(crate) fn missing(self) -> ModelError {
+        ModelError::Missing { model: self.model(), family: self.spec.family, field: self.name }
     }
 
-    /// Values of a list that a family needs, each from 1 to `maximum`.
-    pub(crate) fn list(
-        &self,
-        field: &'static str,
-        values: Option<&Vec<u64>>,
-        maximum: u64,
-    ) -> Result<Vec<u64>, ModelError> {
-        let values = values.ok_or_else(|| self.missing(field))?;
-        self.range(field, values.len() as u64, LAYERS_MAX)?;
-        values.iter().map(|value| self.range(field, *value, maximum)).collect()
-    }
-
-    pub(crate) fn attention(&self) -> AttentionKernel {
-        self.spec.attention.unwrap_or(AttentionKernel::Unfused)
-    }
-
-    /// Heads that share the hidden width evenly.
-    pub(crate) fn dividing_heads(&self, hidden: u64) -> Result<u64, ModelError> {
-        let heads = self.needed("heads", self.spec.heads, WIDTH_MAX)?;
-        if hidden.is_multiple_of(heads) {
-            Ok(heads)
+    /// Returns the value, if it is from 1 to the maximum.
+    pub(crate) fn range<T: Copy + Into<u64>>(self, value: T, maximum: u64) -> Result<T, ModelError> {
+        if (1..=maximum).contains(&value.into()) {
+            Ok(value)
         } else {
-            Err(ModelError::IndivisibleHeads { model: self.spec.name.clone(), hidden, heads })
+            Err(ModelError::OutOfRange { model: self.model(), field: self.name, value: value.into(), maximum })
         }
     }
+}
 
-    /// Heads and the features of each, which are theirs of the hidden width unless they are stated.
-    pub(crate) fn heads(&self, hidden: u64) -> Result<(u64, u64), ModelError> {
-        let Some(width) = self.spec.head_width else {
-            let heads = self.dividing_heads(hidden)?;
-            return Ok((heads, hidden / heads));
-        };
-        let width = self.range("head_width", width, WIDTH_MAX)?;
-        Ok((self.needed("heads", self.spec.heads, 4 * WIDTH_MAX / width)?, width))
-    }
+/// Reads a number that the family needs.
+pub(crate) fn needed<T: Copy + Into<u64>>(at: Field, written: Option<T>, maximum: u64) -> Result<T, ModelError> {
+    at.range(written.ok_or_else(|| at.missing())?, maximum)
+}
 
-    /// Heads of keys and values, each shared by equally many heads of queries.
-    pub(crate) fn kv_heads(&self, heads: u64) -> Result<u64, ModelError> {
-        let kv_heads = self.or("kv_heads", self.spec.kv_heads, heads, heads)?;
-        if heads.is_multiple_of(kv_heads) {
-            Ok(kv_heads)
-        } else {
-            Err(ModelError::UnequalGroups { model: self.spec.name.clone(), heads, kv_heads })
-        }
-    }
+/// Reads a number with a default.
+pub(crate) fn or<T: Copy + Into<u64>>(
+    at: Field,
+    written: Option<T>,
+    default: T,
+    maximum: u64,
+) -> Result<T, ModelError> {
+    at.range(written.unwrap_or(default), maximum)
+}
 
-    /// Classes, which a classifier needs and nothing else has.
-    pub(crate) fn classes(&self, head: HeadKind) -> Result<Option<u64>, ModelError> {
-        let spec = self.spec;
-        match (head, spec.classes) {
-            (HeadKind::Classifier, classes) => self.needed("classes", classes, VOCABULARY_MAX).map(Some),
-            (_, None) => Ok(None),
-            (_, Some(_)) => Err(ModelError::ClassesWithoutClassifier { model: spec.name.clone(), head }),
-        }
-    }
+/// Reads a number that may be left out.
+pub(crate) fn optional(at: Field, written: Option<u64>, maximum: u64) -> Result<Option<u64>, ModelError> {
+    written.map(|value| at.range(value, maximum)).transpose()
+}
 
-    /// A number above zero and at most `maximum`, or the assumed one.
-    pub(crate) fn positive(
-        &self,
-        field: &'static str,
-        value: Option<f64>,
-        assumed: f64,
-        maximum: u64,
-    ) -> Result<f64, ModelError> {
-        let value = value.unwrap_or(assumed);
-        if value > 0.0 && value <= maximum as f64 {
-            return Ok(value);
-        }
-        Err(ModelError::NotPositive { model: self.spec.name.clone(), field, value: value.to_string(), maximum })
-    }
+/// Reads a choice with a default.
+#[expect(clippy::unnecessary_wraps, reason = "every reader may fail")]
+pub(crate) fn choice<T>(_: Field, written: Option<T>, default: T) -> Result<T, ModelError> {
+    Ok(written.unwrap_or(default))
+}
 
-    /// Experts of two matrices of (hidden, ffn), in every `interval`-th block unless that is stated.
-    pub(crate) fn experts(&self, hidden: u64, ffn: u64, interval: u64) -> Result<Experts, ModelError> {
-        let spec = self.spec;
-        let count = self.needed("experts", spec.experts, (EXPERT_WEIGHTS_MAX / (hidden * ffn)).max(1))?;
-        let allowed = |factor: &f64| *factor > 0.0 && *factor <= CAPACITY_FACTOR_MAX as f64;
-        if let Some(factor) = spec.capacity_factor.filter(|factor| !allowed(factor)) {
-            return Err(ModelError::CapacityFactor {
-                model: spec.name.clone(),
-                value: factor.to_string(),
-                maximum: CAPACITY_FACTOR_MAX,
-            });
-        }
-        Ok(Experts {
-            count,
-            per_token: self.or("experts_per_token", spec.experts_per_token, count.min(2), count)?,
-            interval: self.or("expert_interval", spec.expert_interval, interval, LAYERS_MAX)?,
-            capacity_factor: spec.capacity_factor,
-            group: spec.expert_group.map(|group| self.range("expert_group", group, SEQUENCE_MAX)).transpose()?,
-        })
+pub(crate) fn kernel(at: Field, written: Option<AttentionKernel>) -> Result<AttentionKernel, ModelError> {
+    choice(at, written, AttentionKernel::Unfused)
+}
+
+/// Reads the entries of a table of learned positions: one for each token of the longest of some sequences unless stated, and no
+/// fewer.
+pub(crate) fn positions(at: Field, written: Option<u64>, sequences: &[(&'static str, u64)]) -> Result<u64, ModelError> {
+    let longest = sequences.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1);
+    let positions = or(at, written, longest, SEQUENCE_MAX)?;
+    match sequences.iter().find(|(_, tokens)| *tokens > positions) {
+        None => Ok(positions),
+        Some(&(field, tokens)) => Err(ModelError::TooFewPositions { model: at.model(), field, tokens, positions }),
     }
+}
+
+/// Reads a list that the family needs, of at most `length` values, each from 1 to `maximum`.
+pub(crate) fn list<T: Copy + Into<u64>>(
+    at: Field,
+    written: Option<Vec<T>>,
+    length: u64,
+    maximum: u64,
+) -> Result<Vec<T>, ModelError> {
+    let values = written.ok_or_else(|| at.missing())?;
+    at.range(values.len() as u64, length)?;
+    values.into_iter().map(|value| at.range(value, maximum)).collect()
+}
+
+/// Reads heads, which share the hidden width evenly unless their own width is stated.
+pub(crate) fn attention_heads(at: Field, written: Option<u64>, hidden: u64) -> Result<u64, ModelError> {
+    if let Some(width) = at.spec.head_width {
+        let width = Field { name: "head_width", ..at }.range(width, WIDTH_MAX)?;
+        return needed(at, written, 4 * WIDTH_MAX / width);
+    }
+    let heads = needed(at, written, WIDTH_MAX)?;
+    if hidden.is_multiple_of(heads) {
+        Ok(heads)
+    } else {
+        Err(ModelError::IndivisibleHeads { model: at.model(), hidden, heads })
+    }
+}
+
+/// Reads classes, which a classifier needs and nothing else has.
+pub(crate) fn head_classes(at: Field, written: Option<u64>, head: HeadKind) -> Result<Option<u64>, ModelError> {
+    match (head, written) {
+        (HeadKind::Classifier, classes) => needed(at, classes, VOCABULARY_MAX).map(Some),
+        (_, None) => Ok(None),
+        (_, Some(_)) => Err(ModelError::ClassesWithoutClassifier { model: at.model(), head }),
+    }
+}
+
+/// Reads a number above zero and at most `maximum`.
+pub(crate) fn positive(at: Field, written: Option<f64>, assumed: f64, maximum: u64) -> Result<f64, ModelError> {
+    let value = written.unwrap_or(assumed);
+    if value > 0.0 && value <= maximum as f64 {
+        return Ok(value);
+    }
+    Err(ModelError::NotPositive { model: at.model(), field: at.name, value: value.to_string(), maximum })
 }

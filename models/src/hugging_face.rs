@@ -8,7 +8,8 @@ mod write;
 
 pub use write::to_hugging_face;
 
-use crate::spec::{BlockKind, Family, HeadKind, ModelSpec};
+use crate::families::Family;
+use crate::spec::{BlockKind, HeadKind, ModelSpec};
 use serde_json::{Map, Value};
 use trainyard_units::similar;
 
@@ -364,7 +365,7 @@ impl Config<'_> {
             base_channels: self.count(&["embedding_size"])?,
             channels: self.count(&["num_channels"])?,
             classes: self.labels()?,
-            ..self.spec(Family::Resnet)
+            ..self.spec(Family::ResNet)
         })
     }
 

@@ -36,19 +36,15 @@ pub use convergence::{
     ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
 };
 pub use dataset::{Fact, StoredDataSet, StoredFormat, UnknownDataSet, data_sets, find_data_set};
-pub use families::{
-    Bart, Bert, Dlrm, Electra, EncoderDecoder, Experts, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer,
-    TransformerXl, Vit,
-};
+pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face, hugging_face_name, to_hugging_face};
-pub use layers::Layers;
-pub use model::{Model, Sample};
+pub use model::Sample;
 pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
     OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,
     Split, Storage,
 };
-pub use spec::{BlockKind, Family, HeadKind, ModelError, ModelSpec};
+pub use spec::{BlockKind, HeadKind, ModelError, ModelSpec};
 pub use tokens::{PerSample, samples_in};

@@ -1,50 +1,11 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
-use crate::families::{
-    Bart, Bert, Dlrm, Electra, Gnmt, Gpt, GptMoe, Llama, Mlp, ResNet, RnnT, T5, Transformer, TransformerXl, Vit,
-};
+use crate::families::Model;
+use crate::fields::Dimensions;
 use crate::graph::OperatorGraph;
-use crate::layers::Layers;
-use crate::spec::{Family, ModelError, ModelSpec};
+use crate::spec::{ModelError, ModelSpec};
 
-/// A model whose dimensions fit together.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Model {
-    /// A decoder-only transformer.
-    Gpt(Gpt),
-    /// A decoder-only transformer with experts.
-    GptMoe(GptMoe),
-    /// An encoder-only transformer.
-    Bert(Bert),
-    /// A decoder-only transformer with rotary positions and gated feed-forward parts.
-    Llama(Llama),
-    /// A vision transformer.
-    Vit(Vit),
-    /// An encoder-decoder.
-    T5(T5),
-    /// A generator and a discriminator.
-    Electra(Electra),
-    /// An encoder-decoder with learned positions.
-    Bart(Bart),
-    /// An encoder-decoder with sinusoidal positions.
-    Transformer(Transformer),
-    /// A decoder-only transformer with memory.
-    TransformerXl(TransformerXl),
-    /// A recurrent encoder-decoder.
-    Gnmt(Gnmt),
-    /// A recurrent transducer.
-    RnnT(RnnT),
-    /// A recommendation model.
-    Dlrm(Dlrm),
-    /// A residual convolutional network.
-    ResNet(ResNet),
-    /// A multi-layer perceptron.
-    Mlp(Mlp),
-    /// Layers of operators that are written out.
-    Layers(Layers),
-}
-
-/// What one sample of a training is to its model.
+/// One sample of a training, as its model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
     /// This many tokens.
@@ -57,181 +18,84 @@ pub enum Sample {
     Record,
 }
 
-impl Model {
-    /// Catalog id or the user's name.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Gpt(gpt) => &gpt.name,
-            Self::GptMoe(moe) => &moe.dense.name,
-            Self::Bert(bert) => &bert.name,
-            Self::Llama(llama) => &llama.name,
-            Self::Vit(vit) => &vit.name,
-            Self::T5(t5) => &t5.name,
-            Self::Electra(electra) => &electra.name,
-            Self::Bart(bart) => &bart.name,
-            Self::Transformer(transformer) => &transformer.name,
-            Self::TransformerXl(xl) => &xl.name,
-            Self::Gnmt(gnmt) => &gnmt.name,
-            Self::RnnT(rnn_t) => &rnn_t.name,
-            Self::Dlrm(dlrm) => &dlrm.name,
-            Self::ResNet(resnet) => &resnet.name,
-            Self::Mlp(mlp) => &mlp.name,
-            Self::Layers(layers) => &layers.name,
-        }
-    }
-
-    /// The architecture.
-    pub fn family(&self) -> Family {
-        match self {
-            Self::Gpt(_) => Family::Gpt,
-            Self::GptMoe(_) => Family::GptMoe,
-            Self::Bert(_) => Family::Bert,
-            Self::Llama(_) => Family::Llama,
-            Self::Vit(_) => Family::Vit,
-            Self::T5(_) => Family::T5,
-            Self::Electra(_) => Family::Electra,
-            Self::Bart(_) => Family::Bart,
-            Self::Transformer(_) => Family::Transformer,
-            Self::TransformerXl(_) => Family::TransformerXl,
-            Self::Gnmt(_) => Family::Gnmt,
-            Self::RnnT(_) => Family::RnnT,
-            Self::Dlrm(_) => Family::Dlrm,
-            Self::ResNet(_) => Family::Resnet,
-            Self::Mlp(_) => Family::Mlp,
-            Self::Layers(_) => Family::Layers,
-        }
-    }
-
-    /// What one sample is.
-    pub fn sample(&self) -> Sample {
-        let square = |channels, side: u64| Sample::Image(channels * side * side);
-        match self {
-            Self::Vit(vit) => square(vit.channels, vit.image_size),
-            Self::ResNet(resnet) => square(resnet.channels, resnet.image_size),
-            Self::Layers(layers) => layers.sample(),
-            _ => self.tokens_per_sample().map_or(Sample::Record, Sample::Tokens),
-        }
-    }
-
-    /// Tokens of one sample, which an encoder-decoder reads; nothing for models that do not read tokens.
-    pub fn tokens_per_sample(&self) -> Option<u64> {
-        match self {
-            Self::Gpt(gpt) => Some(gpt.seq_len),
-            Self::GptMoe(moe) => Some(moe.dense.seq_len),
-            Self::Bert(bert) => Some(bert.seq_len),
-            Self::Llama(llama) => Some(llama.seq_len),
-            Self::T5(t5) => Some(t5.seq_len),
-            Self::Electra(electra) => Some(electra.seq_len),
-            Self::Bart(bart) => Some(bart.stacks.seq_len),
-            Self::Transformer(transformer) => Some(transformer.stacks.seq_len),
-            Self::TransformerXl(xl) => Some(xl.seq_len),
-            Self::Gnmt(gnmt) => Some(gnmt.seq_len),
-            Self::Layers(layers) => layers.tokens(),
-            Self::Vit(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) => None,
-        }
-    }
-
-    /// Attention heads, those of keys and values where they are fewer, among which a tensor-parallel degree divides
-    /// layers; nothing for models whose layers cannot be split.
-    pub fn tensor_heads(&self) -> Option<u64> {
-        match self {
-            Self::Gpt(gpt) => Some(gpt.heads),
-            Self::GptMoe(moe) => Some(moe.dense.heads),
-            Self::Bert(bert) => Some(bert.heads),
-            Self::Llama(llama) => Some(llama.kv_heads),
-            Self::Vit(vit) => Some(vit.heads),
-            Self::T5(t5) => Some(t5.heads),
-            Self::Electra(electra) => Some(electra.generator_heads()),
-            Self::Bart(bart) => Some(bart.stacks.heads),
-            Self::Transformer(transformer) => Some(transformer.stacks.heads),
-            Self::TransformerXl(xl) => Some(xl.heads),
-            Self::Gnmt(_) | Self::RnnT(_) | Self::Dlrm(_) | Self::ResNet(_) | Self::Mlp(_) | Self::Layers(_) => None,
-        }
-    }
-
-    /// Whether it normalises by the mean and variance of all samples that a device computes at once (Ioffe and Szegedy,
-    /// arXiv:1502.03167): what it learns then depends on how many they are.
-    pub fn normalises_over_batches(&self) -> bool {
-        match self {
-            Self::ResNet(_) => true,
-            Self::Layers(layers) => layers.normalises_over_batches(),
-            _ => false,
-        }
-    }
-
-    /// The operators, layer by layer.
-    pub fn graph(&self) -> OperatorGraph {
-        match self {
-            Self::Gpt(gpt) => gpt.graph(),
-            Self::GptMoe(moe) => moe.graph(),
-            Self::Bert(bert) => bert.graph(),
-            Self::Llama(llama) => llama.graph(),
-            Self::Vit(vit) => vit.graph(),
-            Self::T5(t5) => t5.graph(),
-            Self::Electra(electra) => electra.graph(),
-            Self::Bart(bart) => bart.graph(),
-            Self::Transformer(transformer) => transformer.graph(),
-            Self::TransformerXl(xl) => xl.graph(),
-            Self::Gnmt(gnmt) => gnmt.graph(),
-            Self::RnnT(rnn_t) => rnn_t.graph(),
-            Self::Dlrm(dlrm) => dlrm.graph(),
-            Self::ResNet(resnet) => resnet.graph(),
-            Self::Mlp(mlp) => mlp.graph(),
-            Self::Layers(layers) => layers.graph(),
-        }
-    }
-
-    /// The model as it is written, with every default filled in but a capacity factor, without which no token is dropped.
-    pub fn spec(&self) -> ModelSpec {
-        match self {
-            Self::Gpt(gpt) => gpt.spec(),
-            Self::GptMoe(moe) => moe.spec(),
-            Self::Bert(bert) => bert.spec(),
-            Self::Llama(llama) => llama.spec(),
-            Self::Vit(vit) => vit.spec(),
-            Self::T5(t5) => t5.spec(),
-            Self::Electra(electra) => electra.spec(),
-            Self::Bart(bart) => bart.spec(),
-            Self::Transformer(transformer) => transformer.spec(),
-            Self::TransformerXl(xl) => xl.spec(),
-            Self::Gnmt(gnmt) => gnmt.spec(),
-            Self::RnnT(rnn_t) => rnn_t.spec(),
-            Self::Dlrm(dlrm) => dlrm.spec(),
-            Self::ResNet(resnet) => resnet.spec(),
-            Self::Mlp(mlp) => mlp.spec(),
-            Self::Layers(layers) => layers.spec(),
-        }
-    }
+/// A model that has a name.
+pub(crate) trait Named {
+    /// Returns the catalog id or the user's name.
+    fn name(&self) -> &str;
 }
 
-impl TryFrom<ModelSpec> for Model {
-    type Error = ModelError;
+/// A family of models: everything that differs between families besides their dimensions.
+pub(crate) trait Architecture: Dimensions<Given = ()> + Named {
+    /// Refuses dimensions that are each in range but do not fit together.
+    fn check(&self) -> Result<(), ModelError> {
+        Ok(())
+    }
 
-    fn try_from(spec: ModelSpec) -> Result<Self, ModelError> {
-        match spec.family {
-            Family::Gpt => Gpt::from_spec(&spec).map(Self::Gpt),
-            Family::GptMoe => GptMoe::from_spec(&spec).map(Self::GptMoe),
-            Family::Bert => Bert::from_spec(&spec).map(Self::Bert),
-            Family::Llama => Llama::from_spec(&spec).map(Self::Llama),
-            Family::Vit => Vit::from_spec(&spec).map(Self::Vit),
-            Family::T5 => T5::from_spec(&spec).map(Self::T5),
-            Family::Electra => Electra::from_spec(&spec).map(Self::Electra),
-            Family::Bart => Bart::from_spec(&spec).map(Self::Bart),
-            Family::Transformer => Transformer::from_spec(&spec).map(Self::Transformer),
-            Family::TransformerXl => TransformerXl::from_spec(&spec).map(Self::TransformerXl),
-            Family::Gnmt => Gnmt::from_spec(&spec).map(Self::Gnmt),
-            Family::RnnT => RnnT::from_spec(&spec).map(Self::RnnT),
-            Family::Dlrm => Dlrm::from_spec(&spec).map(Self::Dlrm),
-            Family::Resnet => ResNet::from_spec(&spec).map(Self::ResNet),
-            Family::Mlp => Mlp::from_spec(&spec).map(Self::Mlp),
-            Family::Layers => Layers::from_spec(&spec).map(Self::Layers),
+    fn sample(&self) -> Sample {
+        Sample::Record
+    }
+
+    /// As [`Model::tensor_heads`].
+    fn tensor_heads(&self) -> Option<u64> {
+        None
+    }
+
+    /// As [`Model::normalises_over_batches`].
+    fn normalises_over_batches(&self) -> bool {
+        false
+    }
+
+    fn graph(&self) -> OperatorGraph;
+}
+
+impl Model {
+    /// Returns the catalog id or the user's name.
+    pub fn name(&self) -> &str {
+        self.architecture().name()
+    }
+
+    /// Returns the kind and size of one sample.
+    pub fn sample(&self) -> Sample {
+        self.architecture().sample()
+    }
+
+    /// Returns the tokens of one sample, which an encoder-decoder reads; `None` for models that do not read tokens.
+    pub fn tokens_per_sample(&self) -> Option<u64> {
+        match self.sample() {
+            Sample::Tokens(tokens) => Some(tokens),
+            _ => None,
         }
+    }
+
+    /// Returns the attention heads, those of keys and values where they are fewer, among which a tensor-parallel degree
+    /// divides layers; `None` for models whose layers cannot be split.
+    pub fn tensor_heads(&self) -> Option<u64> {
+        self.architecture().tensor_heads()
+    }
+
+    /// Returns `true` for a model that normalises by the mean and variance of all samples that a device computes at once
+    /// (Ioffe and Szegedy, arXiv:1502.03167), and so learns something else when they are more or fewer.
+    pub fn normalises_over_batches(&self) -> bool {
+        self.architecture().normalises_over_batches()
+    }
+
+    /// Returns the operators, layer by layer.
+    pub fn graph(&self) -> OperatorGraph {
+        self.architecture().graph()
+    }
+
+    /// Returns the model as it is written, with every default filled in but a capacity factor, without which no token is dropped.
+    pub fn spec(&self) -> ModelSpec {
+        let mut spec = ModelSpec::new(self.name(), self.family());
+        self.architecture().write(&mut spec);
+        spec
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Family;
 
     #[test]
     fn a_specification_with_every_default_filled_in_is_the_same_model() {
@@ -316,7 +180,7 @@ mod tests {
             Model::try_from(spec).expect_err("refused")
         };
         let foreign = wrong(&|spec| spec.patch_size = Some(16));
-        assert!(matches!(&foreign, ModelError::Foreign { field, .. } if field == "patch_size"), "{foreign}");
+        assert!(matches!(&foreign, ModelError::Foreign { field: "patch_size", .. }), "{foreign}");
         assert!(matches!(wrong(&|spec| spec.hidden = None), ModelError::Missing { field: "hidden", .. }));
         assert!(matches!(wrong(&|spec| spec.kv_heads = Some(5)), ModelError::UnequalGroups { .. }));
         assert!(matches!(wrong(&|spec| spec.layers = Some(0)), ModelError::OutOfRange { field: "layers", .. }));

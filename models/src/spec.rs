@@ -1,70 +1,9 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
-use crate::families::Experts;
+use crate::families::Family;
 use crate::layers::{InputSpec, LayerSpec, LayersError};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
-
-/// The architecture of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Family {
-    /// A decoder-only transformer with learned positions, as GPT-2.
-    Gpt,
-    /// The same with experts, as GShard.
-    GptMoe,
-    /// An encoder-only transformer, as BERT and RoBERTa.
-    Bert,
-    /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
-    Llama,
-    /// A vision transformer.
-    Vit,
-    /// An encoder-decoder, as T5.
-    T5,
-    /// A generator and a discriminator, as ELECTRA.
-    Electra,
-    /// An encoder-decoder with learned positions, as BART.
-    Bart,
-    /// An encoder-decoder with sinusoidal positions, as the first transformer.
-    Transformer,
-    /// A decoder-only transformer with a memory of the segment before, as Transformer-XL.
-    TransformerXl,
-    /// A recurrent encoder-decoder for translation, as GNMT.
-    Gnmt,
-    /// A recurrent transducer for speech.
-    RnnT,
-    /// A recommendation model of embedding tables and products.
-    Dlrm,
-    /// A residual convolutional network.
-    Resnet,
-    /// A stack of linear layers with an activation between them.
-    Mlp,
-    /// Layers of operators that are written out.
-    Layers,
-}
-
-impl std::fmt::Display for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Gpt => "gpt",
-            Self::GptMoe => "gpt-moe",
-            Self::Bert => "bert",
-            Self::Llama => "llama",
-            Self::Vit => "vit",
-            Self::T5 => "t5",
-            Self::Electra => "electra",
-            Self::Bart => "bart",
-            Self::Transformer => "transformer",
-            Self::TransformerXl => "transformer-xl",
-            Self::Gnmt => "gnmt",
-            Self::RnnT => "rnn-t",
-            Self::Dlrm => "dlrm",
-            Self::Resnet => "resnet",
-            Self::Mlp => "mlp",
-            Self::Layers => "layers",
-        })
-    }
-}
 
 /// What is on top of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -101,266 +40,150 @@ pub enum BlockKind {
     Bottleneck,
 }
 
-/// A model as a person writes it. Which fields are needed depends on the family; [`crate::Model`] checks them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ModelSpec {
-    /// The catalog id, or any name for a model of one's own.
-    pub name: String,
-    /// The architecture.
-    pub family: Family,
+/// Makes [`ModelSpec`] of the fields that families have, each of which a specification may leave out.
+macro_rules! specification {
+    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
+        /// A model as a person writes it. Which fields are needed depends on the family; [`crate::Model`] checks them.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct ModelSpec {
+            /// The catalog id, or any name for a model of one's own.
+            pub name: String,
+            /// The architecture.
+            pub family: Family,
+            $(
+                $(#[$doc])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        impl ModelSpec {
+            /// Returns a specification that says nothing but name and family.
+            pub fn new(name: &str, family: Family) -> Self {
+                Self { name: name.into(), family, $($field: None,)* }
+            }
+
+            /// Returns the names of the fields that are set, besides name and family.
+            pub(crate) fn set_fields(&self) -> impl Iterator<Item = &'static str> {
+                let all = [$((stringify!($field), self.$field.is_some()),)*];
+                all.into_iter().filter_map(|(field, set)| set.then_some(field))
+            }
+        }
+    };
+}
+
+specification! {
     /// Transformer blocks or recurrent layers (of the encoder, if there is a decoder), or hidden layers of an MLP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layers: Option<u32>,
+    layers: u32,
     /// Width of the residual stream, or of each hidden layer of an MLP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hidden: Option<u64>,
+    hidden: u64,
     /// Attention heads (transformers).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heads: Option<u64>,
+    heads: u64,
     /// Heads of keys and values (llama); as many as `heads` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<u64>,
+    kv_heads: u64,
     /// Features of a head (llama, t5, transformer-xl); hidden / heads if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_width: Option<u64>,
+    head_width: u64,
     /// Width inside the feed-forward part (transformers); 4 × hidden if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ffn: Option<u64>,
+    ffn: u64,
     /// Whether feed-forward parts are gated (t5); `false` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gated: Option<bool>,
+    gated: bool,
     /// Vocabulary size (language models).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vocab: Option<u64>,
+    vocab: u64,
     /// Kinds of segments (bert, electra); 2 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub type_vocab: Option<u64>,
+    type_vocab: u64,
     /// Entries of the position table (bert, electra, bart); `seq_len` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub positions: Option<u64>,
+    positions: u64,
     /// Tokens in one sample (language models), or frames of features (rnn-t).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq_len: Option<u64>,
+    seq_len: u64,
     /// Blocks or layers of the decoder; `layers` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decoder_layers: Option<u32>,
+    decoder_layers: u32,
     /// Tokens that the decoder writes; `seq_len` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decoder_seq_len: Option<u64>,
+    decoder_seq_len: u64,
     /// How attention is computed (transformers); `unfused` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attention: Option<AttentionKernel>,
+    attention: AttentionKernel,
     /// Tokens that a query sees at most (llama); all if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<u64>,
+    window: u64,
     /// Base of the frequencies by which positions turn queries and keys (llama); 10000 if left out. It does not change
     /// what a model costs, only what it computes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rotary_base: Option<f64>,
+    rotary_base: f64,
     /// What is added to mean squares before their root (llama); 0.00001 if left out. It does not change what a model
     /// costs, only what it computes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub norm_epsilon: Option<f64>,
+    norm_epsilon: f64,
     /// Whether the head's weight is the token table; `true` for gpt-moe and t5, `false` for llama if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tied_head: Option<bool>,
+    tied_head: bool,
     /// What is on top (bert, vit); `pretraining` for bert, `classifier` for vit if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head: Option<HeadKind>,
+    head: HeadKind,
     /// Experts of a layer (gpt-moe, llama).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experts: Option<u64>,
+    experts: u64,
     /// Experts that a token is sent to; 2 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experts_per_token: Option<u64>,
+    experts_per_token: u64,
     /// Every how many blocks there are experts; 2 for gpt-moe, 1 for llama if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expert_interval: Option<u64>,
+    expert_interval: u64,
     /// Places that experts hold, relative to what tokens need; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity_factor: Option<f64>,
+    capacity_factor: f64,
     /// Tokens that are routed together by products with masks, as in GShard; copied by index if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expert_group: Option<u64>,
+    expert_group: u64,
     /// Masked tokens of a sample, for which alone the vocabulary is scored (bert); all tokens if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predictions: Option<u64>,
+    predictions: u64,
     /// Height and width of an image (vit, resnet); 224 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_size: Option<u64>,
+    image_size: u64,
     /// Height and width of a patch (vit).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch_size: Option<u64>,
+    patch_size: u64,
     /// Channels of an image (vit, resnet); 3 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub channels: Option<u64>,
+    channels: u64,
     /// Classes (vit, resnet, and bert with a classifier).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classes: Option<u64>,
+    classes: u64,
     /// Blocks of each stage (resnet).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depths: Option<Vec<u32>>,
+    depths: Vec<u32>,
     /// Channels that the blocks of each stage hand on (resnet); doubled from stage to stage if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub widths: Option<Vec<u64>>,
+    widths: Vec<u64>,
     /// What blocks are (resnet); `bottleneck` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub block: Option<BlockKind>,
+    block: BlockKind,
     /// Channels after the stem (resnet); 64 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_channels: Option<u64>,
+    base_channels: u64,
     /// Factor of the channels inside a bottleneck (resnet); 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width_factor: Option<u64>,
+    width_factor: u64,
     /// Factor of the channels of a bottleneck's 3 × 3 convolution alone (resnet); 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel_factor: Option<u64>,
+    kernel_factor: u64,
     /// Groups of a bottleneck's 3 × 3 convolution (resnet); 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<u64>,
+    groups: u64,
     /// Channels of a block over those of its squeeze and excitation (resnet); none if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub squeeze_excite: Option<u64>,
+    squeeze_excite: u64,
     /// What one sample is (layers).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<InputSpec>,
+    input: InputSpec,
     /// Layers of operators, in order (layers).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layer: Option<Vec<LayerSpec>>,
+    layer: Vec<LayerSpec>,
     /// Input features (mlp, rnn-t), or dense features (dlrm).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<u64>,
+    inputs: u64,
     /// Output features (mlp).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<u64>,
+    outputs: u64,
     /// Tokens kept of the segment before (transformer-xl).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
+    memory: u64,
     /// Where the clusters of an adaptive vocabulary begin, most frequent tokens first (transformer-xl).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cutoffs: Option<Vec<u64>>,
+    cutoffs: Vec<u64>,
     /// How much narrower the embeddings of each cluster are than those of the one before (transformer-xl); 1 if left
     /// out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster_divisor: Option<u64>,
+    cluster_divisor: u64,
     /// Width of the generator's residual stream (electra); a quarter of `hidden` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generator_hidden: Option<u64>,
+    generator_hidden: u64,
     /// Features of the prediction network's states (rnn-t); half of `hidden` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decoder_hidden: Option<u64>,
+    decoder_hidden: u64,
     /// Layers of the encoder behind the stacking of frames (rnn-t).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stacked_layers: Option<u32>,
+    stacked_layers: u32,
     /// Neighbouring frames that are stacked (rnn-t); 2 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stack: Option<u64>,
+    stack: u64,
     /// Features of the joint network (rnn-t); `decoder_hidden` if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub joint: Option<u64>,
+    joint: u64,
     /// Rows of each embedding table (dlrm).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tables: Option<Vec<u64>>,
+    tables: Vec<u64>,
     /// Widths of the products over dense features (dlrm); the last is that of the tables.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bottom: Option<Vec<u64>>,
+    bottom: Vec<u64>,
     /// Widths of the products over interactions (dlrm); a last one of width 1 follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top: Option<Vec<u64>>,
+    top: Vec<u64>,
 }
 
-impl ModelSpec {
-    /// A specification that says nothing but name and family.
-    pub fn new(name: &str, family: Family) -> Self {
-        Self {
-            name: name.into(),
-            family,
-            layers: None,
-            hidden: None,
-            heads: None,
-            kv_heads: None,
-            head_width: None,
-            ffn: None,
-            gated: None,
-            vocab: None,
-            type_vocab: None,
-            positions: None,
-            seq_len: None,
-            decoder_layers: None,
-            decoder_seq_len: None,
-            attention: None,
-            window: None,
-            rotary_base: None,
-            norm_epsilon: None,
-            tied_head: None,
-            head: None,
-            experts: None,
-            experts_per_token: None,
-            expert_interval: None,
-            capacity_factor: None,
-            expert_group: None,
-            predictions: None,
-            image_size: None,
-            patch_size: None,
-            channels: None,
-            classes: None,
-            depths: None,
-            widths: None,
-            block: None,
-            base_channels: None,
-            width_factor: None,
-            kernel_factor: None,
-            groups: None,
-            squeeze_excite: None,
-            input: None,
-            layer: None,
-            inputs: None,
-            outputs: None,
-            memory: None,
-            cutoffs: None,
-            cluster_divisor: None,
-            generator_hidden: None,
-            decoder_hidden: None,
-            stacked_layers: None,
-            stack: None,
-            joint: None,
-            tables: None,
-            bottom: None,
-            top: None,
-        }
-    }
-
-    /// The names of the fields that are set.
-    pub(crate) fn set_fields(&self) -> Vec<String> {
-        match serde_json::to_value(self) {
-            Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(field, _)| field).collect(),
-            other => unreachable!("a specification is a JSON object, not {other:?}"),
-        }
-    }
-
-    /// Whether any field speaks of experts.
-    pub(crate) fn has_experts(&self) -> bool {
-        self.experts.is_some()
-            || self.experts_per_token.is_some()
-            || self.expert_interval.is_some()
-            || self.capacity_factor.is_some()
-            || self.expert_group.is_some()
-    }
-
-    pub(crate) fn with_experts(self, experts: &Experts) -> Self {
-        Self {
-            experts: Some(experts.count),
-            experts_per_token: Some(experts.per_token),
-            expert_interval: Some(experts.interval),
-            capacity_factor: experts.capacity_factor,
-            expert_group: experts.group,
-            ..self
-        }
-    }
-}
-
-/// Why a model description is not a model.
+/// The reasons for which a model description is not a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// A field that the family needs is absent.
@@ -381,7 +204,7 @@ pub enum ModelError {
         /// Its family.
         family: Family,
         /// The field that does not belong.
-        field: String,
+        field: &'static str,
     },
     /// A dimension is zero or absurdly large.
     #[error("model `{model}`: `{field}` is {value}, but it must be from 1 to {maximum}")]
@@ -390,7 +213,7 @@ pub enum ModelError {
         model: String,
         /// The dimension.
         field: &'static str,
-        /// What was written.
+        /// The written value.
         value: u64,
         /// The largest value accepted.
         maximum: u64,
@@ -442,7 +265,7 @@ pub enum ModelError {
     CapacityFactor {
         /// The model's name.
         model: String,
-        /// What was written.
+        /// The written value.
         value: String,
         /// The largest value accepted.
         maximum: u64,
@@ -454,7 +277,7 @@ pub enum ModelError {
         model: String,
         /// The field.
         field: &'static str,
-        /// What was written.
+        /// The written value.
         value: String,
         /// The largest value accepted.
         maximum: u64,
@@ -500,7 +323,7 @@ pub enum ModelError {
     Layers {
         /// The model's name.
         model: String,
-        /// Where, and what is wrong there.
+        /// The place and the problem.
         error: Box<LayersError>,
     },
     /// Depths and widths are not of the same stages.
@@ -530,7 +353,7 @@ pub enum ModelError {
     UnorderedCutoffs {
         /// The model's name.
         model: String,
-        /// Where the cluster begins.
+        /// The first token of the cluster.
         cutoff: u64,
         /// The next cutoff, or the size of the vocabulary.
         end: u64,
@@ -538,7 +361,7 @@ pub enum ModelError {
     /// No catalog entry has this name.
     #[error("no model is called `{name}`")]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// The most similar name of the catalog, if one is close.
         similar: Option<String>,
@@ -546,7 +369,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// What the user may do about it, if there is more to say than the message does.
+    /// Returns advice, if there is more to say than the message does.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn of_images_of_ones_own_nothing_is_known() {
         let mut own = job("resnet50");
-        own.model.family = Some(Family::Resnet);
+        own.model.family = Some(Family::ResNet);
         assert_eq!(of(&own), Stored::Unknown);
         own.cluster.profile = Some("local".into());
         assert_eq!(of(&own), Stored::There);

@@ -1,56 +1,41 @@
 //! Recommendation models of embedding tables and products.
 
-use super::transformer::operator;
-use crate::fields::{Fields, VOCABULARY_MAX, WIDTH_MAX};
+use super::parts::operator;
+use crate::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, list, needed};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Recommendation, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
+use crate::spec::ModelError;
 
 /// Half-precision products need their inputs in eights; interactions are padded to that.
 const PADDING: u64 = 8;
 
-/// Dense features through one perceptron, categories through tables, the dot products of all pairs of what comes out,
-/// and another perceptron over them and the dense features' part.
-///
-/// Source: Naumov et al., arXiv:1906.00091, section 3; padding of interactions as in NVIDIA/DeepLearningExamples
-/// (PyTorch/Recommendation/DLRM).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dlrm {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Dense features of a sample.
-    pub inputs: u64,
-    /// Rows of each table, of which a sample needs one.
-    pub tables: Vec<u64>,
-    /// Widths of the first perceptron; the last is that of the tables.
-    pub bottom: Vec<u64>,
-    /// Widths of the second perceptron, without the last, which is 1.
-    pub top: Vec<u64>,
+dimensions! {
+    /// Dense features through one perceptron, categories through tables, the dot products of all pairs of what comes out,
+    /// and another perceptron over them and the dense features' part.
+    ///
+    /// Source: Naumov et al., arXiv:1906.00091, section 3; padding of interactions as in NVIDIA/DeepLearningExamples
+    /// (PyTorch/Recommendation/DLRM).
+    pub struct Dlrm {
+        name,
+        /// Dense features of a sample.
+        inputs: u64 = needed(VOCABULARY_MAX),
+        /// Rows of each table, of which a sample needs one.
+        tables: Vec<u64> = rows(),
+        bottom: Vec<u64> = list(LAYERS_MAX, WIDTH_MAX),
+        top: Vec<u64> = list(LAYERS_MAX, WIDTH_MAX),
+    }
 }
 
-impl Dlrm {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&["inputs", "tables", "bottom", "top"]])?;
-        Ok(Self {
-            name: spec.name.clone(),
-            inputs: fields.needed("inputs", spec.inputs, VOCABULARY_MAX)?,
-            tables: fields.tables()?,
-            bottom: fields.list("bottom", spec.bottom.as_ref(), WIDTH_MAX)?,
-            top: fields.list("top", spec.top.as_ref(), WIDTH_MAX)?,
-        })
-    }
+/// Reads the rows of tables, which are bounded together.
+fn rows(at: Field, written: Option<Vec<u64>>) -> Result<Vec<u64>, ModelError> {
+    let tables = list(at, written, LAYERS_MAX, ROWS_MAX)?;
+    at.range(tables.iter().sum::<u64>(), ROWS_MAX)?;
+    Ok(tables)
+}
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            inputs: Some(self.inputs),
-            tables: Some(self.tables.clone()),
-            bottom: Some(self.bottom.clone()),
-            top: Some(self.top.clone()),
-            ..ModelSpec::new(&self.name, Family::Dlrm)
-        }
-    }
-
-    pub(crate) fn graph(&self) -> OperatorGraph {
+impl Architecture for Dlrm {
+    fn graph(&self) -> OperatorGraph {
         let mut layers = vec![self.features(), self.interaction()];
         for widths in self.top.windows(2) {
             layers.push(Layer::undivided("product", LayerRole::Block, product(widths[0], widths[1]).into(), widths[1]));
@@ -58,7 +43,9 @@ impl Dlrm {
         layers.push(self.output());
         OperatorGraph::of_layers(layers)
     }
+}
 
+impl Dlrm {
     /// Features of a row of a table.
     fn width(&self) -> u64 {
         last(&self.bottom)

@@ -1,105 +1,65 @@
 //! A generator that replaces masked tokens, and a discriminator that finds them, as ELECTRA.
 
-use super::transformer::{Heads, Stream, operator};
-use crate::fields::{Fields, VOCABULARY_MAX};
+use super::parts::{Heads, Stream, operator};
+use crate::fields::{
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
+    positions,
+};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
-
-const FIELDS: [&str; 10] = [
-    "layers",
-    "hidden",
-    "heads",
-    "ffn",
-    "vocab",
-    "type_vocab",
-    "positions",
-    "seq_len",
-    "attention",
-    "generator_hidden",
-];
+use crate::spec::ModelError;
 
 /// Of a hundred tokens so many are masked (Clark et al., section 3.1).
 const MASKED_PERCENT: u64 = 15;
 
-/// Two encoders as BERT that share token, position and segment tables: a narrower generator, which predicts masked
-/// tokens, and a discriminator, which says of each token whether the generator replaced it. Tables are as wide as the
-/// discriminator; a product brings them to the generator's width and back.
-///
-/// Source: Clark et al., arXiv:2003.10555, sections 2 and 3.2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Electra {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks of each encoder.
-    pub layers: u32,
-    /// Width of the discriminator's residual stream, and of the tables.
-    pub hidden: u64,
-    /// Attention heads of the discriminator.
-    pub heads: u64,
-    /// Width inside the discriminator's feed-forward part.
-    pub ffn: u64,
-    /// Entries of the token table.
-    pub vocab: u64,
-    /// Entries of the segment table.
-    pub type_vocab: u64,
-    /// Entries of the position table.
-    pub positions: u64,
-    /// Tokens of a sample.
-    pub seq_len: u64,
-    /// How attention is computed.
-    pub attention: AttentionKernel,
-    /// Width of the generator's residual stream: heads of the same width as the discriminator's.
-    pub generator_hidden: u64,
+dimensions! {
+    /// Two encoders as BERT that share token, position and segment tables: a narrower generator, which predicts masked
+    /// tokens, and a discriminator, which says of each token whether the generator replaced it. Tables are as wide as the
+    /// discriminator; a product brings them to the generator's width and back.
+    ///
+    /// Source: Clark et al., arXiv:2003.10555, sections 2 and 3.2.
+    pub struct Electra {
+        name,
+        /// Width of the discriminator's residual stream, and of the tables.
+        hidden: u64 = needed(WIDTH_MAX),
+        seq_len: u64 = needed(SEQUENCE_MAX),
+        /// Attention heads of the discriminator.
+        heads: u64 = attention_heads(hidden),
+        /// Width of the generator's residual stream: heads of the same width as the discriminator's.
+        generator_hidden: u64 = whole_heads(hidden, hidden / heads),
+        /// Blocks of each encoder.
+        layers: u32 = needed(LAYERS_MAX),
+        /// Width inside the discriminator's feed-forward part.
+        ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
+        vocab: u64 = needed(VOCABULARY_MAX),
+        type_vocab: u64 = or(2, VOCABULARY_MAX),
+        positions: u64 = positions(&[("seq_len", seq_len)]),
+        attention: AttentionKernel = kernel(),
+    }
 }
 
-impl Electra {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let (hidden, seq_len) = (fields.hidden()?, fields.seq_len()?);
-        let heads = fields.dividing_heads(hidden)?;
-        let generator_hidden =
-            fields.or("generator_hidden", spec.generator_hidden, (hidden / 4).max(hidden / heads), hidden)?;
-        if !generator_hidden.is_multiple_of(hidden / heads) {
-            return Err(ModelError::IndivisibleGenerator {
-                model: spec.name.clone(),
-                generator_hidden,
-                head_width: hidden / heads,
-            });
-        }
-        Ok(Self {
-            name: spec.name.clone(),
-            layers: fields.layers()?,
-            hidden,
-            heads,
-            ffn: fields.ffn(hidden)?,
-            vocab: fields.vocab()?,
-            type_vocab: fields.or("type_vocab", spec.type_vocab, 2, VOCABULARY_MAX)?,
-            positions: fields.positions(&[("seq_len", seq_len)])?,
-            seq_len,
-            attention: fields.attention(),
-            generator_hidden,
-        })
+/// Reads a width of whole heads, a quarter of the discriminator's unless it is stated.
+fn whole_heads(at: Field, written: Option<u64>, hidden: u64, head_width: u64) -> Result<u64, ModelError> {
+    let generator_hidden = or(at, written, (hidden / 4).max(head_width), hidden)?;
+    if generator_hidden.is_multiple_of(head_width) {
+        Ok(generator_hidden)
+    } else {
+        Err(ModelError::IndivisibleGenerator { model: at.model(), generator_hidden, head_width })
+    }
+}
+
+impl Architecture for Electra {
+    fn sample(&self) -> Sample {
+        Sample::Tokens(self.seq_len)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            ffn: Some(self.ffn),
-            vocab: Some(self.vocab),
-            type_vocab: Some(self.type_vocab),
-            positions: Some(self.positions),
-            seq_len: Some(self.seq_len),
-            attention: Some(self.attention),
-            generator_hidden: Some(self.generator_hidden),
-            ..ModelSpec::new(&self.name, Family::Electra)
-        }
+    fn tensor_heads(&self) -> Option<u64> {
+        Some(self.generator_heads())
     }
 
     /// Tables, generator, its prediction of masked tokens, discriminator, its decision.
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let (generator, discriminator) = (self.stream(self.generator_hidden), self.stream(self.hidden));
         let width = self.hidden / self.heads;
         let heads = |heads| Heads::equal(heads, width, self.attention, Mask::Full);
@@ -118,9 +78,11 @@ impl Electra {
         order.push(4);
         OperatorGraph::new(layers, order, 0)
     }
+}
 
-    /// Attention heads of the generator, the fewer of the two.
-    pub(crate) fn generator_heads(&self) -> u64 {
+impl Electra {
+    /// Returns the attention heads of the generator, the fewer of the two.
+    fn generator_heads(&self) -> u64 {
         self.generator_hidden * self.heads / self.hidden
     }
 
@@ -129,17 +91,9 @@ impl Electra {
     }
 
     fn embedding(&self) -> Layer {
-        let kind = OperatorKind::Embedding {
-            rows: self.seq_len,
-            vocab: self.vocab,
-            positions: self.positions,
-            segments: self.type_vocab,
-            width: self.hidden,
-            dropout: true,
-        };
         let (generator, tables) = (self.stream(self.generator_hidden), self.stream(self.hidden));
         let narrowed = tables.linear(self.hidden, self.generator_hidden, Split::Tokens);
-        generator.input(vec![operator(kind, Split::Width), tables.norm(), narrowed])
+        generator.input(vec![tables.lookup(self.vocab, self.positions, self.type_vocab), tables.norm(), narrowed])
     }
 
     /// The generator's prediction at masked positions, and the discriminator's lookup of what it wrote.

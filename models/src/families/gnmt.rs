@@ -1,35 +1,28 @@
 //! Recurrent encoder-decoders for translation, as GNMT.
 
-use super::transformer::operator;
-use crate::fields::{Fields, STEPS_MAX};
+use super::parts::operator;
+use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::{Architecture, Sample};
 use crate::operator::{AdditiveAttention, Cell, Operator, OperatorKind, Recurrent, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
 
-const FIELDS: [&str; 6] = ["layers", "decoder_layers", "hidden", "vocab", "seq_len", "decoder_seq_len"];
-
-/// A stack of LSTM layers that reads, the first of them in both directions, and one that writes. The first layer of the
-/// decoder attends to the encoder's output; all others read what it found beside their input. Residual connections from
-/// the third layer of the encoder and the second of the decoder on. One token table for both sides, a head of its own.
-///
-/// Source: Wu et al., arXiv:1609.08144, sections 3 and 3.1, with the changes of version 2 in NVIDIA/DeepLearningExamples
-/// (PyTorch/Translation/GNMT): four layers a side, and attention from the first layer of the decoder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gnmt {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Layers of the encoder.
-    pub layers: u32,
-    /// Layers of the decoder.
-    pub decoder_layers: u32,
-    /// Features of states and embeddings.
-    pub hidden: u64,
-    /// Entries of the token table.
-    pub vocab: u64,
-    /// Tokens that the encoder reads.
-    pub seq_len: u64,
-    /// Tokens that the decoder writes.
-    pub decoder_seq_len: u64,
+dimensions! {
+    /// A stack of LSTM layers that reads, the first of them in both directions, and one that writes. The first layer of the
+    /// decoder attends to the encoder's output; all others read what it found beside their input. Residual connections from
+    /// the third layer of the encoder and the second of the decoder on. One token table for both sides, a head of its own.
+    ///
+    /// Source: Wu et al., arXiv:1609.08144, sections 3 and 3.1, with the changes of version 2 in NVIDIA/DeepLearningExamples
+    /// (PyTorch/Translation/GNMT): four layers a side, and attention from the first layer of the decoder.
+    pub struct Gnmt {
+        name,
+        layers: u32 = needed(LAYERS_MAX),
+        seq_len: u64 = needed(STEPS_MAX),
+        decoder_layers: u32 = or(layers, LAYERS_MAX),
+        /// Features of states and embeddings.
+        hidden: u64 = needed(WIDTH_MAX),
+        vocab: u64 = needed(VOCABULARY_MAX),
+        decoder_seq_len: u64 = or(seq_len, STEPS_MAX),
+    }
 }
 
 /// An LSTM layer over one sample.
@@ -38,41 +31,21 @@ pub(super) fn lstm(steps: u64, inputs: u64, hidden: u64, directions: u64) -> Ope
     operator(OperatorKind::Recurrent(layer), Split::Replicated)
 }
 
-impl Gnmt {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let (layers, seq_len) = (fields.layers()?, fields.needed("seq_len", spec.seq_len, STEPS_MAX)?);
-        Ok(Self {
-            name: spec.name.clone(),
-            layers,
-            decoder_layers: fields.decoder_layers(layers)?,
-            hidden: fields.hidden()?,
-            vocab: fields.vocab()?,
-            seq_len,
-            decoder_seq_len: fields.or("decoder_seq_len", spec.decoder_seq_len, seq_len, STEPS_MAX)?,
-        })
+impl Architecture for Gnmt {
+    fn sample(&self) -> Sample {
+        Sample::Tokens(self.seq_len)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            decoder_layers: Some(self.decoder_layers),
-            hidden: Some(self.hidden),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            decoder_seq_len: Some(self.decoder_seq_len),
-            ..ModelSpec::new(&self.name, Family::Gnmt)
-        }
-    }
-
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let mut layers = vec![self.embedding()];
         layers.extend((0..self.layers).map(|index| self.encoder_layer(index)));
         layers.extend((0..self.decoder_layers).map(|index| self.decoder_layer(index)));
         layers.push(self.head());
         OperatorGraph::of_layers(layers)
     }
+}
 
+impl Gnmt {
     fn residual(&self, rows: u64) -> Operator {
         operator(OperatorKind::Residual { rows, width: self.hidden, dropout: true }, Split::Replicated)
     }

@@ -1,31 +1,14 @@
 //! Decoders as Llama, dense or with experts.
 
-use super::transformer::{Experts, FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{Fields, SEQUENCE_MAX};
+use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
+use crate::fields::{
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, kernel, needed,
+    optional, or, positive,
+};
 use crate::graph::{Layer, OperatorGraph};
-use crate::operator::{AttentionKernel, Mask, OperatorKind, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
-
-const FIELDS: [&str; 18] = [
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_width",
-    "ffn",
-    "vocab",
-    "seq_len",
-    "attention",
-    "window",
-    "rotary_base",
-    "norm_epsilon",
-    "tied_head",
-    "experts",
-    "experts_per_token",
-    "expert_interval",
-    "capacity_factor",
-    "expert_group",
-];
+use crate::model::{Architecture, Sample};
+use crate::operator::{AttentionKernel, Mask};
+use crate::spec::ModelError;
 
 /// The base of rotary positions where nothing is said (Su et al., arXiv:2104.09864, section 3.4.3).
 const ROTARY_BASE: f64 = 10_000.0;
@@ -35,94 +18,54 @@ const NORM_EPSILON: f64 = 1e-5;
 
 const ROTARY_BASE_MAX: u64 = 1 << 40;
 
-/// A decoder-only transformer as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary
-/// positions, grouped-query attention, gated feed-forward parts, no biases, no dropout, a head of its own.
-///
-/// Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825 (window) and
-/// arXiv:2401.04088 (experts).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Llama {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks.
-    pub layers: u32,
-    /// Width of the residual stream.
-    pub hidden: u64,
-    /// Heads of queries.
-    pub heads: u64,
-    /// Heads of keys and values.
-    pub kv_heads: u64,
-    /// Features of a head.
-    pub head_width: u64,
-    /// Width inside the feed-forward part, or inside an expert.
-    pub ffn: u64,
-    /// Entries of the token table.
-    pub vocab: u64,
-    /// Tokens of a sample.
-    pub seq_len: u64,
-    /// How attention is computed.
-    pub attention: AttentionKernel,
-    /// Tokens that a query sees at most.
-    pub window: Option<u64>,
-    /// Base of the frequencies by which positions turn queries and keys.
-    pub rotary_base: f64,
-    /// What is added to mean squares before their root.
-    pub norm_epsilon: f64,
-    /// Whether the head's weight is the token table.
-    pub tied_head: bool,
-    /// Experts, if feed-forward parts have any.
-    pub experts: Option<Experts>,
+dimensions! {
+    /// A decoder-only transformer as Llama 2 and 3, Mistral and Mixtral: root-mean-square pre-normalisation, rotary
+    /// positions, grouped-query attention, gated feed-forward parts, no biases, no dropout, a head of its own.
+    ///
+    /// Source: Touvron et al., arXiv:2307.09288, section 2.2; Jiang et al., arXiv:2310.06825 (window) and
+    /// arXiv:2401.04088 (experts).
+    pub struct Llama {
+        name,
+        hidden: u64 = needed(WIDTH_MAX),
+        /// Heads of queries.
+        heads: u64 = attention_heads(hidden),
+        head_width: u64 = or(hidden / heads, WIDTH_MAX),
+        /// Width inside the feed-forward part, or inside an expert.
+        ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
+        layers: u32 = needed(LAYERS_MAX),
+        kv_heads: u64 = equal_groups(heads),
+        vocab: u64 = needed(VOCABULARY_MAX),
+        seq_len: u64 = needed(SEQUENCE_MAX),
+        attention: AttentionKernel = kernel(),
+        window: Option<u64> = optional(SEQUENCE_MAX),
+        rotary_base: f64 = positive(ROTARY_BASE, ROTARY_BASE_MAX) unless ROTARY_BASE,
+        norm_epsilon: f64 = positive(NORM_EPSILON, 1) unless NORM_EPSILON,
+        tied_head: bool = choice(false),
+        /// Experts, if feed-forward parts have any.
+        @part experts: Option<Experts> = (hidden, ffn, 1),
+    }
 }
 
-impl Llama {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let hidden = fields.hidden()?;
-        let (heads, head_width) = fields.heads(hidden)?;
-        let ffn = fields.ffn(hidden)?;
-        Ok(Self {
-            name: spec.name.clone(),
-            layers: fields.layers()?,
-            hidden,
-            heads,
-            kv_heads: fields.kv_heads(heads)?,
-            head_width,
-            ffn,
-            vocab: fields.vocab()?,
-            seq_len: fields.seq_len()?,
-            attention: fields.attention(),
-            window: spec.window.map(|window| fields.range("window", window, SEQUENCE_MAX)).transpose()?,
-            rotary_base: fields.positive("rotary_base", spec.rotary_base, ROTARY_BASE, ROTARY_BASE_MAX)?,
-            norm_epsilon: fields.positive("norm_epsilon", spec.norm_epsilon, NORM_EPSILON, 1)?,
-            tied_head: spec.tied_head.unwrap_or(false),
-            experts: if spec.has_experts() { Some(fields.experts(hidden, ffn, 1)?) } else { None },
-        })
+/// Reads the heads of keys and values, each shared by equally many heads of queries.
+fn equal_groups(at: Field, written: Option<u64>, heads: u64) -> Result<u64, ModelError> {
+    let kv_heads = or(at, written, heads, heads)?;
+    if heads.is_multiple_of(kv_heads) {
+        Ok(kv_heads)
+    } else {
+        Err(ModelError::UnequalGroups { model: at.model(), heads, kv_heads })
+    }
+}
+
+impl Architecture for Llama {
+    fn sample(&self) -> Sample {
+        Sample::Tokens(self.seq_len)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        let dense = ModelSpec {
-            layers: Some(self.layers),
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            kv_heads: Some(self.kv_heads),
-            head_width: Some(self.head_width),
-            ffn: Some(self.ffn),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            attention: Some(self.attention),
-            window: self.window,
-            rotary_base: unless(self.rotary_base, ROTARY_BASE),
-            norm_epsilon: unless(self.norm_epsilon, NORM_EPSILON),
-            tied_head: Some(self.tied_head),
-            ..ModelSpec::new(&self.name, Family::Llama)
-        };
-        match &self.experts {
-            Some(experts) => dense.with_experts(experts),
-            None => dense,
-        }
+    fn tensor_heads(&self) -> Option<u64> {
+        Some(self.kv_heads)
     }
 
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let (dense, routed) = (1, 2);
         let mut layers = vec![self.embedding(), stream.block(self.heads(), stream.feed_forward(self.ffn), 0)];
@@ -139,7 +82,9 @@ impl Llama {
         layers.push(self.head());
         OperatorGraph::new(layers, order, if self.tied_head { self.vocab * self.hidden } else { 0 })
     }
+}
 
+impl Llama {
     fn stream(&self) -> Stream {
         Stream {
             tokens: self.seq_len,
@@ -164,15 +109,7 @@ impl Llama {
     }
 
     fn embedding(&self) -> Layer {
-        let kind = OperatorKind::Embedding {
-            rows: self.seq_len,
-            vocab: self.vocab,
-            positions: 0,
-            segments: 0,
-            width: self.hidden,
-            dropout: false,
-        };
-        self.stream().input(vec![operator(kind, Split::Width)])
+        self.stream().input(vec![self.stream().lookup(self.vocab, 0, 0)])
     }
 
     fn head(&self) -> Layer {
@@ -182,21 +119,17 @@ impl Llama {
     }
 }
 
-/// A value that is not what would be assumed without it.
-fn unless(value: f64, assumed: f64) -> Option<f64> {
-    ((value - assumed).abs() > 0.0).then_some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::operator::Sharing;
+    use crate::{Model, ModelSpec};
 
     #[test]
     fn a_block_keeps_the_inputs_of_what_it_computes() {
         let spec = crate::find("llama-3-8b").expect("in the catalog").model.spec();
         let spec = ModelSpec { attention: Some(AttentionKernel::Flash), ..spec };
-        let block = Llama::from_spec(&spec).expect("valid").graph().layer(1).clone();
+        let block = Model::try_from(spec).expect("valid").graph().layer(1).clone();
         // Per token: both normalisations and first products h each, queries, attention's output and its product's input
         // h each, keys and values 1024 each, both halves of the gate and their product f each.
         let (s, h, f, kv) = (8192, 4096, 14336, 1024);

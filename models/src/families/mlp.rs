@@ -1,48 +1,27 @@
 //! Multi-layer perceptrons.
 
-use crate::fields::{Fields, VOCABULARY_MAX};
+use crate::fields::{LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
 
-/// Linear layers with an activation between them: inputs → hidden × `layers` → outputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mlp {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Hidden layers.
-    pub layers: u32,
-    /// Width of each hidden layer.
-    pub hidden: u64,
-    /// Input features.
-    pub inputs: u64,
-    /// Output features: classes.
-    pub outputs: u64,
+dimensions! {
+    /// Linear layers with an activation between them: inputs → hidden × `layers` → outputs.
+    pub struct Mlp {
+        name,
+        /// Hidden layers.
+        layers: u32 = needed(LAYERS_MAX),
+        /// Width of each hidden layer.
+        hidden: u64 = needed(WIDTH_MAX),
+        /// Input features.
+        inputs: u64 = needed(VOCABULARY_MAX),
+        /// Output features: classes.
+        outputs: u64 = needed(VOCABULARY_MAX),
+    }
 }
 
-impl Mlp {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&["layers", "hidden", "inputs", "outputs"]])?;
-        Ok(Self {
-            name: spec.name.clone(),
-            layers: fields.layers()?,
-            hidden: fields.hidden()?,
-            inputs: fields.needed("inputs", spec.inputs, VOCABULARY_MAX)?,
-            outputs: fields.needed("outputs", spec.outputs, VOCABULARY_MAX)?,
-        })
-    }
-
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            hidden: Some(self.hidden),
-            inputs: Some(self.inputs),
-            outputs: Some(self.outputs),
-            ..ModelSpec::new(&self.name, Family::Mlp)
-        }
-    }
-
-    pub(crate) fn graph(&self) -> OperatorGraph {
+impl Architecture for Mlp {
+    fn graph(&self) -> OperatorGraph {
         let first = layer("input", LayerRole::Input, self.inputs, self.hidden);
         let block = layer("hidden", LayerRole::Block, self.hidden, self.hidden);
         let mut last = layer("output", LayerRole::Output, self.hidden, self.outputs);

@@ -1,13 +1,17 @@
-//! The model families: each reads its fields of a specification, and builds its operator graph.
+//! The model families. A family is one file here, which declares its dimensions and builds its operator graph, and one
+//! line of the list `families!` below.
 
+mod bart;
 mod bert;
 mod dlrm;
 mod electra;
 mod encoder_decoder;
 mod gnmt;
 mod gpt;
+mod gpt_moe;
 mod llama;
 mod mlp;
+mod parts;
 mod resnet;
 mod rnn_t;
 mod t5;
@@ -15,17 +19,99 @@ mod transformer;
 mod transformer_xl;
 mod vit;
 
-pub use bert::Bert;
-pub use dlrm::Dlrm;
-pub use electra::Electra;
-pub use encoder_decoder::{Bart, EncoderDecoder, Transformer};
-pub use gnmt::Gnmt;
-pub use gpt::{Gpt, GptMoe};
-pub use llama::Llama;
-pub use mlp::Mlp;
-pub use resnet::ResNet;
-pub use rnn_t::RnnT;
-pub use t5::T5;
-pub use transformer::Experts;
-pub use transformer_xl::TransformerXl;
-pub use vit::Vit;
+use crate::fields;
+use crate::layers;
+use crate::model::Architecture;
+use crate::spec::{ModelError, ModelSpec};
+
+pub use encoder_decoder::EncoderDecoder;
+pub use parts::Experts;
+
+/// Makes [`Family`] and [`Model`] of a list of families, each with its name in files.
+macro_rules! families {
+    ($($(#[$doc:meta])* $module:ident::$family:ident = $name:literal,)*) => {
+        $(pub use $module::$family;)*
+
+        /// The architecture of a model.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        pub enum Family {
+            $($(#[$doc])* #[serde(rename = $name)] $family,)*
+        }
+
+        impl std::fmt::Display for Family {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$family => $name,)*
+                })
+            }
+        }
+
+        /// A model whose dimensions fit together.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Model {
+            $($(#[$doc])* $family($family),)*
+        }
+
+        impl Model {
+            /// Returns the architecture.
+            pub fn family(&self) -> Family {
+                match self {
+                    $(Self::$family(_) => Family::$family,)*
+                }
+            }
+
+            pub(crate) fn architecture(&self) -> &dyn Architecture {
+                match self {
+                    $(Self::$family(own) => own,)*
+                }
+            }
+        }
+
+        impl TryFrom<ModelSpec> for Model {
+            type Error = ModelError;
+
+            fn try_from(spec: ModelSpec) -> Result<Self, ModelError> {
+                let model = match spec.family {
+                    $(Family::$family => Self::$family(fields::read(&spec)?),)*
+                };
+                model.architecture().check()?;
+                Ok(model)
+            }
+        }
+    };
+}
+
+families! {
+    /// A decoder-only transformer with learned positions, as GPT-2.
+    gpt::Gpt = "gpt",
+    /// The same with experts, as GShard.
+    gpt_moe::GptMoe = "gpt-moe",
+    /// An encoder-only transformer, as BERT and RoBERTa.
+    bert::Bert = "bert",
+    /// A decoder-only transformer with rotary positions and gated feed-forward parts, as Llama, Mistral and Mixtral.
+    llama::Llama = "llama",
+    /// A vision transformer.
+    vit::Vit = "vit",
+    /// An encoder-decoder, as T5.
+    t5::T5 = "t5",
+    /// A generator and a discriminator, as ELECTRA.
+    electra::Electra = "electra",
+    /// An encoder-decoder with learned positions, as BART.
+    bart::Bart = "bart",
+    /// An encoder-decoder with sinusoidal positions, as the first transformer.
+    transformer::Transformer = "transformer",
+    /// A decoder-only transformer with a memory of the segment before, as Transformer-XL.
+    transformer_xl::TransformerXl = "transformer-xl",
+    /// A recurrent encoder-decoder for translation, as GNMT.
+    gnmt::Gnmt = "gnmt",
+    /// A recurrent transducer for speech.
+    rnn_t::RnnT = "rnn-t",
+    /// A recommendation model of embedding tables and products.
+    dlrm::Dlrm = "dlrm",
+    /// A residual convolutional network.
+    resnet::ResNet = "resnet",
+    /// A stack of linear layers with an activation between them.
+    mlp::Mlp = "mlp",
+    /// Layers of operators that are written out.
+    layers::Layers = "layers",
+}

@@ -1,61 +1,38 @@
 //! Residual convolutional networks.
 
-use super::transformer::classifier;
-use crate::fields::{CHANNELS_MAX, Fields, IMAGE_MAX, VOCABULARY_MAX};
+use super::parts::classifier;
+use crate::fields::{CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, list, needed, optional, or};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::{Architecture, Sample};
 use crate::operator::{Convolution, Image, Operator, OperatorKind, Pool, replicated, squeeze_excite};
-use crate::spec::{BlockKind, Family, ModelError, ModelSpec};
-
-const FIELDS: [&str; 11] = [
-    "depths",
-    "widths",
-    "block",
-    "base_channels",
-    "width_factor",
-    "kernel_factor",
-    "groups",
-    "squeeze_excite",
-    "image_size",
-    "channels",
-    "classes",
-];
+use crate::spec::{BlockKind, ModelError};
 
 const DEPTH_MAX: u64 = 1000;
 const STAGES_MAX: u64 = 8;
 const FACTOR_MAX: u64 = 64;
 
-/// A residual network: a strided stem, stages of residual blocks that halve the image and double the channels, mean
-/// over the image, classifier. Bottlenecks stride in their 3 × 3 convolution.
-///
-/// Source: He et al., arXiv:1512.03385, section 4.1, as torchvision builds it; Zagoruyko and Komodakis,
-/// arXiv:1605.07146, for wide ones; Xie et al., arXiv:1611.05431, for grouped ones; Hu et al., arXiv:1709.01507, for
-/// those with squeeze and excitation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResNet {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks of each stage.
-    pub depths: Vec<u32>,
-    /// Channels that the blocks of each stage hand on.
-    pub widths: Vec<u64>,
-    /// What blocks are.
-    pub block: BlockKind,
-    /// Channels after the stem.
-    pub base_channels: u64,
-    /// Factor of the channels inside a bottleneck.
-    pub width_factor: u64,
-    /// Factor of the channels that the 3 × 3 convolution of a bottleneck makes, besides.
-    pub kernel_factor: u64,
-    /// Groups of the 3 × 3 convolution of a bottleneck. What ResNeXt calls 32 × 4d is 32 groups at a width factor of 2.
-    pub groups: u64,
-    /// Channels that a bottleneck hands on, over those that they are squeezed to for their gates.
-    pub squeeze_excite: Option<u64>,
-    /// Height and width of an image.
-    pub image_size: u64,
-    /// Channels of an image.
-    pub channels: u64,
-    /// Classes.
-    pub classes: u64,
+dimensions! {
+    /// A residual network: a strided stem, stages of residual blocks that halve the image and double the channels, mean
+    /// over the image, classifier. Bottlenecks stride in their 3 × 3 convolution.
+    ///
+    /// Source: He et al., arXiv:1512.03385, section 4.1, as torchvision builds it; Zagoruyko and Komodakis,
+    /// arXiv:1605.07146, for wide ones; Xie et al., arXiv:1611.05431, for grouped ones; Hu et al., arXiv:1709.01507, for
+    /// those with squeeze and excitation.
+    pub struct ResNet {
+        name,
+        block: BlockKind = choice(BlockKind::Bottleneck),
+        depths: Vec<u32> = list(STAGES_MAX, DEPTH_MAX),
+        base_channels: u64 = or(64, CHANNELS_MAX),
+        widths: Vec<u64> = doubling(&depths, base_channels * block.expansion()),
+        width_factor: u64 = or(1, FACTOR_MAX),
+        kernel_factor: u64 = or(1, FACTOR_MAX),
+        /// ResNeXt's 32 × 4d are 32 groups at a width factor of 2.
+        groups: u64 = or(1, CHANNELS_MAX),
+        squeeze_excite: Option<u64> = optional(CHANNELS_MAX),
+        image_size: u64 = or(224, IMAGE_MAX),
+        channels: u64 = or(3, CHANNELS_MAX),
+        classes: u64 = needed(VOCABULARY_MAX),
+    }
 }
 
 impl BlockKind {
@@ -68,50 +45,9 @@ impl BlockKind {
     }
 }
 
-impl ResNet {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let block = spec.block.unwrap_or(BlockKind::Bottleneck);
-        let depths = spec.depths.clone().ok_or_else(|| fields.missing("depths"))?;
-        fields.range("depths", depths.len() as u64, STAGES_MAX)?;
-        for depth in &depths {
-            fields.range("depths", u64::from(*depth), DEPTH_MAX)?;
-        }
-        let base_channels = fields.or("base_channels", spec.base_channels, 64, CHANNELS_MAX)?;
-        let doubled = |stage: usize| (base_channels * block.expansion()) << stage;
-        let widths = spec.widths.clone().unwrap_or_else(|| (0..depths.len()).map(doubled).collect());
-        if widths.len() != depths.len() {
-            return Err(ModelError::UnequalStages {
-                model: spec.name.clone(),
-                depths: depths.len(),
-                widths: widths.len(),
-            });
-        }
-        for width in &widths {
-            fields.range("widths", *width, CHANNELS_MAX)?;
-        }
-        Self {
-            name: spec.name.clone(),
-            depths,
-            widths,
-            block,
-            base_channels,
-            width_factor: fields.or("width_factor", spec.width_factor, 1, FACTOR_MAX)?,
-            kernel_factor: fields.or("kernel_factor", spec.kernel_factor, 1, FACTOR_MAX)?,
-            groups: fields.or("groups", spec.groups, 1, CHANNELS_MAX)?,
-            squeeze_excite: spec
-                .squeeze_excite
-                .map(|ratio| fields.range("squeeze_excite", ratio, CHANNELS_MAX))
-                .transpose()?,
-            image_size: fields.or("image_size", spec.image_size, 224, IMAGE_MAX)?,
-            channels: fields.or("channels", spec.channels, 3, CHANNELS_MAX)?,
-            classes: fields.needed("classes", spec.classes, VOCABULARY_MAX)?,
-        }
-        .with_equal_groups()
-    }
-
+impl Architecture for ResNet {
     /// Groups and gates are those of bottlenecks, whose channels the groups share evenly.
-    fn with_equal_groups(self) -> Result<Self, ModelError> {
+    fn check(&self) -> Result<(), ModelError> {
         let model = || self.name.clone();
         if self.block == BlockKind::Basic && (self.groups > 1 || self.squeeze_excite.is_some()) {
             let field = if self.groups > 1 { "groups" } else { "squeeze_excite" };
@@ -119,35 +55,21 @@ impl ResNet {
         }
         let channels = self.widths.iter().map(|width| self.reduced(*width));
         match channels.into_iter().find(|channels| !channels.is_multiple_of(self.groups)) {
-            None => Ok(self),
+            None => Ok(()),
             Some(channels) => Err(ModelError::IndivisibleChannels { model: model(), channels, groups: self.groups }),
         }
     }
 
-    /// Channels inside a bottleneck that hands on `width`.
-    fn reduced(&self, width: u64) -> u64 {
-        (width / self.block.expansion()).max(1) * self.width_factor
+    fn sample(&self) -> Sample {
+        Sample::Image(self.channels * self.image_size * self.image_size)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            depths: Some(self.depths.clone()),
-            widths: Some(self.widths.clone()),
-            block: Some(self.block),
-            base_channels: Some(self.base_channels),
-            width_factor: Some(self.width_factor),
-            kernel_factor: Some(self.kernel_factor),
-            groups: Some(self.groups),
-            squeeze_excite: self.squeeze_excite,
-            image_size: Some(self.image_size),
-            channels: Some(self.channels),
-            classes: Some(self.classes),
-            ..ModelSpec::new(&self.name, Family::Resnet)
-        }
+    fn normalises_over_batches(&self) -> bool {
+        true
     }
 
     /// Stem, blocks, head: of each stage, the first block, which may change the shape, and the others.
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let mut feature = Feature { size: self.image_size.div_ceil(4), channels: self.base_channels };
         let (mut layers, mut order) = (vec![self.stem()], vec![0]);
         for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
@@ -164,6 +86,23 @@ impl ResNet {
         layers.push(self.head(feature));
         OperatorGraph::new(layers, order, 0)
     }
+}
+
+/// Reads the channels of each stage, twice those of the stage before unless they are stated.
+fn doubling(at: Field, written: Option<Vec<u64>>, depths: &[u32], first: u64) -> Result<Vec<u64>, ModelError> {
+    let widths = written.unwrap_or_else(|| (0..depths.len()).map(|stage| first << stage).collect());
+    if widths.len() != depths.len() {
+        let (depths, widths) = (depths.len(), widths.len());
+        return Err(ModelError::UnequalStages { model: at.model(), depths, widths });
+    }
+    list(at, Some(widths), STAGES_MAX, CHANNELS_MAX)
+}
+
+impl ResNet {
+    /// Channels inside a bottleneck that hands on `width`.
+    fn reduced(&self, width: u64) -> u64 {
+        (width / self.block.expansion()).max(1) * self.width_factor
+    }
 
     fn stem(&self) -> Layer {
         let image = Feature { size: self.image_size, channels: self.channels };
@@ -171,7 +110,7 @@ impl ResNet {
         let convolved = image.convolution(7, 2, 1, self.base_channels, &mut operators);
         let output = Feature { size: convolved.size.div_ceil(2), ..convolved };
         operators.extend([convolved.relu(), convolved.pool(output, Pool::Max)]);
-        layer("stem", LayerRole::Input, operators, output.elements())
+        Layer::undivided("stem", LayerRole::Input, operators, output.elements())
     }
 
     fn residual_block(&self, input: Feature, width: u64, stride: u64) -> Layer {
@@ -202,13 +141,13 @@ impl ResNet {
             operators[start].kept_elsewhere = true;
         }
         operators.extend([output.addition(), output.relu()]);
-        layer("residual block", LayerRole::Block, operators, output.elements())
+        Layer::undivided("residual block", LayerRole::Block, operators, output.elements())
     }
 
     fn head(&self, feature: Feature) -> Layer {
         let mut operators = vec![feature.pool(Feature { size: 1, ..feature }, Pool::Mean)];
         operators.extend(classifier(feature.channels, self.classes));
-        layer("head", LayerRole::Output, operators, 1)
+        Layer::undivided("head", LayerRole::Output, operators, 1)
     }
 }
 
@@ -263,19 +202,5 @@ impl Feature {
 
     fn addition(self) -> Operator {
         replicated(OperatorKind::Residual { rows: self.pixels(), width: self.channels, dropout: false })
-    }
-}
-
-fn layer(name: &'static str, role: LayerRole, operators: Vec<Operator>, output: u64) -> Layer {
-    Layer {
-        name: name.into(),
-        role,
-        operators,
-        output_elements: output,
-        stream_elements: output,
-        tensor_reductions: 0,
-        exchanged_elements: 0,
-        context_elements: 0,
-        frozen: false,
     }
 }

@@ -1,101 +1,45 @@
 //! Recurrent transducers for speech.
 
 use super::gnmt::lstm;
-use super::transformer::operator;
-use crate::fields::{Fields, LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX};
+use super::parts::operator;
+use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
 
-const FIELDS: [&str; 11] = [
-    "layers",
-    "stacked_layers",
-    "decoder_layers",
-    "hidden",
-    "decoder_hidden",
-    "joint",
-    "stack",
-    "inputs",
-    "vocab",
-    "seq_len",
-    "decoder_seq_len",
-];
-
-/// An encoder of LSTM layers over frames of features, which stacks neighbouring frames behind its first layers; a
-/// prediction network of LSTM layers over the tokens written so far; and a joint network that scores every token for
-/// every pair of a frame and a number of tokens.
-///
-/// Source: Graves, arXiv:1211.3711, section 2; dimensions and stacking as in the reference of MLPerf Training 1.0
-/// (mlcommons/training, rnn_speech_recognition/pytorch).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RnnT {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Layers of the encoder before frames are stacked.
-    pub layers: u32,
-    /// Layers of the encoder behind that.
-    pub stacked_layers: u32,
-    /// Layers of the prediction network.
-    pub decoder_layers: u32,
-    /// Features of the encoder's states.
-    pub hidden: u64,
-    /// Features of the prediction network's states and embeddings.
-    pub decoder_hidden: u64,
-    /// Features of the joint network.
-    pub joint: u64,
-    /// Frames that are stacked.
-    pub stack: u64,
-    /// Features of a frame.
-    pub inputs: u64,
-    /// Tokens that are told apart, the blank among them.
-    pub vocab: u64,
-    /// Frames that the encoder reads.
-    pub seq_len: u64,
-    /// Tokens of a transcript.
-    pub decoder_seq_len: u64,
+dimensions! {
+    /// An encoder of LSTM layers over frames of features, which stacks neighbouring frames behind its first layers; a
+    /// prediction network of LSTM layers over the tokens written so far; and a joint network that scores every token for
+    /// every pair of a frame and a number of tokens.
+    ///
+    /// Source: Graves, arXiv:1211.3711, section 2; dimensions and stacking as in the reference of MLPerf Training 1.0
+    /// (mlcommons/training, rnn_speech_recognition/pytorch).
+    pub struct RnnT {
+        name,
+        /// Layers of the encoder before frames are stacked.
+        layers: u32 = needed(LAYERS_MAX),
+        /// Features of the encoder's states.
+        hidden: u64 = needed(WIDTH_MAX),
+        /// Frames that the encoder reads.
+        seq_len: u64 = needed(STEPS_MAX),
+        /// Features of the prediction network's states and embeddings.
+        decoder_hidden: u64 = or(hidden.div_ceil(2), WIDTH_MAX),
+        stacked_layers: u32 = needed(LAYERS_MAX),
+        /// Layers of the prediction network.
+        decoder_layers: u32 = or(layers, LAYERS_MAX),
+        joint: u64 = or(decoder_hidden, WIDTH_MAX),
+        stack: u64 = or(2, seq_len),
+        /// Features of a frame.
+        inputs: u64 = needed(WIDTH_MAX),
+        /// Tokens that are told apart, the blank among them.
+        vocab: u64 = needed(VOCABULARY_MAX),
+        /// Tokens of a transcript.
+        decoder_seq_len: u64 = needed(STEPS_MAX),
+    }
 }
 
-impl RnnT {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let layers = fields.layers()?;
-        let (hidden, seq_len) = (fields.hidden()?, fields.needed("seq_len", spec.seq_len, STEPS_MAX)?);
-        let decoder_hidden = fields.or("decoder_hidden", spec.decoder_hidden, hidden.div_ceil(2), WIDTH_MAX)?;
-        let stacked = spec.stacked_layers.map(u64::from);
-        Ok(Self {
-            name: spec.name.clone(),
-            layers,
-            stacked_layers: fields.needed("stacked_layers", stacked, LAYERS_MAX)? as u32,
-            decoder_layers: fields.decoder_layers(layers)?,
-            hidden,
-            decoder_hidden,
-            joint: fields.or("joint", spec.joint, decoder_hidden, WIDTH_MAX)?,
-            stack: fields.or("stack", spec.stack, 2, seq_len)?,
-            inputs: fields.needed("inputs", spec.inputs, WIDTH_MAX)?,
-            vocab: fields.needed("vocab", spec.vocab, VOCABULARY_MAX)?,
-            seq_len,
-            decoder_seq_len: fields.needed("decoder_seq_len", spec.decoder_seq_len, STEPS_MAX)?,
-        })
-    }
-
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            stacked_layers: Some(self.stacked_layers),
-            decoder_layers: Some(self.decoder_layers),
-            hidden: Some(self.hidden),
-            decoder_hidden: Some(self.decoder_hidden),
-            joint: Some(self.joint),
-            stack: Some(self.stack),
-            inputs: Some(self.inputs),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            decoder_seq_len: Some(self.decoder_seq_len),
-            ..ModelSpec::new(&self.name, Family::RnnT)
-        }
-    }
-
-    pub(crate) fn graph(&self) -> OperatorGraph {
+impl Architecture for RnnT {
+    fn graph(&self) -> OperatorGraph {
         let (hidden, frames) = (self.hidden, self.stacked_frames());
         let encoder = |name, role, steps, inputs| {
             Layer::undivided(name, role, vec![lstm(steps, inputs, hidden, 1)], steps * hidden)
@@ -109,7 +53,9 @@ impl RnnT {
         layers.extend([self.prediction(), self.joint_network()]);
         OperatorGraph::of_layers(layers)
     }
+}
 
+impl RnnT {
     /// Frames behind the stacking.
     fn stacked_frames(&self) -> u64 {
         self.seq_len.div_ceil(self.stack)

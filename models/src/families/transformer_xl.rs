@@ -1,118 +1,70 @@
 //! Decoders with a memory of the segment before, as Transformer-XL.
 
-use super::transformer::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{Fields, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX};
+use super::parts::{FeedForward, Heads, Norm, Stream, operator};
+use crate::fields::{
+    Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
+};
 use crate::graph::{Layer, OperatorGraph};
+use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, RelativePositions, Split};
-use crate::spec::{Family, ModelError, ModelSpec};
+use crate::spec::ModelError;
 
-const FIELDS: [&str; 11] = [
-    "layers",
-    "hidden",
-    "heads",
-    "head_width",
-    "ffn",
-    "vocab",
-    "seq_len",
-    "attention",
-    "memory",
-    "cutoffs",
-    "cluster_divisor",
-];
-
-/// A decoder-only transformer whose segments attend to themselves and to what the layer below made of the segment
-/// before: relative positions, post-normalisation, ReLU, an adaptive vocabulary whose tables are those of the head too.
-/// A sample is a segment.
-///
-/// Source: Dai et al., arXiv:1901.02860, sections 3.2 and 3.3; Grave et al., arXiv:1609.04309, and Baevski and Auli,
-/// arXiv:1809.10853, section 3, for the vocabulary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransformerXl {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks.
-    pub layers: u32,
-    /// Width of the residual stream.
-    pub hidden: u64,
-    /// Attention heads.
-    pub heads: u64,
-    /// Features of a head.
-    pub head_width: u64,
-    /// Width inside the feed-forward part.
-    pub ffn: u64,
-    /// Tokens that are told apart.
-    pub vocab: u64,
-    /// Tokens of a segment.
-    pub seq_len: u64,
-    /// How attention is computed.
-    pub attention: AttentionKernel,
-    /// Tokens kept of the segment before.
-    pub memory: u64,
-    /// Where the clusters of the vocabulary begin, the first apart, which begins at 0.
-    pub cutoffs: Vec<u64>,
-    /// How much narrower the embeddings of each cluster are than those of the one before.
-    pub cluster_divisor: u64,
+dimensions! {
+    /// A decoder-only transformer whose segments attend to themselves and to what the layer below made of the segment
+    /// before: relative positions, post-normalisation, ReLU, an adaptive vocabulary whose tables are those of the head too.
+    /// A sample is a segment.
+    ///
+    /// Source: Dai et al., arXiv:1901.02860, sections 3.2 and 3.3; Grave et al., arXiv:1609.04309, and Baevski and Auli,
+    /// arXiv:1809.10853, section 3, for the vocabulary.
+    pub struct TransformerXl {
+        name,
+        hidden: u64 = needed(WIDTH_MAX),
+        heads: u64 = attention_heads(hidden),
+        head_width: u64 = or(hidden / heads, WIDTH_MAX),
+        vocab: u64 = needed(VOCABULARY_MAX),
+        /// Tokens of a segment.
+        seq_len: u64 = needed(SEQUENCE_MAX),
+        /// The first tokens of the clusters of the vocabulary but the first, which begins at 0.
+        cutoffs: Vec<u64> = ascending(vocab) unless Vec::new(),
+        layers: u32 = needed(LAYERS_MAX),
+        ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
+        attention: AttentionKernel = kernel(),
+        memory: u64 = or(seq_len, SEQUENCE_MAX),
+        cluster_divisor: u64 = or(1, WIDTH_MAX),
+    }
 }
 
 /// Tokens of similar frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cluster {
-    /// How many there are.
+    /// Tokens that are told apart.
     vocab: u64,
     /// Features of their embeddings.
     width: u64,
-    /// How many of a segment's tokens belong to it.
+    /// Tokens of a segment that belong to it.
     tokens: u64,
 }
 
-impl TransformerXl {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let hidden = fields.hidden()?;
-        let (heads, head_width) = fields.heads(hidden)?;
-        let (vocab, seq_len) = (fields.vocab()?, fields.seq_len()?);
-        let cutoffs = spec.cutoffs.clone().unwrap_or_default();
-        let ends = cutoffs.iter().copied().chain([vocab]);
-        if let Some((cutoff, end)) = cutoffs.iter().copied().zip(ends.skip(1)).find(|(from, to)| from >= to) {
-            return Err(ModelError::UnorderedCutoffs { model: spec.name.clone(), cutoff, end });
-        }
-        for cutoff in &cutoffs {
-            fields.range("cutoffs", *cutoff, VOCABULARY_MAX)?;
-        }
-        Ok(Self {
-            name: spec.name.clone(),
-            layers: fields.layers()?,
-            hidden,
-            heads,
-            head_width,
-            ffn: fields.ffn(hidden)?,
-            vocab,
-            seq_len,
-            attention: fields.attention(),
-            memory: fields.or("memory", spec.memory, seq_len, SEQUENCE_MAX)?,
-            cutoffs,
-            cluster_divisor: fields.or("cluster_divisor", spec.cluster_divisor, 1, WIDTH_MAX)?,
-        })
+/// Reads the first tokens of clusters, each before the next.
+fn ascending(at: Field, written: Option<Vec<u64>>, vocab: u64) -> Result<Vec<u64>, ModelError> {
+    let cutoffs = written.unwrap_or_default();
+    let ends = cutoffs.iter().copied().chain([vocab]);
+    match cutoffs.iter().copied().zip(ends.skip(1)).find(|(from, to)| from >= to) {
+        Some((cutoff, end)) => Err(ModelError::UnorderedCutoffs { model: at.model(), cutoff, end }),
+        None => cutoffs.into_iter().map(|cutoff| at.range(cutoff, VOCABULARY_MAX)).collect(),
+    }
+}
+
+impl Architecture for TransformerXl {
+    fn sample(&self) -> Sample {
+        Sample::Tokens(self.seq_len)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            head_width: Some(self.head_width),
-            ffn: Some(self.ffn),
-            vocab: Some(self.vocab),
-            seq_len: Some(self.seq_len),
-            attention: Some(self.attention),
-            memory: Some(self.memory),
-            cutoffs: (!self.cutoffs.is_empty()).then(|| self.cutoffs.clone()),
-            cluster_divisor: Some(self.cluster_divisor),
-            ..ModelSpec::new(&self.name, Family::TransformerXl)
-        }
+    fn tensor_heads(&self) -> Option<u64> {
+        Some(self.heads)
     }
 
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let layers = vec![self.embedding(), self.block(true), self.block(false), self.head()];
         let mut order = vec![0, 1];
         order.extend(std::iter::repeat_n(2, self.layers as usize - 1));
@@ -120,7 +72,9 @@ impl TransformerXl {
         let shared = self.clusters().iter().map(|cluster| cluster.vocab * cluster.width).sum();
         OperatorGraph::new(layers, order, shared)
     }
+}
 
+impl TransformerXl {
     fn stream(&self) -> Stream {
         Stream {
             tokens: self.seq_len,
@@ -177,7 +131,7 @@ impl TransformerXl {
             .collect()
     }
 
-    /// Whether embeddings are brought to the width of the stream.
+    /// Returns `true` where embeddings are brought to the width of the stream.
     fn projects(&self) -> bool {
         self.cluster_divisor > 1
     }
@@ -245,6 +199,7 @@ fn harmonic(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Model, ModelSpec};
 
     #[test]
     fn shares_of_a_vocabulary_follow_from_the_sum_one_by_one() {
@@ -260,7 +215,7 @@ mod tests {
         let spec = crate::find("transformer-xl-base").expect("in the catalog").model.spec();
         let flops = |memory| {
             let spec = ModelSpec { memory: Some(memory), ..spec.clone() };
-            TransformerXl::from_spec(&spec).expect("valid").graph().layer(2).flops(crate::Pass::Forward).0
+            Model::try_from(spec).expect("valid").graph().layer(2).flops(crate::Pass::Forward).0
         };
         // For each token of memory three projections of 512 by 512 and that of its distance, and for each of 192
         // queries two scores and a value of 512 features.

@@ -1,94 +1,73 @@
 //! Vision transformers.
 
-use super::transformer::{Heads, Stream, classifier, operator, pooler};
-use crate::fields::{CHANNELS_MAX, Fields, IMAGE_MAX};
+use super::parts::{Heads, Stream, classifier, operator, pooler};
+use crate::fields::{
+    CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, head_classes, kernel, needed,
+    or,
+};
 use crate::graph::{Layer, OperatorGraph};
+use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
-use crate::spec::{Family, HeadKind, ModelError, ModelSpec};
+use crate::spec::{HeadKind, ModelError};
 
-const FIELDS: [&str; 10] =
-    ["layers", "hidden", "heads", "ffn", "image_size", "patch_size", "channels", "classes", "attention", "head"];
-
-/// An encoder over patches of an image and a class token: learned positions, pre-normalisation, GELU, no dropout.
-///
-/// Source: Dosovitskiy et al., arXiv:2010.11929, section 3.1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vit {
-    /// Catalog id or the user's name.
-    pub name: String,
-    /// Blocks.
-    pub layers: u32,
-    /// Width of the residual stream.
-    pub hidden: u64,
-    /// Attention heads.
-    pub heads: u64,
-    /// Width inside the feed-forward part.
-    pub ffn: u64,
-    /// Height and width of an image.
-    pub image_size: u64,
-    /// Height and width of a patch.
-    pub patch_size: u64,
-    /// Channels of an image.
-    pub channels: u64,
-    /// Classes, for a classifier.
-    pub classes: Option<u64>,
-    /// How attention is computed.
-    pub attention: AttentionKernel,
-    /// Classifier or pooler.
-    pub head: HeadKind,
+dimensions! {
+    /// An encoder over patches of an image and a class token: learned positions, pre-normalisation, GELU, no dropout.
+    ///
+    /// Source: Dosovitskiy et al., arXiv:2010.11929, section 3.1.
+    pub struct Vit {
+        name,
+        hidden: u64 = needed(WIDTH_MAX),
+        /// Classifier or pooler.
+        head: HeadKind = first_token(),
+        image_size: u64 = or(224, IMAGE_MAX),
+        patch_size: u64 = covering(image_size),
+        layers: u32 = needed(LAYERS_MAX),
+        heads: u64 = attention_heads(hidden),
+        ffn: u64 = or(4 * hidden, 4 * WIDTH_MAX),
+        channels: u64 = or(3, CHANNELS_MAX),
+        classes: Option<u64> = head_classes(head),
+        attention: AttentionKernel = kernel(),
+    }
 }
 
-impl Vit {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let hidden = fields.hidden()?;
-        let head = spec.head.unwrap_or(HeadKind::Classifier);
-        if matches!(head, HeadKind::Pretraining | HeadKind::MaskedLanguageModel) {
-            return Err(ModelError::ForeignHead { model: spec.name.clone(), family: spec.family, head });
+/// Reads a head over the first token.
+fn first_token(at: Field, written: Option<HeadKind>) -> Result<HeadKind, ModelError> {
+    match written.unwrap_or(HeadKind::Classifier) {
+        head @ (HeadKind::Pretraining | HeadKind::MaskedLanguageModel) => {
+            Err(ModelError::ForeignHead { model: at.model(), family: at.spec.family, head })
         }
-        let image_size = fields.or("image_size", spec.image_size, 224, IMAGE_MAX)?;
-        let patch_size = fields.needed("patch_size", spec.patch_size, image_size)?;
-        if !image_size.is_multiple_of(patch_size) {
-            return Err(ModelError::IndivisiblePatches { model: spec.name.clone(), image_size, patch_size });
-        }
-        Ok(Self {
-            name: spec.name.clone(),
-            layers: fields.layers()?,
-            hidden,
-            heads: fields.dividing_heads(hidden)?,
-            ffn: fields.ffn(hidden)?,
-            image_size,
-            patch_size,
-            channels: fields.or("channels", spec.channels, 3, CHANNELS_MAX)?,
-            classes: fields.classes(head)?,
-            attention: fields.attention(),
-            head,
-        })
+        head => Ok(head),
+    }
+}
+
+/// Reads the side of patches that cover an image.
+fn covering(at: Field, written: Option<u64>, image_size: u64) -> Result<u64, ModelError> {
+    let patch_size = needed(at, written, image_size)?;
+    if image_size.is_multiple_of(patch_size) {
+        Ok(patch_size)
+    } else {
+        Err(ModelError::IndivisiblePatches { model: at.model(), image_size, patch_size })
+    }
+}
+
+impl Architecture for Vit {
+    fn sample(&self) -> Sample {
+        Sample::Image(self.channels * self.image_size * self.image_size)
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            layers: Some(self.layers),
-            hidden: Some(self.hidden),
-            heads: Some(self.heads),
-            ffn: Some(self.ffn),
-            image_size: Some(self.image_size),
-            patch_size: Some(self.patch_size),
-            channels: Some(self.channels),
-            classes: self.classes,
-            attention: Some(self.attention),
-            head: Some(self.head),
-            ..ModelSpec::new(&self.name, Family::Vit)
-        }
+    fn tensor_heads(&self) -> Option<u64> {
+        Some(self.heads)
     }
 
-    pub(crate) fn graph(&self) -> OperatorGraph {
+    fn graph(&self) -> OperatorGraph {
         let stream = self.stream();
         let heads = Heads::equal(self.heads, self.hidden / self.heads, self.attention, Mask::Full);
         let block = stream.block(heads, stream.feed_forward(self.ffn), 0);
         OperatorGraph::of_equal_blocks(self.embedding(), block, self.layers, self.head_layer(), 0)
     }
+}
 
+impl Vit {
     /// Patches and the class token.
     pub fn tokens(&self) -> u64 {
         (self.image_size / self.patch_size).pow(2) + 1

@@ -1,7 +1,7 @@
 //! The `config.json` under which transformers builds the same model.
 
+use crate::families::Model;
 use crate::families::{Bert, Gpt, Llama, ResNet, Vit};
-use crate::model::Model;
 use crate::spec::{BlockKind, HeadKind};
 use serde_json::{Map, Value, json};
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_the_same_model() {
-        for family in [Family::Gpt, Family::Llama, Family::Bert, Family::Vit, Family::Resnet] {
+        for family in [Family::Gpt, Family::Llama, Family::Bert, Family::Vit, Family::ResNet] {
             let model = Model::try_from(spec(family)).expect("valid");
             let written = to_hugging_face(&model).expect("transformers has it").to_string();
             let read = from_hugging_face(&written, "tiny").expect("it is readable");
@@ -200,7 +200,7 @@ mod tests {
             block: Some(BlockKind::Bottleneck),
             widths: Some(vec![32, 64]),
             groups: Some(2),
-            ..spec(Family::Resnet)
+            ..spec(Family::ResNet)
         };
         for spec in [pretraining, grouped] {
             assert_eq!(to_hugging_face(&Model::try_from(spec).expect("valid")), None);

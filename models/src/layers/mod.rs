@@ -19,49 +19,58 @@ pub use spec::{
     Save, Side, Sizes, SqueezeExcite, TransposedConv, Upsample, UpsampleTo, Word,
 };
 
-use crate::fields::Fields;
+use crate::fields::{Dimensions, Field};
 use crate::graph::OperatorGraph;
-use crate::model::Sample;
+use crate::model::{Architecture, Named, Sample};
 use crate::operator::AttentionKernel;
-use crate::spec::{Family, ModelError, ModelSpec};
-
-const FIELDS: [&str; 5] = ["input", "layer", "image_size", "seq_len", "attention"];
+use crate::spec::{ModelError, ModelSpec};
 
 /// A model whose layers are written out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layers {
     /// Catalog id or the user's name.
     pub name: String,
-    /// What one sample is.
+    /// The shape of one sample.
     pub input: InputSpec,
-    /// How attention is computed where its operator does not say.
+    /// The attention kernel of operators that do not name one.
     pub attention: Option<AttentionKernel>,
     /// The layers as they are written.
     pub layers: Vec<LayerSpec>,
     graph: OperatorGraph,
 }
 
-impl Layers {
-    pub(crate) fn from_spec(spec: &ModelSpec) -> Result<Self, ModelError> {
-        let fields = Fields::new(spec, &[&FIELDS])?;
-        let input = spec.input.ok_or_else(|| fields.missing("input"))?;
-        let layers = spec.layer.clone().ok_or_else(|| fields.missing("layer"))?;
+impl Named for Layers {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Dimensions for Layers {
+    type Given = ();
+
+    fn has(field: &str) -> bool {
+        ["input", "layer", "image_size", "seq_len", "attention"].contains(&field)
+    }
+
+    fn read(spec: &ModelSpec, (): ()) -> Result<Self, ModelError> {
+        let at = |name| Field { spec, name };
+        let input = spec.input.ok_or_else(|| at("input").missing())?;
+        let layers = spec.layer.clone().ok_or_else(|| at("layer").missing())?;
         let wrong = |error| ModelError::Layers { model: spec.name.clone(), error: Box::new(error) };
         let input = overridden(input, spec.image_size, spec.seq_len).map_err(wrong)?;
         let graph = build::graph(input, &layers, spec.attention).map_err(wrong)?;
         Ok(Self { name: spec.name.clone(), input, attention: spec.attention, layers, graph })
     }
 
-    pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec {
-            input: Some(self.input),
-            attention: self.attention,
-            layer: Some(self.layers.clone()),
-            ..ModelSpec::new(&self.name, Family::Layers)
-        }
+    fn write(&self, spec: &mut ModelSpec) {
+        spec.input = Some(self.input);
+        spec.attention = self.attention;
+        spec.layer = Some(self.layers.clone());
     }
+}
 
-    pub(crate) fn sample(&self) -> Sample {
+impl Architecture for Layers {
+    fn sample(&self) -> Sample {
         let InputSpec { channels, depth, height, width, tokens, .. } = self.input;
         match (channels, depth, height.zip(width), tokens) {
             (Some(channels), None, Some((height, width)), _) => Sample::Image(channels * height * width),
@@ -73,19 +82,14 @@ impl Layers {
         }
     }
 
-    /// Tokens of a sample, if it is a sequence.
-    pub fn tokens(&self) -> Option<u64> {
-        self.input.tokens
-    }
-
-    pub(crate) fn graph(&self) -> OperatorGraph {
-        self.graph.clone()
-    }
-
-    /// Whether a layer that is trained has a batch normalisation.
-    pub(crate) fn normalises_over_batches(&self) -> bool {
+    /// Looks for a batch normalisation in the layers that are trained.
+    fn normalises_over_batches(&self) -> bool {
         let mut trained = self.layers.iter().filter(|layer| !layer.frozen);
         trained.any(|layer| batch_norm::normalises_over_batches(&layer.operators))
+    }
+
+    fn graph(&self) -> OperatorGraph {
+        self.graph.clone()
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Family;
 use crate::operator::{AttentionKernel, OperatorKind, Pass, Sharing};
 use crate::{LayerRole, Model, find};
 

@@ -16,7 +16,7 @@ mod proto;
 
 pub use error::OnnxError;
 
-use crate::model::Model;
+use crate::families::Model;
 use crate::spec::ModelSpec;
 use prost::bytes::Bytes;
 

@@ -180,7 +180,7 @@ fn running_means_forget_a_step_that_is_left_out() {
         widths: Some(vec![8, 16]),
         base_channels: Some(4),
         block: Some(trainyard_models::BlockKind::Basic),
-        ..ModelSpec::new("small", Family::Resnet)
+        ..ModelSpec::new("small", Family::ResNet)
     };
     let layers = trainyard_models::Model::try_from(model.clone()).expect("a valid model").graph().len();
     let batch = BatchSpec { global: GLOBAL, micro: GLOBAL / 2, accumulation: 2 };
