@@ -26,15 +26,15 @@ fn collective(operation: &str) -> Option<Collective> {
 /// Rows that state a rate and no size are told as the time of this many bytes.
 const REFERENCE: f64 = 1e9;
 
-/// Part of the nominal rate of PCIe that copies from and to pinned memory reach: 90 Gbit/s each way over PCIe 3.0 x16 on
-/// p3dn.24xlarge (NVIDIA/nccl issue 398).
+/// Part of the nominal rate of PCIe that copies from and to pinned memory reach: 90 Gbit/s each way over PCIe 3.0 x16
+/// on p3dn.24xlarge (NVIDIA/nccl issue 398).
 const PINNED: f64 = 11.25 / 15.75;
 
 /// Bytes a second at which a thread of the driver copies between pageable and pinned memory, before or after the copy
 /// over PCIe: what remains of 50 Gbit/s beside 90 (the same source).
 const STAGED: f64 = 1.0 / (1.0 / 6.25e9 - 1.0 / 11.25e9);
 
-/// Whether a table is one of collectives: it has operations and messages instead of models and steps.
+/// Tells whether a table is one of collectives: it has operations and messages instead of models and steps.
 pub(crate) fn is_table<R: Read>(table: &Table<'_, R>) -> bool {
     table.has("operation") && table.has("message_bytes")
 }
@@ -69,7 +69,7 @@ type Found = Result<(f64, [f64; 2], f64), String>;
 /// A measured operation between GPUs, as its row tells it.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// What they did.
+    /// The operation.
     pub(crate) collective: Collective,
     /// The fabric, in words.
     pub(crate) system: String,
@@ -82,7 +82,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What a row of a table tells.
+    /// Reads a row of a table.
     pub(crate) fn read(record: &Record<'_>, collective: Collective) -> Result<Self, RowError> {
         let bytes = record.count::<u64>("message_bytes", 1)?;
         let system = record.needed("system")?;
@@ -103,13 +103,13 @@ impl Measured {
         })
     }
 
-    /// What a row tells, if it is of an operation between GPUs.
+    /// Reads a row, if it is of an operation between GPUs.
     pub(crate) fn of_record(record: &Record<'_>) -> Result<Option<Self>, RowError> {
         let operation = record.needed("operation")?;
         collective(&operation).map(|collective| Self::read(record, collective)).transpose()
     }
 
-    /// What a line of a benchmark's output tells; machines are not named there.
+    /// The measurement of a line of a benchmark's output; machines are not named there.
     pub(crate) fn of_output(collective: Collective, gpus: u32, nodes: u32, bytes: u64, seconds: f64) -> Self {
         Self {
             collective,

@@ -29,7 +29,7 @@ const TRIES_MAX: usize = 16 * CANDIDATES_MAX;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unsupported {
-    /// What the simulator cannot express, or what the row does not tell.
+    /// The thing that the simulator cannot express, or that the row does not tell.
     pub reason: String,
 }
 
@@ -133,14 +133,14 @@ struct Knobs {
     heads: u64,
     /// Layers between the first, which takes the input, and the last, which computes the loss.
     blocks: u32,
-    /// What replicas may divide among them besides data.
+    /// The dimension that replicas may divide among them besides data.
     divisible: Option<Divisible>,
     cluster: ClusterSpec,
     global: u64,
     precision: Precision,
     optimizer: Optimizer,
     schedule: ScheduleName,
-    /// What replicas may share out, and when gradients are then reduced.
+    /// States that replicas may share out, and when gradients are then reduced.
     shardings: Vec<(StateSharding, GradientReduction)>,
     gpus_per_node: u32,
     offload: Offload,
@@ -217,15 +217,15 @@ impl Knobs {
         layouts
     }
 
-    /// What so many replicas may share out: where there is one, nothing.
+    /// States that so many replicas may share out: where there is one, nothing.
     fn shardings_of(&self, parallel: ParallelSpec) -> Vec<(StateSharding, GradientReduction)> {
         let shared = if parallel.data > 1 { self.shardings.len() } else { 1 };
         self.shardings[..shared].to_vec()
     }
 
     /// The same degrees with experts spread over as many replicas as possible, over those of a machine, or over none;
-    /// over none where the row states its replicas, which then hold the same. Tables are always divided (Naumov et al., arXiv:1906.00091,
-    /// section 4).
+    /// over none where the row states its replicas, which then hold the same. Tables are always divided (Naumov et al.,
+    /// arXiv:1906.00091, section 4).
     fn with_experts(&self, parallel: ParallelSpec, open: bool) -> Vec<ParallelSpec> {
         let Some(divisible) = self.divisible else { return vec![parallel] };
         let admitted = |ranks: &u64| divisible.admits(*ranks);
@@ -372,7 +372,7 @@ fn schedule(row: &Row) -> ScheduleName {
     }
 }
 
-/// What replicas share out in a stage of ZeRO (Rajbhandari et al., arXiv:1910.02054, section 5).
+/// States that replicas share out in a stage of ZeRO (Rajbhandari et al., arXiv:1910.02054, section 5).
 fn sharding(zero_stage: Option<u32>) -> Result<StateSharding, Unsupported> {
     match zero_stage {
         None | Some(0) => Ok(StateSharding::None),
@@ -383,8 +383,9 @@ fn sharding(zero_stage: Option<u32>) -> Result<StateSharding, Unsupported> {
     }
 }
 
-/// What replicas may share out: what the row states, or, where it states nothing and the framework decides by itself,
-/// nothing, the optimizer's state (gradients being reduced once a step) or all. The first is what one replica does.
+/// States that replicas may share out: those that the row states, or, where it states nothing and the framework decides
+/// by itself, nothing, the optimizer's state (gradients being reduced once a step) or all. The first is what one
+/// replica does.
 fn shardings(zero_stage: Option<u32>, stack: &Stack) -> Result<Vec<(StateSharding, GradientReduction)>, Unsupported> {
     let stated = sharding(zero_stage)?;
     let chosen: &[StateSharding] = match zero_stage {

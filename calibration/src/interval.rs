@@ -1,8 +1,8 @@
 //! Intervals that should hold 90 % of measurements.
 //!
-//! What may be off is a handful of independent terms: the run itself, the constants of the GPU, the host threads, the
-//! network. Each has a width and the number of observations that taught it. The terms add up as variances of the
-//! logarithm of the step time, and the quantile is Student's t with the degrees of freedom that the terms have
+//! The reasons for errors are a handful of independent terms: the run itself, the constants of the GPU, the host
+//! threads, the network. Each has a width and the number of observations that taught it. The terms add up as variances
+//! of the logarithm of the step time, and the quantile is Student's t with the degrees of freedom that the terms have
 //! together, so that a term that was seen a few times widens the interval beyond its own width.
 //!
 //! # Source
@@ -56,8 +56,8 @@ const MAPS: Term = Term::new("maps", 0.17, 459.0);
 /// Regions that the host chooses: how many there are, and how they are chosen, differs by framework.
 const REGIONS: Term = Term::new("regions", 0.38, 108.0);
 
-/// Tables that are looked up: what overlaps with the exchange of rows is not told. Wider than the residuals of 44 rows ask
-/// for, which are of two programs.
+/// Tables that are looked up: what overlaps with the exchange of rows is not told. Wider than the residuals of 44 rows
+/// ask for, which are of two programs.
 const TABLES: Term = Term::new("tables", 0.65, 44.0);
 
 /// Recurrent layers: lengths of samples are means of their data.
@@ -85,11 +85,11 @@ const MEASURED: Term = Term::new("a measured machine", 0.23, 18.0);
 /// fabric left out, this and the next two terms hold 89 % of 65 rows; over all six ways to leave out a sweep, 81 %.
 const EFA_STEPS: Term = Term::new("steps over EFA", 0.2, 60.0);
 
-/// What EFA carries, as far as that is all: the same residuals beyond 128 MiB.
+/// The rate of EFA, as far as that is all: the same residuals beyond 128 MiB.
 const EFA_RATE: Term = Term::new("rate of EFA", 0.45, 40.0);
 
-/// How often chunks wait, as far as that is all: early software waits six times as long as tuned software, which is half
-/// of the time of the same residuals between 512 KiB and 64 MiB.
+/// The waits of chunks, as far as those are all: early software waits six times as long as tuned software, which is
+/// half of the time of the same residuals between 512 KiB and 64 MiB.
 const WAITING: Term = Term::new("waiting of chunks", 1.3, 60.0);
 
 /// Sockets that several devices of a machine share, in a benchmark: 15 to 22 of 32 Gbit/s are published for one cloud.
@@ -109,7 +109,7 @@ pub(crate) struct Term {
     pub name: &'static str,
     /// Half of the 90 % interval of the logarithm, as if it were normal.
     pub half_width: f64,
-    /// How many observations taught the width.
+    /// Observations that taught the width.
     pub observations: f64,
     /// The part of the step that suffers from it.
     pub share: f64,
@@ -201,7 +201,7 @@ pub fn network_uncertainty(cluster: &Cluster) -> Option<f64> {
     network(cluster).map(|term| term.half_width)
 }
 
-/// What the kinds of layers of a model, other than those of dense transformers, add.
+/// Terms for the kinds of layers of a model other than those of dense transformers.
 fn kinds_of_work(plan: &Plan) -> Vec<Term> {
     let operators = || plan.graph().distinct().iter().flat_map(|layer| &layer.operators);
     let any = |kind: fn(OperatorKind) -> bool| operators().any(|operator| kind(operator.kind));
@@ -229,7 +229,7 @@ pub(crate) fn around(time: Seconds, terms: &[Term]) -> [f64; 2] {
     [time.0 / factor, time.0 * factor]
 }
 
-/// What the constants of a GPU may be off. Wide ones rest on few observations or none.
+/// The error of the constants of a GPU. Wide ones rest on few observations or none.
 fn constants(gpu: &Gpu) -> Term {
     let half_width = gpu.achieved.uncertainty.value;
     Term::new("constants of the GPU", half_width, if half_width < 0.3 { 100.0 } else { 4.0 })
@@ -245,7 +245,7 @@ fn network(cluster: &Cluster) -> Option<Term> {
     })
 }
 
-/// How long the busiest host thread launches kernels in a step.
+/// Time in which the busiest host thread launches kernels in a step.
 fn host_time(plan: &Plan, machine: &Machine) -> Seconds {
     let passes = |role: LayerRole| -> f64 {
         let again = role == LayerRole::Block && plan.recompute() == trainyard_plan::Recompute::Full;
@@ -266,8 +266,8 @@ fn host_time(plan: &Plan, machine: &Machine) -> Seconds {
     machine.stack.launch.value * (busiest * plan.batch().accumulation as f64)
 }
 
-/// What operators of a measured machine vary by from one time to the next: the median over all of them, because what
-/// disturbs one disturbs its neighbours too.
+/// The variation of operators of a measured machine from one time to the next: the median over all of them, because
+/// what disturbs one disturbs its neighbours too.
 fn spread(machine: &MeasuredMachine) -> Term {
     let mut spreads: Vec<f64> = machine.operators.iter().map(|sample| sample.spread).collect();
     spreads.sort_by(f64::total_cmp);

@@ -27,14 +27,14 @@ const FIRST_CLASSES: [OperatorClass; 12] = [
 /// Factors of corrections that a machine may have: beyond, something else was measured.
 pub(crate) const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
-/// What was measured on a machine.
+/// Measurements of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurements {
     /// A name for the machine, `local`.
     pub name: String,
     /// The processor, or the GPU.
     pub processor: String,
-    /// What computed.
+    /// The kind of device that computed.
     pub device: DeviceKind,
     /// Ranks that can work at the same time.
     pub devices: u32,
@@ -46,7 +46,7 @@ pub struct Measurements {
     pub framework: String,
     /// Rate of a plain copy by one thread.
     pub copy_bandwidth: BytesPerSecond,
-    /// How much longer a kernel takes while a sum over ranks is under way beside it; unknown with one rank.
+    /// The part by which a kernel takes longer while a sum over ranks is under way beside it; unknown with one rank.
     pub overlap_slowdown: Option<f64>,
     /// Timed operators.
     pub operators: Vec<OperatorSample>,
@@ -62,9 +62,9 @@ pub enum ProfileProblem {
     Value {
         /// Path of the field, `operators[3].forward_s`.
         field: String,
-        /// What stands there.
+        /// The value that stands there.
         value: String,
-        /// What may stand there.
+        /// Values that may stand there.
         allowed: &'static str,
     },
     /// There is no sample of something that a step needs.
@@ -87,7 +87,7 @@ pub enum ProfileError {
     Syntax {
         /// The file.
         file: String,
-        /// What is wrong, with line and field.
+        /// The problem, with line and field.
         problem: String,
     },
     /// It was written by another version of the program.
@@ -95,7 +95,7 @@ pub enum ProfileError {
     Schema {
         /// The file.
         file: String,
-        /// What the file says.
+        /// The text of the file.
         found: String,
     },
     /// A value makes no sense.
@@ -103,13 +103,13 @@ pub enum ProfileError {
     Problem {
         /// The file.
         file: String,
-        /// Which.
+        /// The problem.
         problem: ProfileProblem,
     },
 }
 
 impl ProfileError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Schema { .. } => "measure the machine again: `trainyard calibrate` writes a new profile".into(),
@@ -228,7 +228,8 @@ fn check_corrections(machine: &MeasuredMachine) -> Result<(), ProfileProblem> {
     Ok(())
 }
 
-/// Whether every number of ranks has these operators, and more than one rank an all-reduce and a transfer.
+/// Refuses a number of ranks without one of these operators, and more than one rank without an all-reduce and a
+/// transfer.
 #[expect(clippy::needless_pass_by_value, reason = "an iterator is handed over")]
 fn complete(
     machine: &MeasuredMachine,

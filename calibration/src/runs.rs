@@ -1,8 +1,8 @@
 //! Runs on a measured machine, made into corrections of its profile.
 //!
-//! A profile holds operators that were timed apart. In a step they run one after another on data that others left in the
-//! caches, with an allocator and a scheduler around them. What that makes of forward, backward, update and communication
-//! is one factor for each, which whole runs teach. Section 8.1 of docs/physics.md has the formulas.
+//! A profile holds operators that were timed apart. In a step they run one after another on data that others left in
+//! the caches, with an allocator and a scheduler around them. What that makes of forward, backward, update and
+//! communication is one factor for each, which whole runs teach. Section 8.1 of docs/physics.md has the formulas.
 
 use crate::fit::{ConstantChange, Errors, REFIT_SCHEMA, RefitDocument, StackErrors, SuiteErrors};
 use crate::profile::CORRECTION_RANGE;
@@ -11,17 +11,17 @@ use trainyard_plan::Plan;
 use trainyard_plan::document::Phases;
 use trainyard_sim::{Machine, MachineError, simulate, step_time};
 
-/// How much a phase of a run differs from that of the same run on another day, as one standard deviation.
+/// The difference of a phase of a run from that of the same run on another day, as one standard deviation.
 const REPEAT: f64 = 0.05;
 
-/// How much phases of a step differ from the sums of their operators before any run was seen, as one standard
+/// The difference of phases of a step from the sums of their operators before any run was seen, as one standard
 /// deviation: half of the 23 % that hold nine in ten of the runs of section 9.
 const BEFORE: f64 = 0.14;
 
 /// A phase that takes less than this part of a step says nothing.
 const SHARE_MIN: f64 = 0.01;
 
-/// What a run took.
+/// The times of a run.
 #[derive(Clone, Debug)]
 pub struct RunMeasurement {
     /// Where it was read.
@@ -30,7 +30,7 @@ pub struct RunMeasurement {
     pub processor: String,
     /// Its threads.
     pub threads: u32,
-    /// What ran.
+    /// The plan that ran.
     pub plan: Plan,
     /// Median seconds of a step.
     pub step_time_s: f64,
@@ -54,11 +54,11 @@ pub enum RunsError {
         file: String,
         /// Field of its device.
         field: &'static str,
-        /// What it says.
+        /// The value of the run.
         found: String,
         /// The profile.
         profile: String,
-        /// What it says.
+        /// The value of the profile.
         wanted: String,
     },
     /// A time makes no sense.
@@ -68,7 +68,7 @@ pub enum RunsError {
         file: String,
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The value that stands there.
         value: f64,
     },
     /// The profile lacks what a run needs.
@@ -82,7 +82,7 @@ pub enum RunsError {
 }
 
 impl RunsError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Nothing { .. } => {
@@ -102,13 +102,13 @@ impl RunsError {
 pub struct CorrectedProfile {
     /// The profile, if its corrections changed.
     pub profile: Option<MeasuredMachine>,
-    /// What changed, and how well the runs are predicted before and after; each run is a suite.
+    /// The changes, and the errors of the predicted runs before and after; each run is a suite.
     pub document: RefitDocument,
 }
 
-/// What `runs` teach about the machine of `profile`, under the software of `stack`.
+/// Returns the profile corrected by `runs`, under the software of `stack`.
 ///
-/// What the profile was corrected by before is what is known before the runs. With several runs, each is predicted by
+/// The earlier corrections of the profile are what is known before the runs. With several runs, each is predicted by
 /// what the others teach; unless that is better than what was known before, nothing changes.
 ///
 /// # Errors
@@ -176,14 +176,14 @@ fn mean(errors: &[Errors]) -> Errors {
     }
 }
 
-/// What a run says about a phase: the logarithm of measured over predicted, and its standard deviation.
+/// A run's evidence about a phase: the logarithm of measured over predicted, and its standard deviation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Said {
     logarithm: f64,
     deviation: f64,
 }
 
-/// What a run says about each phase, in the order of [`CorrectedPhase::ALL`]; nothing where the phase is too short.
+/// A run's evidence about each phase, in the order of [`CorrectedPhase::ALL`]; nothing where the phase is too short.
 type Seen = [Option<Said>; 4];
 
 /// One fit.
@@ -270,7 +270,7 @@ impl Fit<'_> {
         }
     }
 
-    /// How far the predicted step time is off, as a fraction of the measured one.
+    /// The error of the predicted step time, as a fraction of the measured one.
     fn error(&self, run: &RunMeasurement, profile: &MeasuredMachine) -> Result<f64, RunsError> {
         let seconds = step_time(&run.plan, &self.machine(profile))
             .map_err(|error| RunsError::Machine { file: run.file.clone(), error })?;

@@ -66,7 +66,7 @@ impl Group {
     }
 }
 
-/// What is kept of a suite's rows: a few numbers each.
+/// The rows of a suite, as far as they are kept: a few numbers each.
 #[derive(Debug, Default)]
 struct Suite {
     rows: usize,

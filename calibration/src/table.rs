@@ -60,7 +60,7 @@ pub enum TableError {
         file: String,
         /// The absent column.
         column: String,
-        /// What the table was taken for.
+        /// The kind of table that it was taken for.
         kind: &'static str,
         /// All columns that must be there.
         allowed: String,
@@ -72,13 +72,13 @@ pub enum TableError {
         file: String,
         /// Counted from 1.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
 impl TableError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Empty { .. } => Some("a table of measurements starts with `id,suite,source,system,…`".into()),
@@ -98,9 +98,9 @@ pub struct RowError {
     pub line: u64,
     /// Name of the column.
     pub column: String,
-    /// What stands there.
+    /// The value that stands there.
     pub value: String,
-    /// What may stand there.
+    /// Values that may stand there.
     pub allowed: String,
 }
 
@@ -350,7 +350,7 @@ pub struct Row {
     pub gpus_per_node: u32,
     /// Catalog name of the GPU.
     pub gpu: String,
-    /// How GPUs of a machine reach each other.
+    /// The links between GPUs of a machine.
     pub intra_node_link: String,
     /// Network of one machine.
     pub inter_node_gbps: Option<f64>,
@@ -382,7 +382,7 @@ pub struct Row {
     pub stack: String,
     /// Its version or method.
     pub stack_version: String,
-    /// Whether XLA compiled the graph; a column that a table may lack.
+    /// Set if XLA compiled the graph; a column that a table may lack.
     pub xla: Option<bool>,
     /// Number formats.
     pub precision: String,
@@ -400,13 +400,13 @@ pub struct Row {
     pub schedule: Option<&'static str>,
     /// Runs of layers on one device.
     pub virtual_stages: Option<u32>,
-    /// Whether activations between layers are split too.
+    /// Set if activations between layers are split too.
     pub sequence_parallel: bool,
-    /// What replicas share out: 1 optimizer state, 2 gradients, 3 parameters.
+    /// States that replicas share out: 1 optimizer state, 2 gradients, 3 parameters.
     pub zero_stage: Option<u32>,
-    /// What is computed again.
+    /// The part that is computed again.
     pub recompute: Option<&'static str>,
-    /// What is kept in main memory.
+    /// The states that are kept in main memory.
     pub offload: String,
     /// The optimizer.
     pub optimizer: String,
@@ -483,7 +483,7 @@ pub enum Entry {
         id: String,
         /// Its suite, or nothing.
         suite: String,
-        /// What is wrong.
+        /// The problem.
         error: RowError,
     },
 }

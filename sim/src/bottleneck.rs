@@ -1,4 +1,4 @@
-//! What limits a step.
+//! Limits of a step.
 
 use crate::cost::{device_costs, layer_costs};
 use crate::machine::Machine;
@@ -37,13 +37,13 @@ impl StepLimits {
     }
 }
 
-/// What limits the step: that of arithmetic, memory bandwidth, launches and network which would shorten it most if it
-/// took no time. On a measured machine, whose kernels are known as a whole, arithmetic or network.
+/// Returns the limit of the step: that of arithmetic, memory bandwidth, launches and network which would shorten it
+/// most if it took no time. On a measured machine, whose kernels are known as a whole, arithmetic or network.
 pub fn bottleneck(plan: &Plan, machine: &Machine, outcome: &Outcome) -> Bottleneck {
     step_limits(plan, machine, outcome).sorted()[0].0
 }
 
-/// What limits the step, and by how much. On a measured machine the passes count as arithmetic.
+/// Returns the limits of the step, and by how much each. On a measured machine the passes count as arithmetic.
 pub fn step_limits(plan: &Plan, machine: &Machine, outcome: &Outcome) -> StepLimits {
     let passes = plan.batch().accumulation as f64 / f64::from(plan.mesh().pipeline());
     let Some((kernels, inside)) = layers(plan, machine) else {

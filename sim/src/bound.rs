@@ -1,7 +1,7 @@
 //! A closed form that no simulation beats.
 //!
-//! All of it follows from four facts. Streams are in order, so that a longest path with the least duration of each
-//! task is a lower bound. A communication takes at least what it takes alone. Kernels that go on beside a collective for
+//! All of it follows from four facts. Streams are in order, so that a longest path with the least duration of each task
+//! is a lower bound. A communication takes at least what it takes alone. Kernels that go on beside a collective for
 //! `c` seconds lose `c · s / (1 + s)` of them, where `s` is by how much they are slowed, so that kernels of `k` seconds
 //! beside collectives of `c` seconds take at least `k + c · s / (1 + s)`. And stages that stand on machines alike pay
 //! the same.
@@ -33,7 +33,7 @@ pub fn step_time_bound(plan: &Plan, machine: &Machine) -> Result<Seconds, Machin
     step_time_bound_with(plan, machine, &LayerTable::new(plan, machine)?, &mut Communications::default())
 }
 
-/// What communication takes at least, which plans with the same ranks, number formats and micro-batch share.
+/// The least time of communication, which plans with the same ranks, number formats and micro-batch share.
 #[derive(Clone, Debug, Default)]
 pub struct Communications(BTreeMap<Work, Passing>);
 
@@ -46,8 +46,8 @@ struct Passing {
 }
 
 impl Passing {
-    /// This, and then `next`. Who waits longest for the one is not who waits longest for the other, and has the links to
-    /// itself by then: only one of them takes as long as all ranks need for it together.
+    /// This, and then `next`. Who waits longest for the one is not who waits longest for the other, and has the links
+    /// to itself by then: only one of them takes as long as all ranks need for it together.
     fn then(self, next: Self) -> Self {
         Self { any: self.any + next.any, all: (self.any + next.all).max(self.all + next.any) }
     }
@@ -57,7 +57,7 @@ impl Passing {
         Self { any: self.any.max(other.any), all: self.all.max(other.all) }
     }
 
-    /// What all ranks add to any one.
+    /// Returns the time that all ranks add to any one.
     fn more(self) -> Seconds {
         self.all - self.any
     }
@@ -138,7 +138,7 @@ fn staggered(stages: &[StageLeast], micro_batches: f64) -> Seconds {
     }
 }
 
-/// What one stage takes at least.
+/// The least time of one stage.
 #[derive(Clone, Copy, Debug)]
 struct StageLeast {
     /// One micro-batch forward through its first run.
@@ -156,7 +156,7 @@ struct StageLeast {
     sent_back: Seconds,
     /// Gathering the weights of all its layers for one pass, and the largest of them.
     gathered: [Seconds; 2],
-    /// Whether weights are gathered beside the layers before.
+    /// Set if weights are gathered beside the layers before.
     gathers_beside: bool,
     /// The share of a collective by which it delays the kernels beside it.
     lost: f64,
@@ -201,7 +201,7 @@ struct Kernels {
     first_weights: Seconds,
     /// All passes of all micro-batches.
     all: Seconds,
-    /// What the last micro-batch's gradients take at most before their reduction can be under way.
+    /// The most time that the last micro-batch's gradients take before their reduction can be under way.
     last: Seconds,
 }
 
@@ -345,7 +345,7 @@ impl Least<'_> {
         StageId(self.costs.layout().alike(stage.0))
     }
 
-    /// What a rank sends across the boundary behind a run.
+    /// The transfer of a rank across the boundary behind a run.
     fn transfer(&mut self, from: StageId, to: StageId, layer: usize) -> Result<Seconds, MachineError> {
         let bytes = self.plan.boundary_bytes(layer);
         let alike = self.alike(StageId(from.0.min(to.0)));

@@ -1,4 +1,4 @@
-//! Whether a plan fits: what `plan` counts, and what the software takes besides.
+//! Memory of a plan: that which `plan` counts, and that which the software takes besides.
 
 use crate::cost::{DeviceCosts, device_costs};
 use crate::layout::Layout;
@@ -12,7 +12,7 @@ use trainyard_plan::{
 };
 use trainyard_units::{Bytes, human_bytes};
 
-/// What one rank of each stage needs, and what there is.
+/// Memory that one rank of each stage needs, and that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Per stage, what the smallest of its devices has.
@@ -23,18 +23,18 @@ pub struct Footprint {
     pub resident: Vec<Resident>,
     /// Per stage, what the software takes: its own libraries, and what its allocator holds without use.
     pub software: Vec<Bytes>,
-    /// What the ranks of one machine keep together, where anything is kept off the devices.
+    /// Stores that the ranks of one machine share, where anything is kept off the devices.
     pub shared: Vec<SharedStore>,
 }
 
 /// Main memory or disk of the machine of which most is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedStore {
-    /// Which.
+    /// The kind of store.
     pub store: Store,
-    /// What its ranks keep there.
+    /// Bytes that its ranks keep there.
     pub needed: Bytes,
-    /// What there is.
+    /// Bytes that there are.
     pub available: Bytes,
 }
 
@@ -44,27 +44,27 @@ pub enum OutOfMemory {
     /// A stage on its devices.
     #[error("stage {} needs {} on each device, but there is {}", stage.0, human_bytes(*needed), human_bytes(*available))]
     Device {
-        /// Which.
+        /// The kind of store.
         stage: StageId,
-        /// What a rank of it needs.
+        /// Bytes that a rank of it needs.
         needed: Bytes,
-        /// What a device has.
+        /// Bytes of a device.
         available: Bytes,
     },
-    /// What is kept off the devices.
+    /// The states that are kept off the devices.
     #[error("what is offloaded needs {} of each machine's {}, but there is {}", human_bytes(*needed), store_name(*store), human_bytes(*available))]
     Machine {
         /// Where.
         store: Store,
-        /// What the ranks of a machine keep there.
+        /// Bytes that the ranks of a machine keep there.
         needed: Bytes,
-        /// What there is.
+        /// Bytes that there are.
         available: Bytes,
     },
 }
 
 impl OutOfMemory {
-    /// What is needed, and what there is.
+    /// Returns the bytes that are needed, and those that there are.
     pub fn amounts(&self) -> (Bytes, Bytes) {
         match self {
             Self::Device { needed, available, .. } | Self::Machine { needed, available, .. } => (*needed, *available),
@@ -80,17 +80,17 @@ fn store_name(store: Store) -> &'static str {
 }
 
 impl Footprint {
-    /// What one rank of a stage needs in all.
+    /// Returns the bytes that one rank of a stage needs in all.
     pub fn total(&self, stage: StageId) -> Bytes {
         self.resident[stage.0 as usize].total() + self.software[stage.0 as usize]
     }
 
-    /// What the fullest rank needs.
+    /// Returns the bytes that the fullest rank needs.
     pub fn peak(&self) -> Bytes {
         self.stages().map(|stage| self.total(stage)).max().unwrap_or_default()
     }
 
-    /// Whether every stage leaves the margin free, and what is kept elsewhere fits too.
+    /// Refuses a stage that does not leave the margin free, or a store that is too small.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Footprint {
         self.fits_within(&self.usable)
     }
 
-    /// Whether every stage fits on its devices, whatever it leaves free, and what is kept elsewhere fits too.
+    /// Refuses a stage that does not fit on its devices, whatever it leaves free, or a store that is too small.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ impl Footprint {
     }
 }
 
-/// What one rank of each stage of `plan` needs on `machine`, and what the ranks of one machine keep in its main memory
-/// and on its disk.
+/// Returns the memory of one rank of each stage of `plan` on `machine`, and what the ranks of one machine keep in its
+/// main memory and on its disk.
 pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     let store = gradient_store(plan, machine);
     let counted = as_computed(plan, machine);
@@ -146,7 +146,7 @@ pub fn footprint(plan: &Plan, machine: &Machine) -> Footprint {
     Footprint { limits, usable, resident, software, shared }
 }
 
-/// What plans may use of a device's memory with a stack.
+/// The part of a device's memory that plans may use with a stack.
 pub fn usable(memory: Bytes, stack: &Stack) -> Bytes {
     Bytes((memory.as_f64() * (1.0 - stack.memory_margin())) as u64)
 }
@@ -167,7 +167,7 @@ fn costs(machine: &Machine) -> &dyn DeviceCosts {
     device_costs(&machine.cluster.first().device)
 }
 
-/// What a rank of a stage holds of each layer: whole states, and what one micro-batch leaves behind of activations, if
+/// Memory of a rank of a stage for each layer: whole states, and what one micro-batch leaves behind of activations, if
 /// `plan` shares out nothing. Layers that are alike are counted once.
 pub fn held_by_layers(plan: &Plan, machine: &Machine) -> Vec<Resident> {
     let store = gradient_store(plan, machine);
@@ -189,7 +189,7 @@ fn gradient_store(plan: &Plan, machine: &Machine) -> GradientStore {
     GradientStore { element: kept.element_bytes(), bucketed: machine.lowering().bucket.is_some() }
 }
 
-/// What the software takes beside `held`: its own libraries, what its separate kernels keep besides the counts where
+/// Memory of the software beside `held`: its own libraries, what its separate kernels keep besides the counts where
 /// layers are over tokens, and what its allocator holds without use.
 fn software(plan: &Plan, machine: &Machine, held: &Resident) -> Bytes {
     let stack = &machine.stack;

@@ -1,9 +1,9 @@
 //! The engine: kernels and operations put in time.
 //!
-//! Kernels run for a known time on the actor that launches them. Operations wait for their latency, then move bytes over
-//! links that they share with whatever else is under way. While a collective is under way, the kernels of its actors
-//! run slower. At each instant all ends are applied before anything starts, and what starts is started in the order
-//! of its id, so that the result depends on the program alone.
+//! Kernels run for a known time on the actor that launches them. Operations wait for their latency, then move bytes
+//! over links that they share with whatever else is under way. While a collective is under way, the kernels of its
+//! actors run slower. At each instant all ends are applied before anything starts, and what starts is started in the
+//! order of its id, so that the result depends on the program alone.
 
 use crate::des::EventQueue;
 use crate::network::{Demand, SharedLinks};
@@ -29,7 +29,7 @@ pub(crate) struct Stretch {
     pub(crate) demand: Demand,
 }
 
-/// What an operation does, and whom it slows.
+/// The phases of an operation, and the actors that it slows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CommProgram {
     pub(crate) stretches: Vec<Stretch>,
@@ -47,7 +47,7 @@ pub(crate) struct Program {
     pub(crate) actors: u32,
     /// Capacities of the links in bytes a second.
     pub(crate) links: Vec<f64>,
-    /// How much longer a kernel takes while a collective of its actor is under way: 0.3 is 30 %.
+    /// The part by which a kernel takes longer while a collective of its actor is under way: 0.3 is 30 %.
     pub(crate) slowdown: f64,
 }
 
@@ -75,17 +75,17 @@ pub(crate) fn run_in_silence(program: &Program) -> Vec<Timing> {
     run(&silent)
 }
 
-/// How far a running node is.
+/// The progress of a running node.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     /// Nanoseconds of a kernel or bytes of a flow that are left.
     left: f64,
-    /// How many of them go in a nanosecond.
+    /// Units of work done in a nanosecond.
     rate: f64,
     since: Instant,
     /// When it ends if nothing changes; an event for another instant is stale.
     due: Instant,
-    /// Which stretch of an operation, twice, plus one if bytes move.
+    /// Twice the index of an operation's stretch, plus one if bytes move.
     stretch: u32,
 }
 

@@ -1,5 +1,5 @@
-//! From the work of a stage's rank to the nodes of all actors: each actor runs its stage's tasks, and communications join
-//! the actors that take part in them.
+//! From the work of a stage's rank to the nodes of all actors: each actor runs its stage's tasks, and communications
+//! join the actors that take part in them.
 
 use crate::cost::Operation;
 use crate::engine::{CommProgram, Node, Program, Stretch, Timing};
@@ -10,7 +10,7 @@ use trainyard_units::{Instant, Seconds, Span};
 
 const NOBODY: u32 = u32::MAX;
 
-/// What a piece of work asks for.
+/// The kernels or operations of a piece of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Asks {
     /// Kernels: per actor, how long.
@@ -176,12 +176,12 @@ impl<'a> Ensemble<'a> {
         debug_assert!(edges.len() > start || actors == 0, "somebody who does a task has done what it waits for");
     }
 
-    /// What one rank did.
+    /// The timeline of one rank.
     pub(crate) fn timeline(&self, ran: &[Timing], rank: Rank) -> Timeline {
         self.stages_timeline(ran, &[rank])
     }
 
-    /// What some ranks did, each of another stage.
+    /// The timeline of some ranks, each of another stage.
     pub(crate) fn stages_timeline(&self, ran: &[Timing], ranks: &[Rank]) -> Timeline {
         let mut actor_at = vec![NOBODY; self.actors.len()];
         for rank in ranks {
@@ -242,7 +242,7 @@ impl<'a> Ensemble<'a> {
     }
 }
 
-/// What an operation asks for; only collectives slow the kernels of their actors.
+/// The program of an operation; only collectives slow the kernels of their actors.
 fn operating(operation: &Operation, actors: &[u32], exchanges: bool) -> CommProgram {
     let stretches = operation
         .phases

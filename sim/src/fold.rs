@@ -1,7 +1,8 @@
 //! Rank folding: ranks that must behave alike are simulated once.
 //!
-//! Ranks, communications and links form a graph: a rank takes part in communications, a communication uses links. Classes
-//! of vertices are refined until every two members of a class have the same numbers of neighbours of each class (an
+//! Ranks, communications and links form a graph: a rank takes part in communications, a communication uses links.
+//! Classes of vertices are refined until every two members of a class have the same numbers of neighbours of each class
+//! (an
 //! *equitable* partition). The engine is deterministic and knows of a rank only its work, its communications and how
 //! full their links are, so by induction over events members of a class do the same at the same time, and one of them
 //! stands for all. Whatever breaks a symmetry (ranks that share a network card with others of another kind, machines of
@@ -20,15 +21,15 @@ use trainyard_plan::Rank;
 /// A communication of a group of ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Communication {
-    /// Which work of the step it does; communications of one work have the same index.
+    /// The work of the step that it does; communications of one work have the same index.
     pub(crate) work: u32,
     /// Who takes part.
     pub(crate) members: Vec<Rank>,
-    /// What it asks of the links.
+    /// Its load on the links.
     pub(crate) operation: Operation,
 }
 
-/// What stands for what.
+/// The ranks, communications and links that stand for others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fold {
     /// For each rank, the actor that stands for it.
@@ -87,7 +88,7 @@ struct Colours {
     ranks: Vec<u64>,
     communications: Vec<u64>,
     links: Vec<u64>,
-    /// How many colours there are of each kind of vertex.
+    /// Colours of each kind of vertex.
     counts: [usize; 3],
 }
 

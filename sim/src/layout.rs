@@ -27,7 +27,7 @@ impl Layout<'_> {
         ranks.iter().map(|rank| self.position(*rank)).collect()
     }
 
-    /// Which kind of machine a rank stands on.
+    /// The index of the kind of machine that a rank stands on.
     pub(crate) fn pool(&self, rank: Rank) -> usize {
         self.cluster.pool_index(self.position(rank).instance)
     }
@@ -76,8 +76,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Whether all ranks of a stage go in step: stages stand regularly, and on each machine every device reaches every
-    /// other as fast.
+    /// Tells whether all ranks of a stage go in step: stages stand regularly, and on each machine every device reaches
+    /// every other as fast.
     pub(crate) fn in_step(&self) -> bool {
         let pool = self.cluster.first();
         let symmetric = match &pool.fabric {

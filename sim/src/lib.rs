@@ -1,4 +1,4 @@
-//! How long a plan takes on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
+//! The time of a plan on a machine: pure cost functions, a discrete-event engine, and what fits into memory.
 //!
 //! [`Costs`] turns work into seconds and into what it asks of links, [`simulate()`] puts it in time and sums up, and
 //! [`step_time_bound`] gives a closed-form lower bound on what [`simulate()`] would say. Nothing here knows that a
@@ -14,11 +14,9 @@
 //!     parallel: ParallelSpec { data: 8, ..ParallelSpec::default() },
 //!     batch: BatchSpec { global: 64, micro: 8, accumulation: 1 },
 //!     ..PlanSpec::plain(model.spec(), ClusterSpec::of("p4d.24xlarge", 1), model.graph().len())
-//! })?;
-//! let machine = Machine { cluster: catalog().cluster("p4d.24xlarge", 1)?, stack: catalog().stack("pytorch")?.clone() };
-//! let outcome = simulate(&plan, &machine)?;
-//! assert!(step_time_bound(&plan, &machine)? <= outcome.step_time);
-//! assert!(outcome.exposed_communication < outcome.step_time);
+//! })?; let machine = Machine { cluster: catalog().cluster("p4d.24xlarge", 1)?, stack:
+//! catalog().stack("pytorch")?.clone() }; let outcome = simulate(&plan, &machine)?; assert!(step_time_bound(&plan,
+//! &machine)? <= outcome.step_time); assert!(outcome.exposed_communication < outcome.step_time);
 //! assert!(outcome.footprint.fits().is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

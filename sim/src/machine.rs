@@ -48,7 +48,7 @@ pub enum MachineError {
         value: String,
         /// The machine.
         machine: String,
-        /// What it runs.
+        /// Values that it runs.
         allowed: String,
     },
     /// A GPU has no arithmetic unit for a number format.
@@ -68,7 +68,7 @@ pub enum MachineError {
     /// Something is to be kept where there is nothing to keep it in.
     #[error("`offload` is {offload}, but `{machine}` has no {store} that is known")]
     NoStore {
-        /// What is to be kept elsewhere.
+        /// The states that are to be kept elsewhere.
         offload: String,
         /// Where.
         store: &'static str,
@@ -95,14 +95,14 @@ pub enum MachineError {
     },
 }
 
-/// What simulated time can tell, rounded down: 2⁶⁴ nanoseconds are 584 years.
+/// The longest simulated time, rounded down: 2⁶⁴ nanoseconds are 584 years.
 const CLOCK_YEARS: f64 = 580.0;
 const YEAR: Seconds = Seconds(365.25 * 86_400.0);
 /// The longest step that can be simulated.
 pub const CLOCK: Seconds = Seconds(CLOCK_YEARS * YEAR.0);
 
 impl MachineError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::TooManyRanks { ranks, instances, devices, .. } => {
@@ -123,7 +123,7 @@ impl MachineError {
 }
 
 impl Machine {
-    /// How this machine's software handles communication.
+    /// The choices of this machine's software that decide how plans communicate.
     pub fn lowering(&self) -> Lowering {
         Lowering {
             bucket: Some(self.stack.bucket.value).filter(|bucket| bucket.0 > 0),
@@ -142,7 +142,7 @@ impl Machine {
     }
 }
 
-/// Whether a cluster has a device for each rank.
+/// Refuses a cluster that has no device for each rank.
 pub(crate) fn enough_devices(cluster: &Cluster, mesh: Mesh) -> Result<(), MachineError> {
     let devices = cluster.devices();
     if mesh.ranks() <= devices {

@@ -1,8 +1,8 @@
 //! Execution graphs of any program, put in time on machines of the catalog.
 //!
-//! What was measured keeps its time. What was not is as fast as the device's arithmetic and memory let it be. Messages
-//! ask for the links of the cluster and share them, as those of a plan do. The kernels of a rank run one after another,
-//! in the order of its file.
+//! Nodes that were measured keep their time. Others are as fast as the device's arithmetic and memory let them be.
+//! Messages ask for the links of the cluster and share them, as those of a plan do. The kernels of a rank run one after
+//! another, in the order of its file.
 
 use crate::cost::{COPY_LATENCY, DeviceCosts, Operation, Phase, operation};
 use crate::engine::{CommProgram, Node, Program, Stretch, run};
@@ -15,17 +15,17 @@ use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
 use trainyard_plan::{Collective, Collectives};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
-/// What all nodes may take together, which keeps instants within 64 bits: three years.
+/// The longest time of all nodes together, which keeps instants within 64 bits: three years.
 const TOTAL_MAX: Seconds = Seconds(1e8);
 
-/// What a replay found.
+/// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// From the first start to the last end.
     pub step_time: Seconds,
     /// Kernels of the rank that computes longest.
     pub compute: Seconds,
-    /// What communication adds: the step time less that with links that take no time.
+    /// Time that communication adds: the step time less that with links that take no time.
     pub exposed_communication: Seconds,
     /// Nodes of all ranks.
     pub nodes: usize,
@@ -46,7 +46,7 @@ pub enum ReplayError {
         /// Devices.
         devices: u32,
     },
-    /// What a rank does with others, they do not do with it.
+    /// A rank meets others that do not meet it.
     #[error("rank {rank}, node {id} (`{name}`): {problem}")]
     Unmatched {
         /// The rank.
@@ -55,7 +55,7 @@ pub enum ReplayError {
         id: u64,
         /// Its name.
         name: String,
-        /// What is missing.
+        /// The thing that is missing.
         problem: String,
     },
     /// Ranks wait for each other.
@@ -82,7 +82,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TooFewDevices { .. } => Some("--instances N names more machines"),
@@ -140,7 +140,8 @@ pub fn replay(
     })
 }
 
-/// What ranks must agree on to meet: the kind and the size of a collective of a group, or the ends of a message.
+/// The key on which ranks must agree to meet: the kind and the size of a collective of a group, or the ends of a
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Meeting {
     Collective { members: Vec<u32>, kind: Collective, bytes: Bytes },
@@ -285,7 +286,7 @@ impl Building<'_> {
         self.program.nodes.len() as u32 - 1
     }
 
-    /// What a rank does without others.
+    /// Adds a node of one rank alone.
     fn alone(&mut self, rank: u32, node: &GraphNode) -> u32 {
         match node.work {
             GraphWork::Compute { time, flops, bytes, on_host: false } => {
@@ -331,7 +332,7 @@ impl Building<'_> {
         self.program.edges = edges;
     }
 
-    /// Whether every node can start: ranks could wait for each other.
+    /// Refuses nodes that can never start: ranks could wait for each other.
     fn no_deadlock(&self) -> Result<(), ReplayError> {
         let count = self.program.nodes.len();
         let mut missing = vec![0u32; count];

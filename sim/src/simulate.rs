@@ -15,7 +15,7 @@ use trainyard_plan::{
 };
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
-/// How a step is simulated.
+/// Options of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Every rank by itself, instead of one for all that must behave alike.
@@ -24,24 +24,24 @@ pub struct Options {
     pub variation: Option<Variation>,
 }
 
-/// What a simulation found.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Seconds of one optimizer step.
     pub step_time: Seconds,
     /// When everything happened, on the first rank of each stage.
     pub timeline: Timeline,
-    /// How each stage's device was used.
+    /// Use of each stage's device.
     pub stages: Vec<StageUse>,
     /// Idle time of the pipeline over its ideal time, communication apart.
     pub bubble: f64,
-    /// What communication adds to the step: the step time less that with links that take no time.
+    /// Time that communication adds to the step: the step time less that with links that take no time.
     pub exposed_communication: Seconds,
     /// Where the step goes on the busiest stage.
     pub phases: Phases,
     /// Model FLOPs over peak FLOPs; nothing where no peak is known.
     pub mfu: Option<f64>,
-    /// What each stage needs in memory.
+    /// Memory of each stage.
     pub footprint: Footprint,
     /// Ranks that were simulated, each for all that behave as it does.
     pub actors: u32,
@@ -134,7 +134,7 @@ pub fn step_time_with(plan: &Plan, machine: &Machine, layers: &LayerTable) -> Re
     Ok(step_time_of(&ensemble, &ran))
 }
 
-/// What every rank does when, in the order of ranks.
+/// Returns the timeline of every rank, in the order of ranks.
 ///
 /// # Errors
 ///
@@ -224,7 +224,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// How long everything takes if one thing is done after the other: for each task its work's operations, which take so
+/// The sum of all times if one thing is done after the other: for each task its work's operations, which take so
 /// long alone, and its slowest kernels.
 fn one_by_one(works: &[u32], alone: Vec<Seconds>, kernels: &[Option<Vec<Seconds>>]) -> Seconds {
     let longest = |kernels: &Vec<Seconds>| kernels.iter().copied().fold(Seconds::ZERO, Seconds::max);
@@ -233,7 +233,8 @@ fn one_by_one(works: &[u32], alone: Vec<Seconds>, kernels: &[Option<Vec<Seconds>
     works.iter().map(|work| each[*work as usize]).sum()
 }
 
-/// What tells ranks apart before anything communicates: their stage, and what the layers of their tensor group run on.
+/// Numbers that tell ranks apart before anything communicates: their stage, and what the layers of their tensor group
+/// run on.
 fn kinds(plan: &Plan, machine: &Machine, factors: &[f64]) -> Vec<u64> {
     let mesh = plan.mesh();
     let stage = |rank| mesh.coordinates(Rank(rank)).pipeline;
@@ -287,7 +288,7 @@ fn distinct_works(graph: &TaskGraph) -> (Vec<u32>, Vec<Work>) {
     (works, distinct)
 }
 
-/// Which kinds of machine each actor's layers run on, and how fast its devices are: the ranks of a tensor group wait
+/// The kinds of machine that each actor's layers run on, and the speed of its devices: the ranks of a tensor group wait
 /// for the slowest of them at every layer.
 struct Paces {
     /// Per actor, the kinds of machine of its tensor group with the largest factor on each.
@@ -299,7 +300,7 @@ impl Paces {
         Self { groups: fold.ranks.iter().map(|rank| pace(plan, machine, *rank, factors)).collect() }
     }
 
-    /// What each actor's kernels of this work take; nothing if it is communication.
+    /// Time of each actor's kernels of this work; none if it is communication.
     fn kernels(&self, costs: &Costs<'_>, graph: &TaskGraph, work: Work) -> Result<Option<Vec<Seconds>>, MachineError> {
         let mut known: BTreeMap<usize, Seconds> = BTreeMap::new();
         let mut kernels = Vec::with_capacity(self.groups.len());

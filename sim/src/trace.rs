@@ -1,9 +1,9 @@
 //! A simulated step in detail: what every task consists of, and what it waited for.
 //!
-//! The engine puts whole passes in time. Here a pass is laid out as its layers and their operators, in the order in which
-//! they are computed: each takes the share of the layer's price that its own cost has, and what is sent inside a layer
-//! stands evenly between its operators. So the parts of a pass take as long as the pass, but where in it a collective
-//! stands is a picture, not a result.
+//! The engine puts whole passes in time. Here a pass is laid out as its layers and their operators, in the order in
+//! which they are computed: each takes the share of the layer's price that its own cost has, and what is sent inside a
+//! layer stands evenly between its operators. So the parts of a pass take as long as the pass, but where in it a
+//! collective stands is a picture, not a result.
 
 use crate::cost::{Costs, Inside, InsideMessage, LayerCost, OperatorCost};
 use crate::engine::{Timing, run};
@@ -116,7 +116,7 @@ fn seat(device: &Device, instance: u32, slot: u32) -> Seat {
 /// Something that takes part of a task, and how long by its price.
 type Timed = (TracedWork, Seconds);
 
-/// What each work consists of on each kind of machine.
+/// The parts of each work on each kind of machine.
 struct Works<'a> {
     plan: &'a Plan,
     graph: &'a TaskGraph,

@@ -10,12 +10,12 @@ use statrs::distribution::{ContinuousCDF, Normal};
 pub struct Variation {
     /// Standard deviation of a device's time, as a fraction of the mean.
     pub spread: f64,
-    /// Which devices are slow.
+    /// The seed that decides which devices are slow.
     pub seed: u64,
 }
 
 impl Variation {
-    /// How much longer each of `devices` devices takes than the mean one: drawn from a normal distribution, and never
+    /// Times of each of `devices` devices relative to the mean one: drawn from a normal distribution, and never
     /// less than a tenth of the mean.
     ///
     /// # Panics

@@ -26,12 +26,12 @@ const PCIE_UPLINK: BytesPerSecond = BytesPerSecond(11.25e9);
 /// `src/transport/net_socket.cc`; NCCL user guide, `NCCL_SOCKET_NTHREADS` and `NCCL_NSOCKS_PERTHREAD`).
 const CONNECTIONS_PER_PEER: f64 = 16.0;
 
-/// What is left of a network between machines that encrypt their traffic. A stated default: nobody has published a
-/// measurement of training with IPsec between instances. Headers of ESP (RFC 4303) take 1 % of jumbo frames; the rest
-/// stands for the processor cores that encrypt 25 to 100 Gbit/s.
+/// The part that is left of a network between machines that encrypt their traffic. A stated default: nobody has
+/// published a measurement of training with IPsec between instances. Headers of ESP (RFC 4303) take 1 % of jumbo
+/// frames; the rest stands for the processor cores that encrypt 25 to 100 Gbit/s.
 pub const ENCRYPTED_SHARE: f64 = 0.7;
 
-/// What a network sustains of its nominal rate when this many devices of a machine share it.
+/// The part of its nominal rate that a network sustains when this many devices of a machine share it.
 pub(crate) fn sustained(network: &Network, devices_per_instance: u32) -> f64 {
     let messaging = &network.messaging;
     if devices_per_instance == 1 { messaging.sustained_alone.value } else { messaging.sustained.value }
@@ -40,7 +40,7 @@ pub(crate) fn sustained(network: &Network, devices_per_instance: u32) -> f64 {
 /// The way of one flow from a device to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// What the flow reaches by itself, in bytes per second; infinite if only its links limit it.
+    /// The rate of the flow by itself, in bytes per second; infinite if only its links limit it.
     pub limit: f64,
     /// The links that it goes through, in ascending order. Devices below one PCIe switch need none.
     pub links: Vec<LinkId>,
@@ -126,13 +126,13 @@ impl<'a> Wiring<'a> {
         self.cluster
     }
 
-    /// What each link carries, in bytes per second, by number. What is unknown or
+    /// Capacities of the links, in bytes per second, by number. What is unknown or
     /// not there is infinite: plans that need it are refused before.
     pub fn capacities(&self) -> &[f64] {
         &self.capacities
     }
 
-    /// What a link carries, in bytes per second.
+    /// The capacity of a link, in bytes per second.
     pub fn capacity(&self, link: LinkId) -> f64 {
         self.capacities[link.0 as usize]
     }
@@ -141,7 +141,7 @@ impl<'a> Wiring<'a> {
         &self.pools[self.cluster.pool_index(machine)]
     }
 
-    /// How the devices of a machine reach each other.
+    /// The links between the devices of a machine.
     pub(crate) fn interconnect(&self, machine: u32) -> &'a Interconnect {
         self.fabric(machine).0
     }
@@ -279,7 +279,8 @@ impl<'a> Wiring<'a> {
         Path { limit, links }
     }
 
-    /// What a machine sends to one peer at most, in bytes per second: the TCP connections that the library opens to it.
+    /// The highest rate from a machine to one peer, in bytes per second: the TCP connections that the library opens to
+    /// it.
     pub(crate) fn connection_limit(&self, machine: u32) -> f64 {
         let network = self.network(machine);
         match &network.flow_limit {
@@ -303,7 +304,7 @@ fn pcie_tree(pool: &Pool) -> PcieTree {
     pool.host.as_ref().map_or(PcieTree { devices_per_switch: 1, uplink: PCIE_UPLINK }, |host| host.pcie)
 }
 
-/// What the links of one machine carry, in their order.
+/// Capacities of the links of one machine, in their order.
 fn machine_capacities(
     pool: &Pool,
     tree: PcieTree,
@@ -331,7 +332,7 @@ fn known(rate: BytesPerSecond) -> f64 {
     if rate.0 > 0.0 { rate.0 } else { f64::INFINITY }
 }
 
-/// What a device sends to and receives from the others of its machine at most. Over a mesh all its links together;
+/// The highest rate between a device and the others of its machine. Over a mesh all its links together;
 /// a device that has none sends over PCIe.
 fn port(interconnect: &Interconnect, slot: u32) -> f64 {
     match interconnect {

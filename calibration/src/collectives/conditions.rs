@@ -1,11 +1,11 @@
-//! What the words of a row say of how it was measured.
+//! Conditions of a measurement, read from the words of its row.
 
 use crate::system::GBIT;
 use trainyard_hardware_profiles::{Network, Sourced, Transport};
 use trainyard_plan::Collectives;
 use trainyard_units::{BytesPerSecond, Seconds};
 
-/// What one TCP connection between instances that share no cluster placement group reaches (Amazon EC2 user guide on
+/// The rate of one TCP connection between instances that share no cluster placement group (Amazon EC2 user guide on
 /// network bandwidth).
 const CONNECTION: f64 = 5.0 * GBIT;
 
@@ -32,7 +32,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// What is in some text. Words that say nothing here are passed over.
+    /// Returns the conditions in some text. Words that say nothing here are passed over.
     pub(crate) fn of(text: &str) -> Self {
         let lower = text.to_lowercase();
         let words: Vec<&str> =
@@ -50,7 +50,7 @@ impl Conditions {
         }
     }
 
-    /// Whether software shaped the traffic, and how is told.
+    /// Tells whether software shaped the traffic at a stated rate or delay.
     pub(crate) fn shaped(&self) -> bool {
         self.cap.is_some() || self.delay.is_some()
     }
@@ -79,7 +79,7 @@ impl Conditions {
         }
     }
 
-    /// What a message over TCP takes longer because its connections start slowly, at `rate` bytes a second.
+    /// Time that a message over TCP takes longer because its connections start slowly, at `rate` bytes a second.
     ///
     /// A connection doubles what it has under way each round trip R from its first window on until the line is full:
     /// R · log₂ x rounds for x = rate · R over the first windows, in which it sends as much as the full line does in

@@ -6,8 +6,8 @@
 //!
 //! # Source
 //!
-//! Minimiser: Nelder and Mead, The Computer Journal 7 (1965), 308-313. Robust loss 2 (√(1 + u²) − 1): Charbonnier et al.,
-//! IEEE Transactions on Image Processing 6 (1997), 298-311.
+//! Minimiser: Nelder and Mead, The Computer Journal 7 (1965), 308-313. Robust loss 2 (√(1 + u²) − 1): Charbonnier et
+//! al., IEEE Transactions on Image Processing 6 (1997), 298-311.
 
 use super::{Sweep, SweepError};
 use crate::collectives::Measured;
@@ -70,7 +70,7 @@ impl Constant {
         named.map_or((0.02, 1.0), |(_, low, high)| (*low, *high))
     }
 
-    /// How far fabrics differ, as a standard deviation of the logarithm: software of one year halves what chunks wait
+    /// The spread of fabrics, as a standard deviation of the logarithm: software of one year halves what chunks wait
     /// or doubles it, published shares of a rate differ by a factor of two, latencies of machines by a half.
     fn spread(self) -> f64 {
         match self {
@@ -139,9 +139,9 @@ pub struct FittedConstant {
     pub fabric: String,
     /// Its name in the file.
     pub name: &'static str,
-    /// What the catalog has; seconds for a time.
+    /// The value of the catalog; seconds for a time.
     pub before: f64,
-    /// What the sweep says.
+    /// The value of the sweep.
     pub after: f64,
     /// Standard error as a fraction of the value.
     pub deviation: f64,
@@ -149,12 +149,12 @@ pub struct FittedConstant {
     pub rows: u32,
 }
 
-/// What a sweep teaches of a machine type.
+/// Constants that a sweep teaches of a machine type.
 #[derive(Clone, Debug)]
 pub struct FabricFit {
     /// The new entry.
     pub fabric: MeasuredFabric,
-    /// What changed.
+    /// The constants that changed.
     pub constants: Vec<FittedConstant>,
     /// Rows that were used.
     pub rows: usize,
@@ -326,8 +326,8 @@ impl<'a> Problem<'a> {
         self.rows.iter().map(|row| row.residual(&self.constants, values)).collect()
     }
 
-    /// Minus the logarithm of the likelihood, up to a constant: rows are off by `noise`, beyond which residuals count by
-    /// their size rather than by their square, and values by their spread. Outside its bounds a value costs more the
+    /// Minus the logarithm of the likelihood, up to a constant: rows are off by `noise`, beyond which residuals count
+    /// by their size rather than by their square, and values by their spread. Outside its bounds a value costs more the
     /// farther it is.
     fn objective(&self, logarithms: &[f64], noise: f64) -> f64 {
         let mut cost = 0.0;

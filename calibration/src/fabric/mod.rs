@@ -60,7 +60,7 @@ pub enum SweepError {
     Useless {
         /// The file.
         file: String,
-        /// What was to be fitted.
+        /// The thing that was to be fitted.
         what: String,
         /// Why its first row does not.
         reason: String,
@@ -68,13 +68,13 @@ pub enum SweepError {
     /// The machine type is not known.
     #[error("no machine type of the catalog is called `{name}`")]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
 }
 
 impl SweepError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Table(error) => return error.hint(),
@@ -136,7 +136,7 @@ impl Sweep {
         self.rows.len()
     }
 
-    /// Whether there is none; what [`Sweep::read`] gives has some.
+    /// Tells whether there is none; what [`Sweep::read`] gives has some.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -153,9 +153,9 @@ impl Sweep {
     }
 }
 
-/// The fabrics of a sweep refitted, starting from those of `catalog`: of the machine type `instance`, or of all that the
-/// sweep names. `date` is written beside the values. A fabric keeps its constants unless others predict the decades of
-/// sizes that were left out better than the present ones predict them.
+/// The fabrics of a sweep refitted, starting from those of `catalog`: of the machine type `instance`, or of all that
+/// the sweep names. `date` is written beside the values. A fabric keeps its constants unless others predict the decades
+/// of sizes that were left out better than the present ones predict them.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! What nccl-tests print.
+//! Output of nccl-tests.
 //!
 //! # Source
 //!
-//! NVIDIA/nccl-tests, `src/common.cu` and doc/PERFORMANCE.md: times in µs, bandwidths in GB/s of 10⁹ bytes, bus bandwidth
-//! over algorithm bandwidth by operation.
+//! NVIDIA/nccl-tests, `src/common.cu` and doc/PERFORMANCE.md: times in µs, bandwidths in GB/s of 10⁹ bytes, bus
+//! bandwidth over algorithm bandwidth by operation.
 
 use super::{SweepError, SweepRow};
 use crate::collectives::Measured;
@@ -14,7 +14,7 @@ use trainyard_plan::Collective;
 /// Bytes from which on bandwidths are printed with enough digits to tell operations apart.
 const TELLING: u64 = 1 << 20;
 
-/// Whether a text is output of nccl-tests.
+/// Tells whether a text is output of nccl-tests.
 pub(crate) fn is_output(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.trim_start();
@@ -22,7 +22,7 @@ pub(crate) fn is_output(text: &str) -> bool {
     })
 }
 
-/// What is known of the run that a line belongs to.
+/// The run that a line belongs to, as far as it is known.
 #[derive(Default)]
 struct Run {
     program: Option<Collective>,
@@ -128,7 +128,7 @@ impl Run {
         Ok(Line { bytes, seconds, ratio, reduces })
     }
 
-    /// What the measured program was: what the text says, or what its bandwidths and its sums say.
+    /// The collective of the measured program: the one that the text names, or that its bandwidths and its sums tell.
     fn collective(&self, file: &str) -> Result<Collective, RowError> {
         if let Some(program) = self.program {
             return Ok(program);

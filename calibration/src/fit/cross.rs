@@ -1,4 +1,4 @@
-//! What observations would have been predicted as if their group had never been seen.
+//! Predictions of observations as if their group had never been seen.
 
 use super::fold::Fold;
 use super::observation::Observation;
@@ -7,7 +7,7 @@ use super::unknown::{Linear, Unknown};
 use rayon::prelude::*;
 use trainyard_hardware_profiles::{Catalog, Parameter, Stack};
 
-/// How far constants go without a group from where they are with it.
+/// The farthest that constants go without a group from where they are with it.
 const REACH: f64 = 1.5;
 
 /// Of each observation, its residual in each fold that leaves it out.
@@ -27,8 +27,8 @@ pub(crate) fn residuals(linear: &Linear, unknowns: &[Unknown], beliefs: &Beliefs
     (0..linear.residuals.len()).map(of).collect()
 }
 
-/// What would be expected of a stack's constants if nothing of it had been measured: the geometric mean over the other
-/// stacks of the catalog. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
+/// The constants that would be expected of a stack if nothing of it had been measured: the geometric mean over the
+/// other stacks of the catalog. Those of GPUs stay what they are: datasheets and benchmarks say most of them.
 pub(crate) fn expected(unknowns: &[Unknown], catalog: &Catalog) -> Vec<f64> {
     unknowns
         .iter()

@@ -1,4 +1,4 @@
-//! How sure constants are that were fitted: the inverse of the curvature of the likelihood.
+//! Deviations of constants that were fitted: the inverse of the curvature of the likelihood.
 
 use super::solve::{Beliefs, weight};
 use super::unknown::Linear;

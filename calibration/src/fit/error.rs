@@ -2,7 +2,7 @@
 
 use crate::table::{RowError, TableError};
 
-/// What stands against a fit.
+/// Reasons against a fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
     /// It is no table of step times.
@@ -27,7 +27,7 @@ pub enum FitError {
 }
 
 impl FitError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Table(error) => error.hint(),

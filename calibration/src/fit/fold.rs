@@ -9,9 +9,9 @@ pub(crate) const FOLDS: usize = 5;
 /// Observations that are left out together, of every stack some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
-    /// What they have in common; nothing if they are left out row by row.
+    /// The property that they share; none if they are left out row by row.
     pub grouping: Option<Grouping>,
-    /// Whether each observation is left out.
+    /// Set for each observation that is left out.
     pub left_out: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What kind of measurements a file holds, as its content tells.
+//! Kinds of files of measurements, told by their content.
 
 /// Kinds of measurements that profiles are made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum MeasurementKind {
     NcclTests,
     /// A trace of a profiler in the format of Chrome's trace viewer.
     Trace,
-    /// What a run of this program measured.
+    /// Measurements of a run of this program.
     Run,
 }
 

@@ -8,8 +8,8 @@ use trainyard_plan::Plan;
 use trainyard_sim::{CLOCK, Machine, MachineError, Outcome, simulate, step_time};
 use trainyard_units::Seconds;
 
-/// What groups of rows have in common. Rows of one group lack the same in the model of them, so a group is left out
-/// whole.
+/// The property that a group of rows shares. Rows of one group lack the same in the model of them, so a group is left
+/// out whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Grouping {
     /// The model and its size.

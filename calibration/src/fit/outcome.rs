@@ -31,20 +31,20 @@ const ROUNDS: usize = 3;
 /// Times that what still does not help, or harms others, is put back.
 const LAST_ROUNDS: usize = 3;
 
-/// How much closer to what it was a constant is held that does not help.
+/// The factor by which a constant that does not help is held closer to what it was.
 const CLOSER: f64 = 0.35;
 
 /// A response below this is none: the constant counts for nothing in the row.
 const RESPONDS: f64 = 0.01;
 
-/// What a fit found.
+/// The outcome of a fit.
 #[derive(Clone, Debug)]
 pub struct Refit {
-    /// The entries to put in place of the present ones: with constants where others predict left-out rows better, and for
-    /// every stack with the uncertainty that left-out rows ask for, even if all its constants stay. Nothing if no row was
-    /// left out of anything.
+    /// The entries to put in place of the present ones: with constants where others predict left-out rows better, and
+    /// for every stack with the uncertainty that left-out rows ask for, even if all its constants stay. Nothing if no
+    /// row was left out of anything.
     pub constants: Option<Constants>,
-    /// What changed and what it is worth.
+    /// The changes, and what they are worth.
     pub document: RefitDocument,
 }
 
@@ -152,7 +152,7 @@ struct Found {
     beliefs: Beliefs,
 }
 
-/// How well left-out rows are predicted, each in the folds that leave it out.
+/// The quality of predictions of left-out rows, each in the folds that leave it out.
 struct Judged {
     left_out: Vec<Vec<f64>>,
     unseen: Vec<Vec<f64>>,
@@ -198,7 +198,7 @@ impl<'a> Fitting<'a> {
         Found { linear, beliefs }
     }
 
-    /// Which free constants are of entries whose left-out rows are predicted no better than before.
+    /// Marks the free constants of entries whose left-out rows are predicted no better than before.
     fn idle(&self, free: &[bool], residuals: &[Vec<f64>]) -> Vec<bool> {
         let mut idle = vec![false; free.len()];
         for names in self.entries(free) {

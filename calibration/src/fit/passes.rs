@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Linear steps at most.
 const PASSES: usize = 5;
 
-/// How far the logarithm of a constant goes in one of them.
+/// The farthest that the logarithm of a constant goes in one of them.
 const REACH: f64 = 0.4;
 
 /// Smaller steps than this end the search: a thousandth of a constant is nothing to any prediction.
@@ -26,7 +26,7 @@ const NOISE_BOUNDS: (f64, f64) = (0.04, 0.3);
 /// A median absolute deviation in standard deviations of a normal distribution.
 const NORMAL_MAD: f64 = 1.4826;
 
-/// What to believe of each observation's residual, as residuals spread in its stack; as in well known stacks if there are
+/// The weight of each observation's residual, as residuals spread in its stack; as in well known stacks if there are
 /// no residuals yet. Rows of one stack, model and scale lack the same: n of them together count as √n.
 pub(crate) fn noise(observations: &[Observation], residuals: Option<&[f64]>) -> Vec<f64> {
     let mut stacks: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -49,8 +49,9 @@ fn spread(residuals: Vec<f64>) -> f64 {
     (NORMAL_MAD * median(distances).unwrap_or(0.0)).clamp(NOISE_BOUNDS.0, NOISE_BOUNDS.1)
 }
 
-/// The most likely constants, and how steps respond there. `start` is where steps are known already. How they respond is
-/// found anew after the first step if `anew` says so, and else taken to be as it was: residuals are simulated all the same.
+/// The most likely constants, and how steps respond there. `start` is where steps are known already. How they respond
+/// is found anew after the first step if `anew` says so, and else taken to be as it was: residuals are simulated all
+/// the same.
 pub(crate) fn fit(
     problem: &Problem<'_>,
     start: Linear,
@@ -76,7 +77,8 @@ pub(crate) fn fit(
     best
 }
 
-/// The point on the way to `wanted` that is better than `from`, tried whole, by half and by a quarter, with its residuals.
+/// The point on the way to `wanted` that is better than `from`, tried whole, by half and by a quarter, with its
+/// residuals.
 fn descend(problem: &Problem<'_>, from: &Linear, wanted: &[f64], beliefs: &Beliefs) -> Option<(Vec<f64>, Vec<f64>)> {
     let worth = |residuals: &[f64], values: &[f64]| objective(residuals, values, beliefs);
     let present = worth(&from.residuals, &from.at);
@@ -87,7 +89,7 @@ fn descend(problem: &Problem<'_>, from: &Linear, wanted: &[f64], beliefs: &Belie
     })
 }
 
-/// Which constants the observations can tell: those of which they say more than was known before.
+/// Marks the constants that the observations can tell: those of which they say more than was known before.
 pub(crate) fn told_apart(unknowns: &[Unknown], deviations: &[f64]) -> Vec<bool> {
     /// A constant whose deviation stays above this part of what it was before is left alone.
     const UNTOLD: f64 = 0.85;

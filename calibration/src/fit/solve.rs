@@ -19,16 +19,16 @@ const ITERATIONS: u64 = 300;
 /// Gradients and steps that the minimiser remembers.
 const MEMORY: usize = 12;
 
-/// What is believed of the observations and constants besides how steps respond.
+/// Beliefs about observations and constants besides the response of steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Beliefs {
     /// Standard deviation of each observation's residual, its weight included; infinite for one that is left out.
     pub noise: Vec<f64>,
     /// Expected value of each constant before anything was measured.
     pub centre: Vec<f64>,
-    /// How far from that it may well be: standard deviation of its logarithm.
+    /// Standard deviation of its logarithm.
     pub spread: Vec<f64>,
-    /// Whether it may change.
+    /// Set if it may change.
     pub free: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be found: logarithms of constants of stacks and GPUs, and how steps respond to them.
+//! The unknowns of a fit: logarithms of constants of stacks and GPUs, and the response of steps to them.
 
 use super::observation::Observation;
 use rayon::prelude::*;
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Catalog, GPU_PARAMETERS, Gpu, Parameter, STACK_PARAMETERS, Stack};
 use trainyard_sim::Machine;
 
-/// By how much the logarithm of a constant is changed to see how steps respond: large against the kinks of the better of
-/// two tiles or algorithms, small against what a fit changes.
+/// By how much the logarithm of a constant is changed to see how steps respond: large against the kinks of the better
+/// of two tiles or algorithms, small against what a fit changes.
 const DIFFERENCE: f64 = 0.03;
 
 /// Of which entry a constant is.
@@ -42,7 +42,7 @@ impl Unknown {
         matches!(self.of, Of::Gpu(_))
     }
 
-    /// Whether the machine has the entry.
+    /// Tells whether the machine has the entry.
     fn touches(&self, observation: &Observation) -> bool {
         let name = if self.is_of_gpu() { observation.gpu() } else { observation.stack() };
         self.entries.iter().any(|entry| entry == name)
@@ -65,8 +65,8 @@ impl Unknown {
 }
 
 /// The constants that the stacks and GPUs of some observations have. One that is zero stays so: there is no such cost.
-/// Those of a GPU are asked for only where two stacks ran on it that are not `made` for these rows: one alone cannot tell
-/// a slow GPU from slow software.
+/// Those of a GPU are asked for only where two stacks ran on it that are not `made` for these rows: one alone cannot
+/// tell a slow GPU from slow software.
 pub(crate) fn unknowns(observations: &[Observation], catalog: &Catalog, made: &BTreeSet<String>) -> Vec<Unknown> {
     let mut found = Vec::new();
     for stack in catalog.stacks().iter().filter(|own| observations.iter().any(|seen| seen.stack() == own.name)) {
@@ -97,7 +97,7 @@ pub(crate) fn unknowns(observations: &[Observation], catalog: &Catalog, made: &B
     found
 }
 
-/// What boards with the same chip at the same clocks have in common.
+/// The part of a name that boards with the same chip at the same clocks share.
 pub(crate) fn chip(gpu: &Gpu) -> String {
     format!("{} {} {:?} {:?}", gpu.generation, gpu.multiprocessors.value, gpu.peak_fp32.value, gpu.peak_fp16.value)
 }
@@ -108,7 +108,7 @@ fn unknown(entries: Vec<String>, of: Of, value: f64, (low, high): (f64, f64), sp
     Unknown { entries, of, start, bounds, spread }
 }
 
-/// How steps respond to constants near some values of them.
+/// The response of steps to constants near some values of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
     /// Where.
@@ -154,8 +154,8 @@ impl<'a> Problem<'a> {
         all.into_par_iter().map(|index| self.residual_on(index, &self.machine(index, values))).collect()
     }
 
-    /// How the observations respond near these constants. Those that did not respond `before`, and constants that are not
-    /// free, are not asked again.
+    /// The response of the observations near these constants. Those that did not respond `before`, and constants that
+    /// are not free, are not asked again.
     pub(crate) fn linear(&self, values: &[f64], before: Option<(&Linear, &[bool])>) -> Linear {
         let all = 0..self.observations.len();
         let each: Vec<(f64, Vec<(usize, f64)>)> = all

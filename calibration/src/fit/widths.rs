@@ -1,8 +1,8 @@
-//! How wide intervals must be: what left-out rows say of each reason why predictions are off.
+//! Widths of intervals, by what left-out rows say of each reason why predictions are off.
 //!
-//! Residuals of groups that the fit had not seen are taken as draws from a Student distribution whose variance is the sum
-//! of the terms of `interval`, each with a width of its own. The widths are the most likely ones, near those in use where
-//! few rows have the term, and all of them are then stretched until nine in ten residuals are inside.
+//! Residuals of groups that the fit had not seen are taken as draws from a Student distribution whose variance is the
+//! sum of the terms of `interval`, each with a width of its own. The widths are the most likely ones, near those in use
+//! where few rows have the term, and all of them are then stretched until nine in ten residuals are inside.
 
 use super::document::TermWidth;
 use super::observation::{Grouping, Observation};
@@ -54,7 +54,7 @@ impl Simulated {
         self.terms.iter().map(|term| own(term).variance()).sum()
     }
 
-    /// Whether the interval in use holds a residual.
+    /// Tells whether the interval in use holds a residual.
     fn holds(&self, residual: f64) -> bool {
         let [low, high] = around(Seconds(1.0), &self.terms);
         (low.ln()..=high.ln()).contains(&residual)
@@ -69,7 +69,7 @@ pub(crate) struct StackWidth {
     pub deviation: f64,
 }
 
-/// What left-out rows ask for.
+/// The widths that left-out rows ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct Widths {
     pub terms: Vec<TermWidth>,
@@ -152,7 +152,7 @@ pub(crate) fn widths(
     Widths { terms, stacks: stacks(observations, simulated, residuals), coverage: held(&evidence.rows, |_| true) }
 }
 
-/// What a stack adds that nobody measured: the width with which nine in ten steps are inside if all of them are
+/// The width of a stack that nobody measured: the width with which nine in ten steps are inside if all of them are
 /// predicted with the stated default instead of their own stack.
 fn unmeasured(observations: &[Observation], simulated: &[Simulated], default: &Stack) -> TermWidth {
     let residuals: Vec<Vec<f64>> = observations

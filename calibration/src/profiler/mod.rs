@@ -1,4 +1,4 @@
-//! What a trace of the PyTorch profiler says of a stack: what the host takes to launch a kernel, which part of the
+//! Constants of a stack from a trace of the PyTorch profiler: the time of the host to launch a kernel, the part of the
 //! device's rate its matrix products reach, and how much memory its allocator holds without use.
 //!
 //! The profiler itself slows the host: launches from a trace with stacks or shapes recorded are dearer than without it.
@@ -34,15 +34,15 @@ const LAUNCHES_MIN: usize = 50;
 /// Products that would take less than this tell more of the kernel's start than of its rate.
 const PRODUCT_MIN: Seconds = Seconds(50e-6);
 
-/// The longest side of a product, and the most elements of one of its matrices, that a device may have worked on. Traces
-/// have empty ones too, as of an expert that got no token.
+/// The longest side of a product, and the most elements of one of its matrices, that a device may have worked on.
+/// Traces have empty ones too, as of an expert that got no token.
 const SIDE_MAX: u64 = 1 << 24;
 const ELEMENTS_MAX: u64 = 1 << 40;
 
 /// Products that make a median.
 const PRODUCTS_MIN: usize = 5;
 
-/// What one trace leaves open however many events it has: the profiler's own load, this one model.
+/// The deviation that one trace leaves however many events it has: the profiler's own load, this one model.
 const SYSTEMATIC: f64 = 0.1;
 
 /// A number that a trace tells.
@@ -56,7 +56,7 @@ pub struct Finding {
     pub events: u32,
 }
 
-/// What a trace tells of the software that was traced. Absent: not recorded.
+/// The traced software, as its trace tells. Absent: not recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceFindings {
     /// The device, as the driver calls it.
@@ -197,8 +197,8 @@ fn steps(document: &Document) -> Vec<(f64, f64)> {
     steps.split_off(skipped)
 }
 
-/// The GPU of the catalog that a driver's name means: one of the same chip, of which nothing that both names tell differs,
-/// with the most words in common and the fewest others. Nothing if there are several.
+/// The GPU of the catalog that a driver's name means: one of the same chip, of which nothing that both names tell
+/// differs, with the most words in common and the fewest others. Nothing if there are several.
 fn gpu_called<'a>(device: &str, catalog: &'a Catalog) -> Option<&'a Gpu> {
     let words = |name: &str| -> Vec<String> {
         let words = name.to_lowercase();
@@ -218,8 +218,8 @@ fn gpu_called<'a>(device: &str, catalog: &'a Catalog) -> Option<&'a Gpu> {
     named.next().filter(|_| named.next().is_none())
 }
 
-/// Whether two names tell different forms of a board, `sxm2` and `pcie`, or different memory, `16gb` and `32gb`. What one
-/// of them leaves out does not differ, nor `sxm` from `sxm4`.
+/// Tells whether two names are of different forms of a board, `sxm2` and `pcie`, or different memory, `16gb` and
+/// `32gb`. What one of them leaves out does not differ, nor `sxm` from `sxm4`.
 fn differs(told: &[String], own: &[String]) -> bool {
     let is_form = |word: &str| ["sxm", "pcie", "nvl"].iter().any(|form| word.starts_with(form));
     let is_memory = |word: &str| word.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
@@ -253,7 +253,7 @@ fn launch(events: &[&Event]) -> Option<Finding> {
     (gaps.len() >= LAUNCHES_MIN).then(|| finding(mean(&gaps) * 1e-6, &gaps))
 }
 
-/// How fast products are relative to the catalog's constants: the median of predicted over measured.
+/// The speed of products relative to the catalog's constants: the median of predicted over measured.
 fn products(events: &[&Event], gpu: &Gpu) -> Option<Finding> {
     let mut kernels: BTreeMap<u64, f64> = BTreeMap::new();
     for kernel in events.iter().filter(|event| event.is("kernel")) {
@@ -294,7 +294,7 @@ fn product(event: &Event, gpu: &Gpu) -> Option<(Gemm, Rate, u64)> {
     is_worked_on(product).then_some((product, rate, element))
 }
 
-/// Which operand of a matrix product is the matrix on the left; nothing for other operators.
+/// The operand of a matrix product that is the matrix on the left; none for other operators.
 fn left_operand(event: &Event) -> Option<usize> {
     match event.name.as_str() {
         "aten::mm" | "aten::bmm" => Some(0),
@@ -303,14 +303,14 @@ fn left_operand(event: &Event) -> Option<usize> {
     }
 }
 
-/// Whether there is anything to compute, and no more than a device has room for.
+/// Tells whether there is anything to compute, and no more than a device has room for.
 fn is_worked_on(Gemm { batch, m, n, k }: Gemm) -> bool {
     let fits = |matrix: [u64; 2]| matrix.into_iter().fold(batch, u64::saturating_mul) <= ELEMENTS_MAX;
     [batch, m, n, k].into_iter().all(|side| (1..=SIDE_MAX).contains(&side))
         && [[m, k], [k, n], [m, n]].into_iter().all(fits)
 }
 
-/// What the allocator holds beyond what tensors take, at the peak of what it holds.
+/// Memory that the allocator holds beyond what tensors take, at its peak.
 fn fragmentation(events: &[Event]) -> Option<Finding> {
     let records = events.iter().filter(|event| event.name == "[memory]" && event.args.device_type == Some(1));
     let records: Vec<(Bytes, Bytes)> = records

@@ -21,7 +21,7 @@ pub enum TraceError {
         line: usize,
         /// Counted from 1.
         column: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A constant that it tells is out of range.
@@ -29,7 +29,7 @@ pub enum TraceError {
     Useless {
         /// The file.
         file: String,
-        /// Which, and what may be.
+        /// The value, and those that may be.
         problem: String,
     },
     /// It holds nothing of what is needed.
@@ -37,15 +37,15 @@ pub enum TraceError {
     Lacking {
         /// The file.
         file: String,
-        /// What is not there.
+        /// The part that is not there.
         problem: &'static str,
-        /// How to record it.
+        /// Advice on recording it.
         hint: &'static str,
     },
 }
 
 impl TraceError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Json { .. } => "export it with `profiler.export_chrome_trace(\"trace.json\")`".into(),
@@ -55,14 +55,14 @@ impl TraceError {
     }
 }
 
-/// What a trace holds, as it is written.
+/// The content of a trace, as it is written.
 #[derive(Debug, Deserialize)]
 pub(super) struct Document {
     #[serde(rename = "traceEvents")]
     pub(super) events: Vec<Event>,
     #[serde(rename = "deviceProperties", default)]
     pub(super) devices: Vec<DeviceProperties>,
-    /// What this program says of its own traces.
+    /// The note of this program on its own traces.
     #[serde(default)]
     pub(super) trainyard: Option<Origin>,
 }
@@ -106,7 +106,7 @@ impl Event {
         self.ts + self.dur
     }
 
-    /// Whether it takes time on a processor or a device.
+    /// Tells whether it takes time on a processor or a device.
     pub(super) fn is(&self, category: &str) -> bool {
         self.ph == "X" && self.cat == category
     }

@@ -10,14 +10,14 @@ use trainyard_units::{Seconds, Usd};
 /// Interruptions after which a course is given up: a training that is interrupted so often hardly gets on.
 const MOST_INTERRUPTIONS: u64 = 100_000;
 
-/// How a campaign went once.
+/// One simulated run of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SimulatedRun {
     /// Where its time went; together, the time of the campaign.
     pub phases: RunPhases,
     /// Time of machines that were held, one after another.
     pub machine_time: Seconds,
-    /// What it cost.
+    /// Its cost.
     pub cost: Usd,
     /// Machines that were reclaimed.
     pub reclaims: u64,
@@ -73,7 +73,7 @@ pub fn simulate_campaign(campaign: &Campaign, courses: u64, seed: u64) -> Option
         .collect()
 }
 
-/// What is the same from the beginning of a course to its end.
+/// Values that stay the same during a run.
 #[derive(Clone, Copy)]
 struct Luck {
     /// Steps to the target.
@@ -222,8 +222,8 @@ impl Run<'_> {
         self.prepare(start, campaign.instances - 1, campaign.checkpoint.read.0)
     }
 
-    /// Counts an interruption by which of the two processes it is of: the first event of both together is one of each in
-    /// proportion to their rates.
+    /// Counts an interruption by which of the two processes it is of: the first event of both together is one of each
+    /// in proportion to their rates.
     fn interruption(&mut self) -> Cause {
         let (reclaims, failures) = (self.campaign.reclaim_rate(), self.campaign.failure_rate());
         if self.random.uniform() * (reclaims + failures) < reclaims {

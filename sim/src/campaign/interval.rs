@@ -1,14 +1,14 @@
-//! How long a campaign takes on average, and the checkpoint interval with which that is least.
+//! The mean time of a campaign, and the checkpoint interval with which it is least.
 
 use super::Campaign;
 use trainyard_units::Seconds;
 
 /// Mean time of a campaign from when its first step begins, to first order in what varies between courses.
 ///
-/// Between interruptions after which work is lost the time is Daly's (2006, doi:10.1016/j.future.2004.11.016, section 3;
-/// M mean time to interruption, R restart, τ training and δ writing of a segment), with waiting w, in which nothing can
-/// fail, besides: (M + w) exp(R/M) (exp((τ+δ)/M) − 1) for each segment. Interruptions that are announced in time lose no
-/// work: with their rate μ the time grows by (1 + μ (w + δ)) exp(μR).
+/// Between interruptions after which work is lost the time is Daly's (2006, doi:10.1016/j.future.2004.11.016, section
+/// 3; M mean time to interruption, R restart, τ training and δ writing of a segment), with waiting w, in which nothing
+/// can fail, besides: (M + w) exp(R/M) (exp((τ+δ)/M) − 1) for each segment. Interruptions that are announced in time
+/// lose no work: with their rate μ the time grows by (1 + μ (w + δ)) exp(μR).
 pub fn expected_time(campaign: &Campaign) -> Seconds {
     let (steps, step) = (campaign.steps.mean, campaign.mean_step());
     // The last step is followed by a checkpoint, however long the interval.

@@ -41,9 +41,9 @@ pub struct Campaign {
     pub checkpoint: Checkpoint,
     /// Testing the model on held-out samples.
     pub evaluation: Option<Evaluation>,
-    /// What ends a machine.
+    /// Events that end a machine.
     pub hazards: Hazards,
-    /// What it costs; nothing on machines that are not rented.
+    /// Its prices; none on machines that are not rented.
     pub price: Option<CampaignPrice>,
 }
 
@@ -94,16 +94,16 @@ pub struct Checkpoint {
 pub struct Evaluation {
     /// Steps from one to the next.
     pub every: u64,
-    /// How long one takes.
+    /// Time of one.
     pub time: Seconds,
 }
 
-/// What ends a machine: both are Poisson processes.
+/// Events that end a machine: both are Poisson processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hazards {
     /// Reclaims of one machine in an hour.
     pub reclaims_per_hour: f64,
-    /// How long before it a reclaim is announced.
+    /// Time from the announcement of a reclaim to the reclaim.
     pub notice: Seconds,
     /// Median time until a reclaimed machine is replaced.
     pub wait: Seconds,
@@ -111,12 +111,12 @@ pub struct Hazards {
     pub failures_per_hour: f64,
 }
 
-/// What a campaign costs.
+/// Prices of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CampaignPrice {
     /// Least and most that one machine may cost for an hour.
     pub instance_hour: [Usd; 2],
-    /// What is stored, for an hour.
+    /// Everything that is stored, for an hour.
     pub storage_hour: Usd,
 }
 
@@ -134,7 +134,7 @@ pub fn reclaims_per_hour(monthly_share: f64) -> f64 {
 }
 
 impl Hazards {
-    /// Whether a checkpoint that takes `write` can still be written when a reclaim is announced.
+    /// Tells whether a checkpoint that takes `write` can still be written when a reclaim is announced.
     fn leave_time_for(&self, write: Seconds) -> bool {
         write <= self.notice
     }
@@ -149,7 +149,8 @@ impl Hazards {
         self.failures_per_hour * f64::from(instances) / 3600.0
     }
 
-    /// Interruptions of any of so many machines in a second after which work is done again, if a checkpoint takes `write`.
+    /// Interruptions of any of so many machines in a second after which work is done again, if a checkpoint takes
+    /// `write`.
     pub fn losing_rate(&self, instances: u32, write: Seconds) -> f64 {
         self.failure_rate(instances) + if self.leave_time_for(write) { 0.0 } else { self.reclaim_rate(instances) }
     }
@@ -166,7 +167,7 @@ impl Campaign {
         interval::steps_between(Seconds(self.mean_step()), self.checkpoint.interval)
     }
 
-    /// Whether what is trained when a reclaim is announced can still be saved.
+    /// Tells whether work up to the announcement of a reclaim can still be saved.
     fn saves_on_notice(&self) -> bool {
         self.hazards.leave_time_for(self.checkpoint.write)
     }

@@ -1,18 +1,18 @@
-//! What reclaims of spot machines add to a training on average, in closed form.
+//! Mean time and cost that reclaims of spot machines add to a training, in closed form.
 
 use super::Hazards;
 use trainyard_units::Seconds;
 
-/// The largest power of e that is taken: a training that is interrupted more often does not get on, and no plan with one is
-/// ever recommended; the result stays a number.
+/// The largest power of e that is taken: a training that is interrupted more often does not get on, and no plan with
+/// one is ever recommended; the result stays a number.
 const MOST: f64 = 200.0;
 
-/// What is exposed to reclaims, the training apart.
+/// Machines that are exposed to reclaims, the training apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exposure {
     /// Machines that train together: when one is reclaimed, all stop.
     pub instances: u32,
-    /// What ends a machine; of it, reclaims are counted.
+    /// Events that end a machine, of which reclaims are counted.
     pub hazards: Hazards,
     /// Making a replaced machine ready, copying the data set to it and reading a checkpoint.
     pub restart: Seconds,
@@ -22,10 +22,10 @@ pub struct Exposure {
     pub interval: Option<Seconds>,
 }
 
-/// What reclaims add to a training, expected values.
+/// Expected values of what reclaims add to a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reclaims {
-    /// How many machines are reclaimed.
+    /// Machines that are reclaimed.
     pub expected: f64,
     /// Until reclaimed machines are replaced; the others are paid for.
     pub waiting: Seconds,
@@ -49,14 +49,14 @@ fn power(exponent: f64) -> f64 {
 }
 
 impl Exposure {
-    /// What reclaims add to `training`, whose steps take `step` each and in which nothing else goes wrong. It grows with
-    /// the time of a step.
+    /// Returns what reclaims add to `training`, whose steps take `step` each and in which nothing else goes wrong. It
+    /// grows with the time of a step.
     ///
-    /// With λ reclaims a second of any machine, a restart R and a time L of training and checkpoints, λL reclaims meet the
-    /// training if each saves what is done; each is followed by exp(λR) − 1 more that meet a restart. Where a checkpoint
-    /// takes longer than the notice, the time τ + δ from one to the next is done again until it passes without a reclaim,
-    /// (exp(λ(τ+δ)) − 1) / λ on average (Daly 2006, doi:10.1016/j.future.2004.11.016, section 3). While a machine is waited
-    /// for, nothing can be reclaimed.
+    /// With λ reclaims a second of any machine, a restart R and a time L of training and checkpoints, λL reclaims meet
+    /// the training if each saves what is done; each is followed by exp(λR) − 1 more that meet a restart. Where a
+    /// checkpoint takes longer than the notice, the time τ + δ from one to the next is done again until it passes
+    /// without a reclaim, (exp(λ(τ+δ)) − 1) / λ on average (Daly 2006, doi:10.1016/j.future.2004.11.016, section 3).
+    /// While a machine is waited for, nothing can be reclaimed.
     pub fn reclaims(&self, training: Seconds, step: Seconds) -> Reclaims {
         let rate = self.hazards.reclaim_rate(self.instances);
         if rate == 0.0 || training.0 <= 0.0 {

@@ -1,6 +1,6 @@
 //! Steps, evaluations and checkpoints from a restart on, without anything that interrupts them.
 
-/// What is to be done from a restart to the end. After each step, an evaluation comes before a checkpoint if both are
+/// The work from a restart to the end. After each step, an evaluation comes before a checkpoint if both are
 /// due; the last step is followed by a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
@@ -20,7 +20,7 @@ pub(super) struct Stretch {
     pub(super) evaluate: f64,
 }
 
-/// How far a stretch got.
+/// The point that a stretch reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Progress {
     /// Whole steps.
@@ -52,7 +52,7 @@ impl Stretch {
             + self.writes(steps) as f64 * self.write
     }
 
-    /// How far it gets in so many seconds; all of it if they suffice.
+    /// The point that it reaches in so many seconds; its end if they suffice.
     pub(super) fn after(&self, seconds: f64) -> Progress {
         let done = self.done(seconds);
         let mut progress = Progress {

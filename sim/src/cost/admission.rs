@@ -12,7 +12,7 @@ impl Machine {
         measured.unwrap_or(self.stack.overlap_slowdown.value)
     }
 
-    /// Whether the plan can be placed on this machine at all.
+    /// Refuses a plan that cannot be placed on this machine at all.
     ///
     /// # Errors
     ///
@@ -22,7 +22,7 @@ impl Machine {
         device_costs(&self.cluster.first().device).admits(self, plan)
     }
 
-    /// Whether every GPU has the arithmetic units of a number format, and a measured machine was measured in it.
+    /// Refuses a number format that a GPU has no arithmetic units for, or that a measured machine was not measured in.
     ///
     /// # Errors
     ///

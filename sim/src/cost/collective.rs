@@ -1,16 +1,16 @@
 //! Collectives and transfers: rings, trees and hierarchies over the links that their members share.
 //!
 //! An all-reduce of S bytes over n ranks moves 2(n−1)/n · S through the narrowest link of a ring, and takes 2(n−1)
-//! steps; a tree moves 2 · S in as many steps as it is deep. NCCL's tuner takes the faster of the two. A hierarchy reduces
-//! inside each machine first and sends each rank's part over the network. Each becomes an [`Operation`]: a latency and
-//! flows over links, whose rate depends on what else is under way.
+//! steps; a tree moves 2 · S in as many steps as it is deep. NCCL's tuner takes the faster of the two. A hierarchy
+//! reduces inside each machine first and sends each rank's part over the network. Each becomes an [`Operation`]: a
+//! latency and flows over links, whose rate depends on what else is under way.
 //!
 //! # Source
 //!
 //! Ring: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009). Latencies of protocols and steps: NVIDIA/nccl,
 //! `src/graph/tuning.cc`. Two trees: Sanders, Speck and Träff, Parallel Computing 35 (2009). Hierarchy: Jia et al.,
-//! arXiv:1807.11205, section 3.3. Parameter servers: Thangakrishnan et al., "Herring: Rethinking the Parameter Server at
-//! Scale for the Cloud", SC20.
+//! arXiv:1807.11205, section 3.3. Parameter servers: Thangakrishnan et al., "Herring: Rethinking the Parameter Server
+//! at Scale for the Cloud", SC20.
 
 use super::device::device_costs;
 use super::operation::{Operation, Phase};
@@ -26,12 +26,12 @@ use trainyard_units::{Bytes, Seconds};
 /// `NCCL_MAX_DEV_WORK_P2P_PER_BATCH`).
 const MESSAGES_AT_ONCE: u32 = 8;
 
-/// What parameter servers on all machines sustain of EFA through host memory. Assumed: what a single GPU sustains over
-/// TCP. Messages from every machine to every other fill the line, which one ring's do not; "twice as fast as all-reduce"
-/// in the paper compares whole reductions, latencies included.
+/// The part of EFA that parameter servers on all machines sustain through host memory. Assumed: what a single GPU
+/// sustains over TCP. Messages from every machine to every other fill the line, which one ring's do not; "twice as fast
+/// as all-reduce" in the paper compares whole reductions, latencies included.
 const SERVERS_SUSTAINED: f64 = 0.9;
 
-/// What the members of a group do together, as flows over links. Nothing for less than two members.
+/// The operation of a group as flows over links; empty for less than two members.
 ///
 /// `Nccl` takes the faster of ring and tree, in the faster protocol, as if nothing else were under way: the library
 /// knows of nothing else. What an algorithm has no form of its own for goes as with `Nccl`. Other latencies than the
@@ -75,7 +75,7 @@ impl Call<'_> {
         route.fastest(self.wiring.capacities(), ways)
     }
 
-    /// Whether the members of a machine and the machines are worth separate phases.
+    /// Tells whether the members of a machine and the machines are worth separate phases.
     fn has_two_levels(&self) -> bool {
         self.group.machines() > 1 && self.group.most() > 1
     }
@@ -170,8 +170,8 @@ impl Call<'_> {
     }
 
     /// Balanced fusion buffers: members of a machine reduce, each hands its part to the processor, and servers on all
-    /// machines each sum an equal part of the buffer and hand it back. Each byte leaves and enters a machine once on the
-    /// way to its server and once on the way back, except those whose server is its own: (m−1)/m of them each time
+    /// machines each sum an equal part of the buffer and hand it back. Each byte leaves and enters a machine once on
+    /// the way to its server and once on the way back, except those whose server is its own: (m−1)/m of them each time
     /// between m machines, in two steps whatever m is. Assumed: processors sum as fast as the network delivers, and
     /// pushing overlaps with pulling but not with the reductions inside.
     fn through_servers(&self) -> Vec<Phase> {
@@ -229,8 +229,8 @@ fn chain_ways(round: &Round, passes: f64, volume: f64) -> impl Iterator<Item = W
     })
 }
 
-/// The time in which every group does the same, all at once. Each link is shared equally by all flows; the slowest group
-/// counts.
+/// The time in which every group does the same, all at once. Each link is shared equally by all flows; the slowest
+/// group counts.
 pub(super) fn over_links(
     wiring: &Wiring<'_>,
     collective: Collective,

@@ -2,22 +2,21 @@
 //!
 //! # Source
 //!
-//! Chetlur et al., arXiv:1410.0759, section 3: the matrix of windows is never written; tiles of it are made on the chip.
-//! Lavin and Gray, arXiv:1509.09308: small kernels with fewer multiplications.
-//! NVIDIA, "Convolutional Layers User's Guide" (DU-09798): channels are padded to what tensor cores read. See
-//! docs/physics.md.
+//! Chetlur et al., arXiv:1410.0759, section 3: the matrix of windows is never written; tiles of it are made on the
+//! chip. Lavin and Gray, arXiv:1509.09308: small kernels with fewer multiplications. NVIDIA, "Convolutional Layers
+//! User's Guide" (DU-09798): channels are padded to what tensor cores read. See docs/physics.md.
 
 use super::gemm;
 use trainyard_hardware_profiles::{Gpu, Rate};
 use trainyard_plan::operators::{Convolution, Gemm, Image, OperatorKind, Pass};
 use trainyard_units::Seconds;
 
-/// How many fewer multiplications kernels of 3 × 3 need where they are computed on tiles of 2 × 2 pixels by minimal
-/// filtering: Lavin and Gray, section 4.1. Tensor cores do nothing of the kind, and libraries have it for channels that
-/// come first (cuDNN Developer Guide, algorithms of cudnnConvolutionForward).
+/// The factor by which kernels of 3 × 3 need fewer multiplications where they are computed on tiles of 2 × 2 pixels by
+/// minimal filtering: Lavin and Gray, section 4.1. Tensor cores do nothing of the kind, and libraries have it for
+/// channels that come first (cuDNN Developer Guide, algorithms of cudnnConvolutionForward).
 const FILTERING: f64 = 2.25;
 
-/// How many times as long as reading and writing their maps depthwise convolutions take. Fitted on step times of
+/// Time of depthwise convolutions relative to reading and writing their maps. Fitted on step times of
 /// EfficientNet in three number formats and two frameworks; see docs/physics.md.
 const DEPTHWISE: f64 = 6.0;
 
@@ -30,7 +29,7 @@ pub(super) struct Library<'a> {
     pub(super) element: u64,
     /// Part of the products' rate that the framework reaches.
     pub(super) stack_factor: f64,
-    /// Whether all pixels of a channel lie together.
+    /// Set if all pixels of a channel lie together.
     pub(super) channels_first: bool,
 }
 
@@ -73,7 +72,7 @@ impl Library<'_> {
         self.rate != Rate::Fp32 && self.gpu.has(self.rate)
     }
 
-    /// How many times fewer multiplications than counted a convolution takes.
+    /// The factor by which a convolution takes fewer multiplications than counted.
     fn filtering(self, convolution: Convolution) -> f64 {
         let dense = convolution.groups == 1 && !convolution.transposed && convolution.kernel == [1, 3, 3];
         // A stride leaves half the pixels or fewer; where nothing is padded, two in each direction are missing.

@@ -87,8 +87,8 @@ impl<'a> Costs<'a> {
         Layout { mesh: self.plan.mesh(), cluster: &self.machine.cluster }
     }
 
-    /// What each link carries, in bytes per second, by the number of the link; infinite where nothing is known to limit
-    /// it.
+    /// Capacities of the links, in bytes per second, by the number of the link; infinite where nothing is known to
+    /// limit it.
     pub fn capacities(&self) -> &[f64] {
         self.wiring.capacities()
     }
@@ -98,13 +98,13 @@ impl<'a> Costs<'a> {
         self.layers[pool].layer(index)
     }
 
-    /// What each operator of a layer asks in a pass on one kind of machine; nothing where layers were measured whole.
+    /// The cost of each operator of a layer in a pass on one kind of machine; none where layers were measured whole.
     pub(crate) fn operator_costs(&self, pool: usize, index: usize, pass: Pass) -> Vec<OperatorCost> {
         let (layer, sharing) = (self.plan.graph().layer(index), self.plan.mesh().sharing());
         device_costs(self.device(pool)).operator_costs(self.usage(), layer, pass, self.plan.batch().micro, sharing)
     }
 
-    /// What ranks send each other for a piece of work, which they must not be thought to compute.
+    /// The message of ranks for a piece of work, which they must not be thought to compute.
     pub(crate) fn message(&self, work: Work) -> Option<Message> {
         let element = self.plan.precision().element_bytes();
         match work {
@@ -205,7 +205,7 @@ impl<'a> Costs<'a> {
         Ok(update + self.machine.stack.step_overhead.value)
     }
 
-    /// What communication asks of the links: each group of ranks that does it, by itself, with latencies in seconds,
+    /// The load of communication on the links: each group of ranks that does it, by itself, with latencies in seconds,
     /// volumes in bytes and limits in bytes per second. Members of a transfer are its sender and its receiver, in this
     /// order. Kernels ask for nothing.
     ///
@@ -243,8 +243,8 @@ impl<'a> Costs<'a> {
         operation(&self.wiring, collective, self.plan.collectives(), members, bytes)
     }
 
-    /// Lower bounds on the time in which any of the groups of a stage does something, and in which all of them do: what a
-    /// group takes alone, and what the links of the first machine take to carry all groups that have a member there.
+    /// Lower bounds on the time in which any of the groups of a stage does something, and in which all of them do: what
+    /// a group takes alone, and what the links of the first machine take to carry all groups that have a member there.
     /// Where all ranks go in step and all groups have the same to do on links that are as full, any of them takes what
     /// they take together; else groups may get out of each other's way.
     ///
@@ -294,7 +294,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Whether two times differ by rounding only.
+/// Tells whether two times differ by rounding only.
 fn near(a: Seconds, b: Seconds) -> bool {
     (a.0 - b.0).abs() <= 1e-9 * a.0.max(b.0)
 }

@@ -1,4 +1,4 @@
-//! What is asked of a device, whatever its kind. A kind is a file with its [`DeviceCosts`], and a line in [`device_costs`].
+//! Costs of a device, whatever its kind. A kind is a file with its [`DeviceCosts`], and a line in [`device_costs`].
 
 use super::costs::{Costs, Placed};
 use super::layer::LayerCost;
@@ -133,7 +133,7 @@ pub(crate) trait DeviceCosts: Sync {
         None
     }
 
-    /// Whether attention keeps no scores, whatever the model says.
+    /// Tells whether attention keeps no scores, whatever the model says.
     fn always_fuses_attention(&self) -> bool {
         false
     }
@@ -188,6 +188,6 @@ pub(crate) trait LinkCosts {
         bytes: Bytes,
     ) -> Result<Seconds, MachineError>;
 
-    /// Whether collectives inside a layer go on beside its products.
+    /// Tells whether collectives inside a layer go on beside its products.
     fn overlaps_inside_layers(&self) -> bool;
 }

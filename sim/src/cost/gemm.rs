@@ -33,7 +33,7 @@ const TILES: [(u64, u64); 12] = [
 /// Work of a full-size tile, against which smaller ones lose efficiency.
 const FULL_TILE: f64 = 256.0 * 128.0;
 
-/// How fast efficiency falls with the tile's size; fitted, small tiles lose little.
+/// The exponent of the tile's size with which efficiency falls; fitted, small tiles lose little.
 const TILE_EXPONENT: f64 = 0.07;
 
 /// Half-precision tensor cores read operands in rows of sixteen bytes: eight elements.

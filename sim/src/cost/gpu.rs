@@ -11,8 +11,8 @@ use trainyard_plan::operators::{AttentionKernel, Gemm, Image, Layer, OperatorKin
 use trainyard_plan::{Held, OperatorRate, Optimizer, Plan, Precision};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
-/// How sharply the slower of device and host decides: a soft maximum, because some kernels of a host-bound layer are
-/// still longer than their launch. Fitted; see docs/physics.md.
+/// The exponent with which the slower of device and host decides: a soft maximum, because some kernels of a host-bound
+/// layer are still longer than their launch. Fitted; see docs/physics.md.
 const HOST_EXPONENT: f64 = 3.6;
 
 /// Extra speed of traffic that stays inside the second-level cache, relative to memory. Fitted; see docs/physics.md.
@@ -24,11 +24,11 @@ const TENSOR_KERNELS: u32 = 2;
 /// GPUs that hang on one processor socket in machines with eight.
 const SOCKET_DEVICES: u64 = 4;
 
-/// What the host threads of a tensor-parallel group that spans both sockets lose at each reduction, waiting for the
-/// slowest. Groups of two and four show nothing of the kind. Fitted; see docs/physics.md.
+/// Time that the host threads of a tensor-parallel group that spans both sockets lose at each reduction, waiting for
+/// the slowest. Groups of two and four show nothing of the kind. Fitted; see docs/physics.md.
 const SOCKET_LAG: Seconds = Seconds(80e-6);
 
-/// How much slower than the mean one GPU in a standard deviation is; the slowest of N sets the pace, which is
+/// One standard deviation of GPUs' times over the mean; the slowest of N sets the pace, which is
 /// √(2 ln N) of them off. Fitted; see docs/physics.md.
 const GPU_SPREAD: f64 = 0.02;
 
@@ -36,10 +36,10 @@ const GPU_SPREAD: f64 = 0.02;
 /// Dao et al., arXiv:2205.14135, report 30 to 45 % on an A100.
 const FLASH_FORWARD: f64 = 0.35;
 
-/// Rate of PyTorch's memory-efficient attention relative to FlashAttention's. xFormers' CUTLASS kernels, which it is, took
-/// 1.05 times as long forward and 1.55 times backward on an A100 (facebookresearch/xformers, pull request 362), twice as
-/// long forward on an A40 (issue 1074). On V100, where FlashAttention does not run, they were compared with separate
-/// kernels only, and took about as long. Between the two: known to a quarter.
+/// Rate of PyTorch's memory-efficient attention relative to FlashAttention's. xFormers' CUTLASS kernels, which it is,
+/// took 1.05 times as long forward and 1.55 times backward on an A100 (facebookresearch/xformers, pull request 362),
+/// twice as long forward on an A40 (issue 1074). On V100, where FlashAttention does not run, they were compared with
+/// separate kernels only, and took about as long. Between the two: known to a quarter.
 const MEMORY_EFFICIENT: f64 = 0.6;
 
 /// Fused attention backward, relative to forward: 2.5 times the arithmetic (scores are computed again).
@@ -166,7 +166,7 @@ impl<'a> GpuPricing<'a> {
         (soft_maximum(device * self.slowest(), host) + selection) * self.fullest(samples)
     }
 
-    /// How much longer than the mean the rank works that has the most to do: each waits for it in every step.
+    /// Time of the rank with the most to do, relative to the mean: each waits for it in every step.
     fn fullest(&self, samples: u64) -> f64 {
         let spread = self.work_cv / (samples.max(1) as f64).sqrt();
         1.0 + spread * expected_max_sigma(self.ranks)
@@ -227,7 +227,7 @@ impl<'a> GpuPricing<'a> {
         gemm::duration(product, self.gpu, self.rate(), element, self.stack.gemm.value)
     }
 
-    /// How much slower than the mean the slowest of the job's GPUs is.
+    /// Time of the slowest of the job's GPUs, relative to the mean.
     fn slowest(&self) -> f64 {
         1.0 + GPU_SPREAD * expected_max_sigma(self.ranks)
     }
@@ -294,7 +294,8 @@ impl<'a> GpuPricing<'a> {
         operator.kernels(pass) + self.softmax(operator, pass).map_or(0, |separate| separate.kernels)
     }
 
-    /// What softmax does besides where the stack's fused kernel, of half precision, does not take the rank's heads.
+    /// The separate kernels of softmax where the stack's fused kernel, of half precision, does not take the rank's
+    /// heads.
     fn softmax(&self, operator: OperatorKind, pass: Pass) -> Option<softmax::Separate> {
         let OperatorKind::Attention(attention) = operator else { return None };
         let by = self.stack.softmax_heads.as_ref().filter(|_| self.precision.master_bytes() > 0)?;
@@ -339,7 +340,7 @@ impl<'a> GpuPricing<'a> {
         Bytes(elements * self.precision.element_bytes()).as_f64() + self.streamed(operator, pass, fused)
     }
 
-    /// What each operator of a layer asks in a pass, over `samples` samples on one of the ranks that share it. Their
+    /// The cost of each operator of a layer in a pass, over `samples` samples on one of the ranks that share it. Their
     /// times tell how the layer's is shared out; together they are not it, because host and device overlap.
     pub(crate) fn operator_costs(
         &self,
@@ -419,7 +420,7 @@ impl<'a> GpuPricing<'a> {
         Seconds((bytes(parameters, 0) * self.stack.update_traffic.value + bytes(0, looked_up)) / self.memory_rate())
     }
 
-    /// What an update takes besides where every tensor is updated by kernels of its own.
+    /// Time that an update adds where every tensor is updated by kernels of its own.
     pub(crate) fn separate_update(&self, optimizer: Optimizer, tensors: u32) -> Seconds {
         let fused = self.precision.master_bytes() > 0 || optimizer != Optimizer::AdamW;
         match &self.stack.separate_update {
@@ -429,8 +430,8 @@ impl<'a> GpuPricing<'a> {
     }
 }
 
-/// What an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes, which
-/// rows of tables do not have.
+/// Bytes that an update reads and writes: the gradient, the weight, the optimizer's state, and the copy that computes,
+/// which rows of tables do not have.
 pub(crate) fn update_bytes(optimizer: Optimizer, precision: Precision, parameters: u64, looked_up: u64) -> Bytes {
     let copy = if precision.master_bytes() > 0 { precision.element_bytes() } else { 0 };
     // Gradient read, weight read and written, state read and written, and what norms need.

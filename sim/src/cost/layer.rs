@@ -9,7 +9,7 @@ use trainyard_plan::operators::{Image, Layer, LayerRole, OperatorGraph, Operator
 use trainyard_plan::{Collective, Collectives, Group, Mesh, Precision, Recompute, StagePass};
 use trainyard_units::{Bytes, Seconds};
 
-/// How much the work of one image differs from that of another where regions are cut out of it, as one standard
+/// The spread of work between images where regions are cut out of it, as one standard
 /// deviation over the mean: images differ in shape and in what is on them. Fitted on 108 step times of Mask R-CNN on 1
 /// to 256 GPUs with 1 to 24 images each, 2026-11-21; known to a quarter. See docs/physics.md.
 const REGION_SPREAD: f64 = 0.25;
@@ -29,7 +29,7 @@ pub struct LayerCost {
     pub inside_forward: Seconds,
     /// The same backward.
     pub inside_backward: Seconds,
-    /// Whether recomputation computes this layer again.
+    /// Set if recomputation computes this layer again.
     pub recomputed: bool,
 }
 
@@ -91,8 +91,8 @@ pub fn layer_costs(
 }
 
 /// The same if the ranks of `mesh` were among so many `devices`, the slowest of which they wait for. A layer's price is
-/// convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do not, and each kernel takes
-/// the longer of the two.
+/// convex in [`expected_max_sigma`] of the devices: kernels take longer in proportion, host and links do not, and each
+/// kernel takes the longer of the two.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn layer_costs_among(
     layer_costs_on(&machine.cluster.first().device, devices, graph, micro, mesh, precision, machine)
 }
 
-/// How many standard deviations the slowest of so many devices is behind the mean: √(2 ln N), the leading term of the
+/// Standard deviations by which the slowest of so many devices is behind the mean: √(2 ln N), the leading term of the
 /// expected maximum of N normal variables.
 pub fn expected_max_sigma(devices: u32) -> f64 {
     (2.0 * f64::from(devices).ln()).sqrt()
@@ -143,14 +143,14 @@ fn work_cv(graph: &OperatorGraph) -> f64 {
     if regions { REGION_SPREAD } else { 0.0 }
 }
 
-/// What a collective adds to a kernel beside which it goes on, and which takes longer while it does by so much.
+/// Time that a collective adds to a kernel beside it, which takes longer by `slowdown` meanwhile.
 fn exposed_beside(collective: Seconds, kernel: Seconds, slowdown: f64) -> Seconds {
     let slowed = collective * (slowdown / (1.0 + slowdown));
     Seconds(collective.0 - kernel.0).max(slowed)
 }
 
-/// What passing keys and values round adds, forward and backward, beside the core of attention. Backward passes them
-/// round again, and their gradients with them, beside twice the work.
+/// Time that passing keys and values round adds, forward and backward, beside the core of attention. Backward passes
+/// them round again, and their gradients with them, beside twice the work.
 fn exposed_passing(passing: Seconds, core: Seconds) -> [Seconds; 2] {
     let exposed = |compute: Seconds, rounds: f64| Seconds((passing * rounds).0 - compute.0).max(Seconds::ZERO);
     [exposed(core, 1.0), exposed(core * 2.0, 2.0)]
@@ -165,7 +165,7 @@ pub(crate) struct InsideMessage {
     pub(crate) bytes: Bytes,
     /// Bytes of an element.
     pub(crate) element: u64,
-    /// How often in each direction.
+    /// Messages in each direction.
     pub(crate) count: u32,
     /// Time in which ranks wait for all of them, forward.
     pub(crate) forward: Seconds,
@@ -176,7 +176,7 @@ pub(crate) struct InsideMessage {
 /// The communication inside layers. Ranks of a group wait for it: it is not spread over shared links by the engine, but
 /// priced as if all groups of a stage did it at the same time and nothing else used their links.
 pub(crate) struct Inside<'a> {
-    /// How much longer kernels take beside a collective.
+    /// The part by which kernels take longer beside a collective.
     slowdown: f64,
     links: &'a dyn LinkCosts,
     micro: u64,
@@ -219,7 +219,7 @@ impl<'a> Inside<'a> {
         })
     }
 
-    /// What is sent inside a layer, kind by kind, with the time in which ranks wait for it: together that of
+    /// Messages inside a layer, kind by kind, with the time in which ranks wait for it: together that of
     /// [`LayerCost::inside_forward`] and [`LayerCost::inside_backward`].
     pub(crate) fn messages(&self, layer: &Layer, kernels: &LayerCost) -> Result<Vec<InsideMessage>, MachineError> {
         let Some(wiring) = &self.wiring else { return Ok(Vec::new()) };
@@ -279,8 +279,8 @@ impl<'a> Inside<'a> {
         Ok([(scattered + gathered) * count, (gathered + beside(gathered) + beside(scattered)) * count])
     }
 
-    /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows of
-    /// tables to the samples that need them (Naumov et al., arXiv:1906.00091, section 4).
+    /// Expert parallelism: tokens to their experts and back (Lepikhin et al., arXiv:2006.16668, section 3.2), or rows
+    /// of tables to the samples that need them (Naumov et al., arXiv:1906.00091, section 4).
     fn exchanges(&self, wiring: &Wiring<'_>, layer: &Layer) -> Result<Seconds, MachineError> {
         if self.sharing.expert == 1 || layer.exchanged_elements == 0 {
             return Ok(Seconds::ZERO);

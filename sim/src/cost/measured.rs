@@ -86,7 +86,7 @@ impl DeviceCosts for MeasuredMachine {
         true
     }
 
-    /// What the executor keeps in main memory counts, because that is the device's own; and with one micro-batch,
+    /// State that the executor keeps in main memory counts, because that is the device's own; and with one micro-batch,
     /// gradients come to be as activations are let go.
     fn resident(&self, plan: &Plan, stage: StageId, held: Resident) -> Resident {
         let optimizer_state = held.optimizer_state + kept_elsewhere(plan, stage, Store::Host);
@@ -301,7 +301,7 @@ impl<'a> MeasuredPricing<'a> {
     }
 }
 
-/// What was measured of a machine among `ranks` ranks. Gathering or scattering that was not measured is one of the two
+/// The measured time among `ranks` ranks of a machine. Gathering or scattering that was not measured is one of the two
 /// rounds of a sum.
 fn measured_collective(
     machine: &MeasuredMachine,
@@ -363,7 +363,7 @@ fn measured(
     })
 }
 
-/// Whether operators of a machine were timed in the number format in which layers of this precision compute.
+/// Tells whether operators of a machine were timed in the number format in which layers of this precision compute.
 fn knows(machine: &MeasuredMachine, precision: Precision) -> bool {
     let format = format_of(precision);
     format == NumberFormat::Fp32 || machine.operators.iter().any(|sample| sample.format == format)
@@ -384,7 +384,7 @@ const NEAREST: f64 = 1e-6;
 /// The shortest time that a clock tells apart.
 const SHORTEST: f64 = 1e-9;
 
-/// What makes an operator's time grow: arithmetic for products, elements for the rest.
+/// The quantity that an operator's time grows with: arithmetic for products, elements for the rest.
 fn work(class: OperatorClass, shape: &[u64]) -> f64 {
     let product = |dimensions: &[u64]| dimensions.iter().map(|size| *size as f64).product::<f64>();
     match (class, shape) {
@@ -400,7 +400,7 @@ fn work(class: OperatorClass, shape: &[u64]) -> f64 {
     }
 }
 
-/// What calibration times an operator as; nothing for operators that the executor does not have.
+/// The class and shape under which calibration times an operator; none for operators that the executor does not have.
 fn class_and_shape(operator: OperatorKind) -> Option<(OperatorClass, Vec<u64>)> {
     Some(match operator {
         OperatorKind::Linear { rows, inputs, outputs, .. } => (OperatorClass::Linear, vec![rows, inputs, outputs]),

@@ -1,4 +1,4 @@
-//! What a collective asks of the links of a cluster.
+//! The load of a collective on the links of a cluster.
 
 use crate::network::LinkId;
 use trainyard_units::Seconds;
@@ -17,7 +17,7 @@ pub struct Phase {
     pub latency: Seconds,
     /// Bytes of one flow, with what the protocol adds to the payload.
     pub volume: f64,
-    /// What one flow reaches by itself, in bytes per second; infinite if only its links limit it.
+    /// The rate of one flow by itself, in bytes per second; infinite if only its links limit it.
     pub limit: f64,
     /// Links and how many of the flows go through each, in ascending order of the links.
     pub uses: Vec<(LinkId, f64)>,

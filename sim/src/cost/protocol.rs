@@ -1,4 +1,4 @@
-//! How long the library takes to start a collective and to pass a message on.
+//! Times in which the library starts a collective and passes a message on.
 
 use trainyard_hardware_profiles::Network;
 
@@ -21,7 +21,7 @@ pub(super) struct Protocol {
     tree_network_hop: f64,
     /// Share of the link rate that is payload.
     pub(super) payload: f64,
-    /// Whether it passes on whole chunks, each when all of it is there.
+    /// Set if it passes on whole chunks, each when all of it is there.
     chunks: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) const SIMPLE: Protocol = Protocol {
     chunks: true,
 };
 
-/// What one message goes through.
+/// The link that one message goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
     /// NVLink, with or without a switch.
@@ -75,14 +75,14 @@ pub(super) enum Hop {
     Network,
 }
 
-/// What a group's messages meet besides their links.
+/// Latencies of a group's messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Latencies {
     /// Those inside machines in parts of the library's own.
     inside: f64,
     /// Microseconds that a message between machines takes at least.
     step: f64,
-    /// What each chunk waits for, in times the way through all members.
+    /// The wait of each chunk, in multiples of the way through all members.
     chunk_trips: f64,
     flagged: bool,
     flagged_lines: bool,

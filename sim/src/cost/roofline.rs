@@ -1,4 +1,4 @@
-//! What the operators of a plan reach of their device.
+//! Rates that the operators of a plan reach on their device.
 
 use super::device::{Usage, device_costs};
 use crate::machine::Machine;

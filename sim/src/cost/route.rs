@@ -21,7 +21,7 @@ struct Here {
     /// In ascending order, at least one.
     members: Vec<DevicePosition>,
     hop: Hop,
-    /// What a ring reaches besides what its links carry, in bytes per second.
+    /// The limit of a ring besides that of its links, in bytes per second.
     limit: f64,
     through_ports: bool,
     through_uplinks: bool,
@@ -35,9 +35,9 @@ pub(super) struct Route {
 
 /// Members in a circle, each of which sends to the next.
 pub(super) struct Ring {
-    /// What a round of it takes besides bytes.
+    /// Latencies of a round.
     pub(super) round: Round,
-    /// What carries it.
+    /// Links that carry it.
     pub(super) route: Route,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Ring {
 pub(super) struct Round {
     /// Members.
     pub(super) members: u32,
-    /// What their messages meet.
+    /// Latencies of their messages.
     pub(super) latencies: Latencies,
     /// Of a kind each.
     steps: Vec<(Hop, u32)>,
@@ -124,7 +124,7 @@ impl<'a> Group<'a> {
         Self { wiring, machines, latencies }
     }
 
-    /// What the messages of its members meet.
+    /// Latencies of the messages of its members.
     pub(super) fn latencies(&self) -> Latencies {
         self.latencies
     }
@@ -149,7 +149,7 @@ impl<'a> Group<'a> {
         self.machines.iter().map(Here::count).fold(u32::MAX, u32::min)
     }
 
-    /// Whether all its machines have a network of this kind.
+    /// Tells whether all its machines have a network of this kind.
     pub(super) fn all_over(&self, transport: Transport) -> bool {
         self.machines.iter().all(|here| self.wiring.network(here.machine).transport == transport)
     }
@@ -160,7 +160,7 @@ impl<'a> Group<'a> {
         self.machines.iter().map(of_machine).fold(1.0, f64::min)
     }
 
-    /// Whether some messages leave a machine.
+    /// Tells whether some messages leave a machine.
     pub(super) fn crosses(&self) -> bool {
         self.machines.len() > 1
     }

@@ -1,8 +1,8 @@
 //! Softmax over attention scores by a fused kernel, or by separate ones where it cannot be used.
 //!
-//! Megatron-LM's kernel reads of each row only the scores that a causal mask leaves. It takes so many rows of scores at a time that the heads of all samples on a rank must come in
-//! fours; otherwise PyTorch's own kernels do it in single precision, one after another: to single precision, scaled,
-//! masked, softmax, back to half precision.
+//! Megatron-LM's kernel reads of each row only the scores that a causal mask leaves. It takes so many rows of scores at
+//! a time that the heads of all samples on a rank must come in fours; otherwise PyTorch's own kernels do it in single
+//! precision, one after another: to single precision, scaled, masked, softmax, back to half precision.
 //!
 //! # Source
 //!
@@ -16,13 +16,14 @@ use trainyard_units::Bytes;
 /// reads what it put out besides.
 const SEPARATE: [u64; 2] = [36, 40];
 
-/// What the fused kernel does: a score read and a weight written; backward a weight and two gradients.
+/// Elements that the fused kernel reads and writes: a score read and a weight written; backward a weight and two
+/// gradients.
 const FUSED: [u64; 2] = [4, 6];
 
 /// Kernels that take the place of one.
 const ADDED_KERNELS: u32 = 4;
 
-/// What separate kernels do besides what is counted for the fused one.
+/// Work of separate kernels besides that of the fused one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Separate {
     pub(super) kernels: u32,
@@ -37,7 +38,8 @@ pub(super) fn skipped(attention: Attention, pass: Pass) -> f64 {
     reads * scores * (1.0 - attention.unmasked_share())
 }
 
-/// What a pass does besides in half precision if the fused kernel takes heads by so many; nothing if it can be used.
+/// The separate kernels of a pass in half precision if the fused kernel takes heads by so many; nothing if it can be
+/// used.
 pub(super) fn separate(attention: Attention, pass: Pass, by: u64) -> Option<Separate> {
     let heads = attention.samples * attention.heads;
     if attention.kernel != AttentionKernel::Unfused || heads.is_multiple_of(by) {

@@ -12,7 +12,7 @@ use trainyard_hardware_profiles::DevicePosition;
 use trainyard_plan::{Collective, Collectives, Content, CopyDirection, Exchange, Group, Held, Rank, StageId, Store};
 use trainyard_units::{Bytes, Seconds};
 
-/// What the optimizer keeps on a disk is read and written once.
+/// State of the optimizer on a disk is read and written once.
 const DISK_PASSES: f64 = 2.0;
 
 /// Links inside machines and a network between them.
@@ -140,7 +140,7 @@ impl LinkCosts for Wired {
     }
 }
 
-/// What a plan gathers of gradients, rows of tables, is those of all members already.
+/// Gathered gradients are rows of tables, already those of all members.
 fn compression(of: &Costs<'_>, collective: Collective, members: u64) -> Compression {
     let members = if collective == Collective::AllGather { 1 } else { members };
     let in_precision = of.machine.stack.compute_precision_gradients.value;

@@ -1,4 +1,4 @@
-//! What kernels on the critical path are spent on.
+//! Time of kernels on the critical path, by what it is spent on.
 
 use crate::cost::{Costs, LayerCost};
 use crate::machine::{Machine, MachineError};
@@ -15,7 +15,7 @@ pub(super) struct Kernels<'a> {
     costs: &'a Costs<'a>,
     /// The same if a kernel were launched in no time.
     without_launches: &'a Costs<'a>,
-    /// What the host does once a step.
+    /// Host time once a step.
     step_overhead: Seconds,
     known: BTreeMap<(Work, usize), Parts>,
 }
@@ -112,7 +112,7 @@ impl Split {
     }
 }
 
-/// What a task that only moves data, or works on the machine's processor, is on the critical path.
+/// The kind of path that a task is which only moves data, or works on the machine's processor.
 pub(super) fn kind_of_communication(activity: Activity) -> PathKind {
     match activity {
         Activity::SendActivations { .. } | Activity::SendGradients { .. } => PathKind::Transfers,

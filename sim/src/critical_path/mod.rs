@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use trainyard_plan::{Group, PathKind, PathPart, Plan, Rank, StageId, Timeline, Work};
 use trainyard_units::{Instant, Span};
 
-/// Which groups of a plan's ranks stand on several machines.
+/// The groups of a plan's ranks that stand on several machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of group that a plan may have")]
 pub struct Spread {
@@ -38,7 +38,7 @@ pub struct Spread {
     pub gradient: bool,
 }
 
-/// Which groups of the ranks of `plan` stand on several machines.
+/// Returns the groups of the ranks of `plan` that stand on several machines.
 pub fn spread(plan: &Plan, machine: &Machine) -> Spread {
     let mesh = plan.mesh();
     let layout = Layout { mesh, cluster: &machine.cluster };
@@ -55,13 +55,13 @@ pub fn spread(plan: &Plan, machine: &Machine) -> Spread {
     }
 }
 
-/// Whether the ranks of `plan` stand on several machines.
+/// Tells whether the ranks of `plan` stand on several machines.
 pub fn on_several_machines(plan: &Plan, machine: &Machine) -> bool {
     let mesh = plan.mesh();
     apart(Layout { mesh, cluster: &machine.cluster }, (0..mesh.ranks()).map(Rank))
 }
 
-/// Whether ranks stand on several machines.
+/// Tells whether ranks stand on several machines.
 fn apart(layout: Layout<'_>, ranks: impl IntoIterator<Item = Rank>) -> bool {
     let mut machines = ranks.into_iter().map(|rank| layout.position(rank).instance);
     let first = machines.next();
@@ -174,7 +174,7 @@ fn longest_passes(timeline: &Timeline) -> f64 {
     stages.into_values().max().unwrap_or(Span::ZERO).seconds().0
 }
 
-/// Which communications go between machines.
+/// The communications that go between machines.
 struct Links<'a> {
     costs: &'a Costs<'a>,
     known: BTreeMap<Work, bool>,
@@ -195,13 +195,13 @@ impl Links<'_> {
 /// Seconds by kind, and whether they go between machines.
 type Sums = BTreeMap<(PathKind, bool), f64>;
 
-/// What the path is spent on so far.
+/// Time of the path so far, by what it is spent on.
 struct Account<'a> {
     step: &'a Step<'a>,
     ensemble: &'a Ensemble<'a>,
     kernels: Kernels<'a>,
     layout: Layout<'a>,
-    /// Whether what happens inside layers goes between machines.
+    /// Set if communication inside layers goes between machines.
     inside_apart: bool,
     links: Links<'a>,
     /// Of passes, which fill and drain the pipeline too.

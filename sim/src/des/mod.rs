@@ -67,9 +67,9 @@ pub struct EventQueue {
     horizon: u64,
     /// The nanosecond relative to which `buckets` are numbered: at or before `horizon`, and after all earlier bases.
     base: u64,
-    /// What was in the earliest bucket, latest event first.
+    /// Events of the earliest bucket, latest first.
     sorted: Vec<Event>,
-    /// What was scheduled up to the horizon since then.
+    /// Events scheduled up to the horizon since then.
     arrivals: BinaryHeap<Reverse<Event>>,
     /// `DIGITS` buckets for each of `LEVELS`, lowest level first. Those of a level all have the digits of the base
     /// above that level and a higher digit in it, so the first that is not empty holds the next events.
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// How much later than now an event is: ties, neighbours, every power of two, far beyond any simulation.
+    /// Delays of events: ties, neighbours, every power of two, far beyond any simulation.
     fn delay() -> impl Strategy<Value = u64> {
         prop_oneof![Just(0), 0u64..4, 0u64..200, (0u32..62, 0u64..16).prop_map(|(bits, more)| (1 << bits) + more)]
     }

@@ -1,4 +1,4 @@
-//! What is rented to keep a data set near the machines that read it.
+//! Storage that is rented to keep a data set near the machines that read it.
 
 use super::{DataSet, bytes};
 use crate::machine::Machine;
@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::{Host, catalog};
 use trainyard_plan::StorageMode;
 use trainyard_units::Bytes;
 
-/// What is rented to keep a data set, besides the objects that it comes from.
+/// Storage that is rented to keep a data set, besides the objects that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// Nothing: samples are streamed from objects, or lie in what machines have.

@@ -1,11 +1,11 @@
-//! How fast the processors of a machine decode.
+//! Rates at which the processors of a machine decode.
 
 use crate::machine::Machine;
 use trainyard_hardware_profiles::{Loader, Processors, catalog};
 use trainyard_plan::SampleFormat;
 use trainyard_units::{BytesPerSecond, Seconds};
 
-/// What one sample asks of a loader.
+/// The load of one sample on a loader.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     /// Bytes as stored.
@@ -15,9 +15,9 @@ pub(super) struct Sample {
     pub(super) format: SampleFormat,
 }
 
-/// Seconds in which a loader decodes a sample with `workers` processes, when `loaders` loaders share the processors of a
-/// machine equally: what the workers do in parallel and then what handing over takes, which they do not (Amdahl, AFIPS
-/// 1967). Threads of a core share it.
+/// Seconds in which a loader decodes a sample with `workers` processes, when `loaders` loaders share the processors of
+/// a machine equally: what the workers do in parallel and then what handing over takes, which they do not (Amdahl,
+/// AFIPS 1967). Threads of a core share it.
 pub(super) fn seconds_per_sample(
     loader: &Loader,
     processors: Processors,

@@ -7,7 +7,7 @@ use trainyard_units::{Bytes, human_bytes};
 /// Why samples cannot be brought in as a plan says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// What a measured machine loads is inside its measurements.
+    /// Loading on a measured machine is inside its measurements.
     #[error(
         "`data.bytes_per_sample` is for machines that a catalog or a cluster file describes, not for the measured machine `{machine}`"
     )]
@@ -60,27 +60,27 @@ pub enum InputError {
     /// Something does not hold what it is to hold.
     #[error("{what} takes {}, but {place} of `{machine}` has {}", human_bytes(*needed), human_bytes(*available))]
     TooLarge {
-        /// What is to be held.
+        /// The thing to be held.
         what: &'static str,
         /// Where.
         place: &'static str,
         /// The machine.
         machine: String,
-        /// How large it is.
+        /// Its size.
         needed: Bytes,
-        /// How much there is.
+        /// Size of the place.
         available: Bytes,
     },
     /// It is not known how large the data set is.
     #[error("`data.samples` or `data.tokens` is missing: {why}")]
     UnknownSize {
-        /// What the size is needed for.
+        /// The purpose that the size is needed for.
         why: &'static str,
     },
 }
 
 impl InputError {
-    /// What the user may do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Measured { .. } => "leave it out: its steps were measured with their input".into(),

@@ -1,4 +1,4 @@
-//! What becomes of a step that has to be fed.
+//! Steps whose samples have to be brought in.
 
 use super::line::{Batch, LOADING, step_ends};
 use super::{Kind, Supply};
@@ -16,7 +16,7 @@ const FILLING: usize = 128;
 /// The longest batch, on average, of which so many surely end within simulated time.
 const LONGEST_BATCH: Seconds = Seconds(1e6);
 
-/// What decides which samples are large: the same for every plan.
+/// The seed that decides which samples are large: the same for every plan.
 const SEED: u64 = 0;
 
 /// Seconds that one machine takes for its samples of a step, stage by stage.
@@ -30,14 +30,14 @@ pub struct StageTimes {
     pub copy: Seconds,
 }
 
-/// What becomes of a training whose samples have to be brought in.
+/// A training whose samples have to be brought in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feed {
     /// Seconds from one step to the next: after the first pass over the data set if there are more, else during it.
     pub step_time: Seconds,
     /// The same during the first pass.
     pub first_step_time: Seconds,
-    /// What a step waits for its samples, of `step_time`.
+    /// Time of `step_time` in which a step waits for its samples.
     pub stall: Seconds,
     /// Time in which devices work on steps over all time (accelerator utilisation of MLPerf Storage).
     pub utilisation: f64,
@@ -72,7 +72,7 @@ impl Supply {
         Self { deviation: 0.0, ..self }
     }
 
-    /// What becomes of `steps` steps that would take `step` each if their samples were there.
+    /// Returns the outcome of `steps` steps that would take `step` each if their samples were there.
     pub fn feed(&self, step: Seconds, steps: u64) -> Feed {
         let first_steps = self.data_samples.map_or(steps, |samples| samples.div_ceil(self.global_batch).min(steps));
         let first = self.pace(|kind| kind.first, step);
@@ -96,7 +96,7 @@ impl Supply {
         }
     }
 
-    /// What the first step waits for longer than those that follow it.
+    /// Time that the first step waits for longer than those that follow it.
     fn filling(&self, step: Seconds, pace: Seconds) -> Seconds {
         let loaded = self.kinds.iter().map(|kind| kind.first.sum()).fold(Seconds::ZERO, Seconds::max);
         (loaded + step - pace).max(Seconds::ZERO)

@@ -27,7 +27,7 @@ pub(super) fn step_ends(batches: impl IntoIterator<Item = Batch>, ahead: usize) 
     batches.into_iter().map(move |batch| line.take(&batch, ahead))
 }
 
-/// What is known of the batches that a line has taken.
+/// Instants of the batches that a line has taken.
 #[derive(Default)]
 struct Line {
     /// When each machine began each stage, and the step, of the last batches.

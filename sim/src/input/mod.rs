@@ -1,9 +1,9 @@
 //! The way of samples to the devices: from storage, through what decodes them, over PCIe, into the step.
 //!
-//! Each machine has three stages of loading, one batch at a time in each, and the step is the fourth, which all machines
-//! share. How long a stage takes for the samples of one step follows from rates ([`Supply::new`]); when batches pass
-//! from one to the next follows from a recursion (`line`). Nothing here is part of the step that the engine simulates:
-//! the step is one stage here, of the length that the engine found.
+//! Each machine has three stages of loading, one batch at a time in each, and the step is the fourth, which all
+//! machines share. How long a stage takes for the samples of one step follows from rates ([`Supply::new`]); when
+//! batches pass from one to the next follows from a recursion (`line`). Nothing here is part of the step that the
+//! engine simulates: the step is one stage here, of the length that the engine found.
 
 mod copies;
 mod decode;
@@ -44,7 +44,7 @@ pub struct DataSet {
     pub bytes_deviation: f64,
     /// Bytes of a sample that training gets.
     pub decoded_bytes: f64,
-    /// What has to be decoded.
+    /// The format that has to be decoded.
     pub format: SampleFormat,
     /// Files that hold it.
     pub files: Option<u64>,
@@ -82,7 +82,7 @@ pub struct Intake {
     pub global_batch: u64,
 }
 
-/// What bringing in the samples of a step takes on each machine, the step itself apart.
+/// Times of bringing in the samples of a step on each machine, the step itself apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Supply {
     /// Machines that read the same in the same way.
@@ -93,7 +93,7 @@ pub struct Supply {
     prefetch: u32,
     /// Standard deviation of a sample's bytes over their mean.
     deviation: f64,
-    /// What is downloaded before the first step.
+    /// The download before the first step.
     download: Seconds,
 }
 
@@ -113,7 +113,7 @@ struct Kind {
 type Readers = BTreeMap<u32, u32>;
 
 impl Supply {
-    /// What it takes on `machine` to bring in the samples of `intake` as `input` says.
+    /// Returns the times in which `machine` brings in the samples of `intake` as `input` says.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Supply {
     }
 }
 
-/// How many machines of each pool read, by how many of the ranks that read stand on each of their PCIe switches.
+/// Counts the machines of each pool that read, by the ranks that read on each of their PCIe switches.
 fn readers(mesh: Mesh, machine: &Machine) -> BTreeMap<(usize, Readers), u32> {
     let layout = Layout { mesh, cluster: &machine.cluster };
     let mut all: BTreeMap<u32, Readers> = BTreeMap::new();
@@ -210,7 +210,7 @@ impl<'a> Site<'a> {
         Err(InputError::TooLarge { what, place, machine: self.pool.name.clone(), needed, available })
     }
 
-    /// Whether a store of the machine holds all of the data set: every pass is shuffled over all machines.
+    /// Refuses a store that does not hold all of the data set: every pass is shuffled over all machines.
     fn keeps_all(&self, field: &'static str, store: Cache) -> Result<(), InputError> {
         let needed = || self.data.bytes().ok_or(InputError::UnknownSize { why: "a machine has to hold the data set" });
         match store {
@@ -382,7 +382,7 @@ impl<'a> Site<'a> {
         Ok(engine.value)
     }
 
-    /// What is copied to the devices of a switch goes over its uplink together, to each of them at its own rate.
+    /// The time of copies to devices: those of a switch share its uplink, each at its own rate.
     fn copy(&self, switches: &Readers) -> Seconds {
         let sample = match self.input.decode {
             DecodePlace::Cpu => self.data.decoded_bytes,
@@ -394,7 +394,7 @@ impl<'a> Site<'a> {
         Seconds(uplink.max(each / device_costs(&self.pool.device).host_bandwidth().0))
     }
 
-    /// What is there before the first step: in File mode all of the data set on every machine, in FastFile mode the list
+    /// The download before the first step: in File mode all of the data set on every machine, in FastFile mode the list
     /// of its objects.
     fn download(&self, machines: u32) -> Result<Seconds, InputError> {
         let s3 = &self.storage.s3;

@@ -1,4 +1,4 @@
-//! How fast machines read from where samples are.
+//! Rates at which machines read samples from stores.
 
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
@@ -17,16 +17,16 @@ pub(super) struct Store {
     pub(super) requests: Option<f64>,
 }
 
-/// What a machine reads at a time, and beside what.
+/// One read of a machine, and those beside it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reading {
     pub(super) bytes: f64,
     pub(super) files: f64,
     /// Readers of this machine.
     pub(super) readers: u32,
-    /// What all machines read, relative to this one.
+    /// Reads of all machines, relative to this one's.
     pub(super) machines: f64,
-    /// Whether requests of all machines count together.
+    /// Set if requests of all machines count together.
     pub(super) shared_requests: bool,
 }
 

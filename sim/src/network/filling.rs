@@ -11,7 +11,7 @@ use std::collections::binary_heap::PeekMut;
 /// levels it has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filling {
-    /// Which computation this is: what carries its number has been reached.
+    /// The number of this computation: links and users that carry it have been reached.
     number: u64,
     links: Vec<LinkState>,
     operations: Vec<OperationState>,

@@ -8,7 +8,7 @@ use filling::Filling;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// What an operation asks of the network. All its flows run at the same rate, that of the operation.
+/// The demand of an operation on the network. All its flows run at the same rate, that of the operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Bytes per second that one flow can reach by itself; may be infinite.
@@ -20,8 +20,8 @@ pub struct Demand {
 
 /// The operations in progress and what each gets of the links.
 ///
-/// The rates are max-min fair (Bertsekas and Gallager, "Data Networks", 2nd edition, section 6.5.2): no operation can be
-/// faster without one that is no faster than it becoming slower. An operation with neither links nor a limit has an
+/// The rates are max-min fair (Bertsekas and Gallager, "Data Networks", 2nd edition, section 6.5.2): no operation can
+/// be faster without one that is no faster than it becoming slower. An operation with neither links nor a limit has an
 /// infinite rate.
 ///
 /// # Which bits come out
@@ -78,7 +78,7 @@ struct Link {
 #[derive(Clone, Copy, Debug)]
 struct User {
     slot: u32,
-    /// Which of the operation's uses this is.
+    /// The index among the operation's uses.
     index: u32,
 }
 
@@ -96,7 +96,7 @@ struct Operation {
 struct Use {
     link: u32,
     flows: f64,
-    /// Which of the link's users this is.
+    /// The index among the link's users.
     position: u32,
 }
 
@@ -154,8 +154,8 @@ impl SharedLinks {
     }
 
     /// Computes the rates that starts and ends since the last call can have changed, and appends each operation whose
-    /// rate did change, with its rate in bytes per second and flow, to `changed` in ascending order of ids. An operation
-    /// that started is always among them.
+    /// rate did change, with its rate in bytes per second and flow, to `changed` in ascending order of ids. An
+    /// operation that started is always among them.
     ///
     /// The work is that of the connected components of operations and links in which something started or ended.
     pub fn settle(&mut self, changed: &mut Vec<(u32, f64)>) {
@@ -381,7 +381,7 @@ mod tests {
             }
         }
 
-        /// What is in progress decides, to the last bit: not what was before, nor the order in which it came.
+        /// Only the operations in progress decide, to the last bit: not those before, nor their order.
         #[test]
         fn rates_do_not_depend_on_history(
             network in network(),

@@ -1,4 +1,4 @@
-//! What no schedule can beat.
+//! Lower bounds on any schedule.
 
 use super::{Job, Queue};
 use trainyard_units::{Instant, Seconds};

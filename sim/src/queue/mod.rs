@@ -34,22 +34,22 @@ pub struct Queue {
     pub cold_start: Span,
     /// From taking instances that were kept to the first step.
     pub warm_start: Span,
-    /// Whether and how instances are kept.
+    /// The pools of instances that are kept, if any.
     pub warm_pools: Option<WarmPools>,
-    /// Which of the jobs that wait is the first.
+    /// The rule that decides which waiting job is the first.
     pub order: QueueOrder,
-    /// Whether later jobs may go before the first one if they do not delay it.
+    /// Set if later jobs may go before the first one where they do not delay it.
     pub backfill: bool,
     /// The jobs. Each needs at least one instance and at most the quota.
     pub jobs: Vec<Job>,
 }
 
-/// How instances are kept for the next job.
+/// Instances that are kept for the next job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmPools {
     /// For how long after a job.
     pub keep_alive: Span,
-    /// How long after their cold start they may still be handed on.
+    /// Time after their cold start in which they may still be handed on.
     pub lifetime: Span,
     /// The most instances that are kept without a job.
     pub quota: u32,
@@ -60,15 +60,15 @@ pub struct WarmPools {
 pub struct Job {
     /// When it comes.
     pub submit: Instant,
-    /// How many instances it needs.
+    /// Instances that it needs.
     pub instances: u32,
-    /// How long it is expected to train: what the scheduler knows.
+    /// Expected time of training: the one that the scheduler knows.
     pub expected: Span,
-    /// How long it trains.
+    /// Time of training.
     pub actual: Span,
     /// Higher goes first where the order is by priority.
     pub priority: i32,
-    /// What else than their number must match for instances to be handed on: equal numbers match.
+    /// The environment that must match for instances to be handed on: equal numbers match.
     pub environment: u32,
 }
 

@@ -1,20 +1,20 @@
-//! What became of a queue, and its sums.
+//! The outcome of a queue, and its sums.
 
 use super::{InstanceTime, Queue};
 use trainyard_units::{Instant, Seconds, Span};
 
-/// What became of a queue.
+/// The outcome of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOutcome {
     /// Each job, in the order of the queue.
     pub runs: Vec<Run>,
     /// Stretches in which instances were kept without a job, in the order in which they began.
     pub kept: Vec<Kept>,
-    /// What the pool does from each of these instants on, in the order of time.
+    /// The states of the pool, in the order of time.
     pub states: Vec<State>,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// When it got its instances.
@@ -23,16 +23,16 @@ pub struct Run {
     pub ready: Instant,
     /// When it ended.
     pub end: Instant,
-    /// Whether another job had its instances before.
+    /// Set if another job had its instances before.
     pub warm: bool,
-    /// Which places of the quota it held.
+    /// Places of the quota that it held.
     pub places: Vec<u32>,
 }
 
 /// A stretch in which instances were kept without a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Which places of the quota.
+    /// Places of the quota.
     pub places: Vec<u32>,
     /// From here.
     pub since: Instant,
@@ -53,7 +53,7 @@ pub enum Ended {
     Released,
 }
 
-/// What the pool does from an instant on.
+/// The state of the pool from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The instant.
@@ -68,7 +68,7 @@ pub struct State {
     pub idle: u32,
 }
 
-/// What instances did.
+/// Time of instances, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// They started.
@@ -93,12 +93,12 @@ impl QueueOutcome {
         self.runs.iter().map(|run| run.end).max().unwrap_or_default().since(first)
     }
 
-    /// How long each job waited for its instances, in the order of the queue.
+    /// The time that each job waited for its instances, in the order of the queue.
     pub fn waiting(&self, queue: &Queue) -> Vec<Span> {
         queue.jobs.iter().zip(&self.runs).map(|(job, run)| run.start.since(job.submit)).collect()
     }
 
-    /// What instances did.
+    /// Time of instances, by its use.
     pub fn usage(&self) -> Usage {
         let time = |run: &Run, span| InstanceTime::of(run.places.len() as u32, span);
         Usage {

@@ -13,7 +13,7 @@ pub(super) struct Pool {
     free: BTreeSet<u32>,
     /// Instances without a job, by the job that left them.
     idle: BTreeMap<u32, Idle>,
-    /// How many those are.
+    /// Instances of those.
     idle_instances: u32,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Held {
     pub(super) places: Vec<u32>,
     /// When they were new.
     pub(super) launched: Instant,
-    /// Whether another job had them before.
+    /// Set if another job had them before.
     pub(super) warm: bool,
 }
 
@@ -52,7 +52,7 @@ impl Pool {
         self.idle_instances
     }
 
-    /// Whether instances are kept that this job can take over.
+    /// Tells whether instances are kept that this job can take over.
     pub(super) fn matches(&self, job: &Job) -> bool {
         self.matching(job).is_some()
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use trainyard_plan::queue::QueueOrder;
 use trainyard_units::{Instant, Span};
 
-/// What happens to the job of an index. At one instant all of one kind come before all of the next, so that a warm pool
+/// An event of the job of an index. At one instant all of one kind come before all of the next, so that a warm pool
 /// that expires makes room for one that begins.
 #[derive(Clone, Copy)]
 enum Event {
@@ -54,11 +54,11 @@ struct Scheduler<'a> {
     states: Vec<State>,
 }
 
-/// What the first job that waits for instances is promised.
+/// The promise to the first job that waits for instances.
 struct Reservation {
     /// When there will be enough, by what is expected.
     at: Instant,
-    /// How many more there will be then.
+    /// Instances left over then.
     spare: u32,
 }
 
@@ -226,7 +226,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// What the order compares first: smaller goes first.
+/// The key of the order: smaller goes first.
 fn precedence(order: QueueOrder, job: &Job) -> (Reverse<i32>, Span, Reverse<Span>) {
     let none = (Reverse(0), Span::ZERO, Reverse(Span::ZERO));
     match order {
