@@ -1,7 +1,8 @@
 //! Which parts of a plan fit together: each rule is stated once.
 
 use crate::offload::Offload;
-use crate::spec::{PlanSpec, ScheduleName, StateSharding};
+use crate::schedules::{Accumulation, ScheduleName};
+use crate::spec::{PlanSpec, StateSharding};
 use crate::valid::{PlanError, range};
 use trainyard_models::{Divisible, Operator, OperatorGraph, Pass};
 
@@ -151,44 +152,55 @@ pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
 /// Schedule, stages, runs of layers and micro-batches.
 pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
     let pipeline = spec.parallel.pipeline;
-    let rule = match (spec.schedule, pipeline) {
-        (ScheduleName::None, 2..) => "a pipeline needs one of gpipe, 1f1b, interleaved-1f1b, 2bw, zb-h1, zb-v",
-        (ScheduleName::None, _) => return virtual_stages(spec),
-        (_, 1) => "a single stage has the schedule none",
+    let rule = match (spec.schedule.is_pipelined(), pipeline) {
+        (false, 2..) => format!("a pipeline needs one of {}", names(ScheduleName::is_pipelined).join(", ")),
+        (true, 1) => "a single stage has the schedule none".into(),
         _ => return virtual_stages(spec).and_then(|()| micro_batches(spec)),
     };
     Err(PlanError::Schedule { schedule: spec.schedule, pipeline, rule })
 }
 
+/// The schedules of which something is true.
+fn names(is: impl Fn(ScheduleName) -> bool) -> Vec<&'static str> {
+    ScheduleName::ALL.iter().filter(|schedule| is(**schedule)).map(|schedule| schedule.name()).collect()
+}
+
 fn virtual_stages(spec: &PlanSpec) -> Result<(), PlanError> {
     range("virtual_stages", u64::from(spec.virtual_stages), 1 << 10)?;
-    let (rule, hint) = match (spec.schedule, spec.virtual_stages) {
-        (ScheduleName::Interleaved, 1) => {
-            ("interleaved-1f1b needs at least 2 runs of layers on each stage", "virtual_stages 2 is the fewest")
-        }
-        (ScheduleName::ZeroBubbleV, runs) if runs != 2 => {
-            ("zb-v has exactly 2 runs of layers on each stage", "set virtual_stages = 2")
-        }
-        (ScheduleName::Interleaved | ScheduleName::ZeroBubbleV, _) | (_, 1) => return Ok(()),
-        _ => ("only interleaved-1f1b and zb-v have several runs of layers on a stage", "set virtual_stages = 1"),
+    let (schedule, chunks) = (spec.schedule, spec.schedule.chunks());
+    if chunks.contains(&spec.virtual_stages) {
+        return Ok(());
+    }
+    let fewest = chunks.start();
+    let (rule, hint) = if schedule.is_interleaved() {
+        let rule = format!("{schedule} needs at least {fewest} runs of layers on each stage");
+        (rule, format!("virtual_stages {fewest} is the fewest"))
+    } else if *fewest > 1 {
+        let rule = format!("{schedule} has exactly {fewest} runs of layers on each stage");
+        (rule, format!("set virtual_stages = {fewest}"))
+    } else {
+        let several = names(|schedule| *schedule.chunks().end() > 1).join(" and ");
+        let rule = format!("only {several} have several runs of layers on a stage");
+        (rule, "set virtual_stages = 1".into())
     };
     Err(wrong("virtual_stages", &spec.virtual_stages, rule, hint))
 }
 
 fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
-    let (accumulation, stages) = (spec.batch.accumulation, u64::from(spec.parallel.pipeline));
-    let near = accumulation.div_ceil(stages) * stages;
-    match spec.schedule {
-        ScheduleName::Interleaved if !accumulation.is_multiple_of(stages) => {
-            let rule = format!("interleaved-1f1b takes micro-batches in groups of parallel.pipeline {stages}");
-            Err(wrong("batch.accumulation", &accumulation, rule, format!("batch.accumulation {near} is the next")))
+    let (schedule, count, stages) = (spec.schedule, spec.batch.accumulation, u64::from(spec.parallel.pipeline));
+    let (rule, hint) = match schedule.accumulation() {
+        asked if asked.admits(count, stages) => return Ok(()),
+        Accumulation::GroupsOfStages => {
+            let next = count.div_ceil(stages) * stages;
+            let rule = format!("{schedule} takes micro-batches in groups of parallel.pipeline {stages}");
+            (rule, format!("batch.accumulation {next} is the next"))
         }
-        ScheduleName::TwoBufferedWeights if accumulation < stages => {
-            let rule = format!("2bw needs at least as many micro-batches as there are stages, {stages}");
-            Err(wrong("batch.accumulation", &accumulation, rule, format!("batch.accumulation {stages} is enough")))
+        Accumulation::Any | Accumulation::AtLeastStages => {
+            let rule = format!("{schedule} needs at least as many micro-batches as there are stages, {stages}");
+            (rule, format!("batch.accumulation {stages} is enough"))
         }
-        _ => Ok(()),
-    }
+    };
+    Err(wrong("batch.accumulation", &count, rule, hint))
 }
 
 /// What is shared out, and among how many.

@@ -1,7 +1,8 @@
 //! What stands around a decision in a plan document: what would change it, what would make room, and how number formats
 //! and batches compare.
 
-use crate::spec::{BatchSpec, ParallelSpec, Precision, Recompute, ScheduleName, StateSharding, named};
+use crate::schedules::ScheduleName;
+use crate::spec::{BatchSpec, ParallelSpec, Precision, Recompute, StateSharding, named};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

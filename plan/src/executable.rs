@@ -3,8 +3,9 @@
 
 use crate::offload::{Offload, Store};
 use crate::placement::Placement;
+use crate::schedules::ScheduleName;
 use crate::spec::{
-    Collectives, GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
+    Collectives, GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding,
 };
 use crate::valid::Plan;
 use std::borrow::Cow;

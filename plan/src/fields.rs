@@ -5,9 +5,10 @@
 use crate::input::{Cache, DecodePlace, INPUT_COUNT_MAX, StorageMode};
 use crate::offload::Offload;
 use crate::placement::Placement;
+use crate::schedules::ScheduleName;
 use crate::spec::{
     Collectives, GradientCompression, GradientReduction, Optimizer, PlanSpec, Precision, Pricing, Recompute,
-    ScheduleName, StateSharding,
+    StateSharding,
 };
 use crate::valid::RANKS_MAX;
 use std::fmt::Display;

@@ -51,7 +51,7 @@ mod placement;
 pub mod queue;
 mod rates;
 mod replay;
-mod schedule;
+mod schedules;
 mod spec;
 mod task;
 mod timeline;
@@ -88,10 +88,10 @@ pub use partition::{StageId, Stages};
 pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};
 pub use replay::{REPLAY_SCHEMA, ReplayDocument};
-pub use schedule::{Pipeline, Slot, StagePass};
+pub use schedules::{Accumulation, BetweenSteps, Pipeline, Schedule, ScheduleName, Slot, Sought, StagePass, StepBound};
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
-    Precision, Pricing, Recompute, ScheduleName, StageSpec, StateSharding, UnknownName,
+    Precision, Pricing, Recompute, StageSpec, StateSharding, UnknownName,
 };
 pub use task::{
     Activity, Content, CopyDirection, Exchange, Segment, SegmentId, StreamId, StreamKind, Task, TaskGraph, TaskId, Work,

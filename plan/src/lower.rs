@@ -6,8 +6,9 @@ mod replicas;
 pub(crate) use host::COPIES_UNDER_WAY;
 
 use crate::partition::StageId;
-use crate::schedule::{Slot, StagePass};
-use crate::spec::{GradientReduction, Recompute, ScheduleName};
+use crate::schedules::BetweenSteps;
+use crate::schedules::{Slot, StagePass};
+use crate::spec::{GradientReduction, Recompute};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};
 use crate::valid::Plan;
 use std::collections::BTreeMap;
@@ -110,10 +111,10 @@ enum Piece {
 
 impl<'a> Builder<'a> {
     fn new(plan: &'a Plan, lowering: Lowering) -> Self {
-        let steps = match plan.schedule() {
-            schedule if schedule.flushes() => 1,
-            ScheduleName::TwoBufferedWeights => UNDRAINED_STEPS,
-            _ => STAGGERED_STEPS,
+        let steps = match plan.schedule().between_steps() {
+            BetweenSteps::Flush => 1,
+            BetweenSteps::Staggered => STAGGERED_STEPS,
+            BetweenSteps::Continuous => UNDRAINED_STEPS,
         };
         let micro_batches = plan.pipeline().micro_batches;
         let mut graph = TaskGraph::default();
@@ -344,9 +345,9 @@ fn activity(stage: StageId, slot: Slot) -> Activity {
 fn pieces(plan: &Plan, steps: u32) -> Vec<Vec<Piece>> {
     let step = plan.pipeline();
     let micro_batches = step.micro_batches;
-    if plan.schedule() == ScheduleName::TwoBufferedWeights {
+    if plan.schedule().between_steps() == BetweenSteps::Continuous {
         // One long program: a step ends where the last of its gradients is there, and the next is under way.
-        let long = crate::schedule::Pipeline { micro_batches: micro_batches * steps, ..step };
+        let long = crate::schedules::Pipeline { micro_batches: micro_batches * steps, ..step };
         return long.programs().into_iter().map(|slots| with_updates(slots, micro_batches)).collect();
     }
     let later = |slot: Slot, step: u32| Slot { micro_batch: slot.micro_batch + step * micro_batches, ..slot };

@@ -5,9 +5,7 @@ use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::spec::{
-    GradientCompression, GradientReduction, Optimizer, Precision, Recompute, ScheduleName, StateSharding,
-};
+use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
 use trainyard_models::{Layer, LayerRole, OperatorGraph};
@@ -115,8 +113,7 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
     if plan.offload().parameters.is_some() {
         return Bytes(0);
     }
-    let versions = if plan.schedule() == ScheduleName::TwoBufferedWeights { 2 } else { 1 };
-    plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()) * versions
+    plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()) * plan.schedule().weight_versions()
 }
 
 /// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.

@@ -1,6 +1,7 @@
 //! Cutting layers into pipeline stages.
 
-use crate::spec::{ScheduleName, StageSpec};
+use crate::schedules::ScheduleName;
+use crate::spec::StageSpec;
 use crate::valid::PlanError;
 use std::ops::Range;
 
@@ -112,7 +113,7 @@ impl Stages {
             return wrong(format!("the last stage ends before layer {next}"));
         }
         let ends = specs.iter().map(|stage| stage.first + stage.layers).collect();
-        Ok(Self { ends, count: pipeline, folded: schedule == ScheduleName::ZeroBubbleV })
+        Ok(Self { ends, count: pipeline, folded: schedule.is_folded() })
     }
 
     /// The cut into `stages` runs whose most expensive run is cheapest, whatever it holds.

@@ -3,6 +3,7 @@
 use crate::input::InputSpec;
 use crate::offload::Offload;
 use crate::placement::Placement;
+use crate::schedules::ScheduleName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_models::ModelSpec;
@@ -208,26 +209,6 @@ pub struct UnknownName {
 }
 
 named! {
-    /// The order in which a stage works on its micro-batches.
-    ScheduleName {
-        /// One stage: each micro-batch forward, then backward.
-        None = "none",
-        /// All micro-batches forward, then all backward (Huang et al., arXiv:1811.06965).
-        GPipe = "gpipe",
-        /// Forwards and backwards alternate after a warm-up (PipeDream-Flush; Narayanan et al., arXiv:2104.04473).
-        OneForwardOneBackward = "1f1b" | "pipedream-flush",
-        /// 1F1B over several runs of layers on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
-        Interleaved = "interleaved-1f1b" | "interleaved" | "1f1b-interleaved" | "interleaved1f1b",
-        /// 1F1B that never drains: two versions of the weights (Narayanan et al., arXiv:2006.09503, section 3.1).
-        TwoBufferedWeights = "2bw" | "pipedream-2bw",
-        /// 1F1B whose weight gradients fill the drain (Qi et al., arXiv:2401.10241, section 2.3).
-        ZeroBubbleH1 = "zb-h1" | "zero-bubble" | "zero-bubble-h1" | "zbh1",
-        /// Two runs of layers folded into a V, weight gradients filling what is idle (the same, section 6).
-        ZeroBubbleV = "zb-v" | "zero-bubble-v" | "zbv",
-    }
-}
-
-named! {
     /// Number formats.
     Precision {
         /// Single precision throughout.
@@ -390,18 +371,6 @@ impl Optimizer {
             Self::Lamb => 16,
             Self::AdamW | Self::Adam | Self::Sgd | Self::Momentum | Self::RmsProp => 0,
         }
-    }
-}
-
-impl ScheduleName {
-    /// Whether a step ends before the next begins; otherwise steps follow each other without draining the pipeline.
-    pub fn flushes(self) -> bool {
-        !matches!(self, Self::TwoBufferedWeights | Self::ZeroBubbleH1 | Self::ZeroBubbleV)
-    }
-
-    /// Whether gradients of inputs and of weights are computed apart.
-    pub fn splits_backward(self) -> bool {
-        matches!(self, Self::ZeroBubbleH1 | Self::ZeroBubbleV)
     }
 }
 

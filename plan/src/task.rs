@@ -5,7 +5,7 @@ use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::schedule::StagePass;
+use crate::schedules::StagePass;
 use crate::spec::Recompute;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -7,10 +7,11 @@ use crate::mesh::Mesh;
 use crate::offload::Offload;
 use crate::parameters::{Held, held_of};
 use crate::partition::Stages;
-use crate::schedule::Pipeline;
+use crate::schedules::Pipeline;
+use crate::schedules::ScheduleName;
 use crate::spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
-    Precision, Pricing, Recompute, ScheduleName, StateSharding,
+    Precision, Pricing, Recompute, StateSharding,
 };
 use std::sync::{Arc, OnceLock};
 use trainyard_models::{Family, Model, ModelError, OperatorGraph};
@@ -155,7 +156,7 @@ pub enum PlanError {
         /// Stages.
         pipeline: u32,
         /// What is allowed.
-        rule: &'static str,
+        rule: String,
     },
     /// Two fields contradict each other.
     #[error("`{field}` is {value}, but {rule}")]

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use trainyard_plan::{Plan, ScheduleName, StageId, StageSpec, Stages};
+use trainyard_plan::{Plan, StageId, StageSpec, Stages};
 use trainyard_sim::{
     Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_runs, simulate,
     step_time_bound_with, step_time_with,
@@ -139,7 +139,7 @@ impl Builder<'_> {
     /// that comes round to it.
     fn runs_of_first_stage(&self, variant: &Variant, stages: &[StageSpec]) -> Vec<Range<usize>> {
         let layers = |run: &StageSpec| run.first..run.first + run.layers;
-        if variant.schedule == ScheduleName::ZeroBubbleV {
+        if variant.schedule.is_folded() {
             return [stages.first(), stages.last()].into_iter().flatten().map(layers).collect();
         }
         stages.iter().step_by(self.candidate.parallel.pipeline as usize).map(layers).collect()

@@ -363,7 +363,7 @@ impl Reasons<'_> {
     /// 1F1B, or, where that was chosen, GPipe.
     fn schedule(&self) -> Option<String> {
         let own = self.chosen.plan.schedule();
-        if own == ScheduleName::None || self.fixed.schedule.is_some() || self.fixed.virtual_stages.is_some() {
+        if !own.is_pipelined() || self.fixed.schedule.is_some() || self.fixed.virtual_stages.is_some() {
             return None;
         }
         let plainer = match own {

@@ -9,7 +9,7 @@ use crate::search::{Aim, Ceilings, Evaluated, Found, Prepared};
 use crate::space::{Candidate, Variant};
 use crate::totals::{Totals, amount};
 use trainyard_hardware_profiles::Stack;
-use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, ScheduleName, StateSharding};
+use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, StateSharding};
 
 /// Part of the objective by which two plans must differ to be told apart. A stated default: the median error of single
 /// step times on the same software and machines is about as large (docs/physics.md), and what the two have in common
@@ -78,7 +78,7 @@ impl Complexity {
         // A distributed optimizer is a switch of the software; gradients and parameters that come and go are not.
         let parts = [
             variant.state_sharding >= StateSharding::Gradients,
-            variant.schedule == ScheduleName::Interleaved,
+            variant.schedule.is_interleaved(),
             variant.sharding_ranks.is_some(),
             !ordinary.own_scripts,
         ];
@@ -207,7 +207,7 @@ fn needs(plan: &Plan) -> Vec<&'static str> {
         (parallel.pipeline > 1, "pipeline"),
         (parallel.context > 1, "context parallelism"),
         (parallel.expert > 1, "expert parallelism"),
-        (plan.schedule() == ScheduleName::Interleaved, "interleaving"),
+        (plan.schedule().is_interleaved(), "interleaving"),
         (plan.state_sharding() >= StateSharding::Gradients, "sharded gradients or parameters"),
         (plan.sharding_ranks().is_some(), "hybrid sharding"),
     ];

@@ -187,7 +187,7 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
         Some(NotExecutable { field, value: value.to_string(), allowed: format!("{field} 1 only") })
     };
     let offloads: Vec<Offload> = software.offloads.iter().map(|(offload, _)| *offload).collect();
-    let pipelined = software.schedules.iter().any(|name| *name != ScheduleName::None);
+    let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
     let placed = fixed.placement.filter(|placement| *placement != Placement::Cluster && !software.placements);
     degree("parallel.tensor", fixed.tensor, software.tensor)
         .or_else(|| degree("parallel.pipeline", fixed.pipeline, pipelined))

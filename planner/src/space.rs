@@ -22,8 +22,8 @@ use trainyard_models::Divisible;
 use trainyard_plan::operators::{LayerRole, OperatorGraph, Pass};
 use trainyard_plan::{
     Architecture, BatchSpec, Collectives, Executable, Fixed, GradientCompression, GradientReduction, Offload,
-    ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, StageSpec, StateSharding, StepSize,
-    divisors, greatest_common_divisor,
+    ParallelSpec, Placement, Plan, PlanSpec, Precision, Recompute, ScheduleName, Sought, StageSpec, StateSharding,
+    StepSize, divisors, greatest_common_divisor,
 };
 use trainyard_sim::Machine;
 
@@ -300,7 +300,7 @@ impl<'a> Space<'a> {
     /// Degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads evenly; a
     /// stage has at least one layer; tokens and experts are divided evenly.
     fn degrees(&self, software: &Executable, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
-        let pipelined = software.schedules.iter().any(|name| *name != ScheduleName::None);
+        let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
         let stages = if pipelined { self.most_stages() } else { 1 };
         let needs_sequence =
             software.experts_need_sequence && matches!(self.graph().divisible(), Some(Divisible::Experts(_)));
@@ -429,38 +429,39 @@ impl<'a> Space<'a> {
         size.is_simulable()
     }
 
-    /// Schedules with the chunks of layers on each stage: every chunk has a layer, and interleaving takes micro-batches in
-    /// groups of as many as there are stages.
+    /// Schedules with the chunks of layers on each stage, those with one first: every chunk has a layer, and the step the
+    /// micro-batches that the schedule asks for.
     fn schedules(&self, choice: usize, pipeline: u32, accumulation: u64) -> Vec<(ScheduleName, u32)> {
-        use ScheduleName::{GPipe, Interleaved, OneForwardOneBackward, TwoBufferedWeights, ZeroBubbleH1, ZeroBubbleV};
         if pipeline == 1 {
             return vec![(ScheduleName::None, 1)];
         }
-        let runs = |schedule| self.software(choice).schedules.contains(&schedule);
-        let held = |schedule| self.fixed.schedule == Some(schedule);
-        let mut all = Vec::new();
-        if runs(OneForwardOneBackward) {
-            all.push((OneForwardOneBackward, 1));
-        }
-        if runs(GPipe) && (self.measured() || held(GPipe) || !runs(OneForwardOneBackward)) {
-            all.push((GPipe, 1));
-        }
-        if runs(ZeroBubbleH1) {
-            all.push((ZeroBubbleH1, 1));
-        }
-        if runs(TwoBufferedWeights) && held(TwoBufferedWeights) && accumulation >= u64::from(pipeline) {
-            all.push((TwoBufferedWeights, 1));
-        }
+        let runs = &self.software(choice).schedules;
+        let instead = self.measured() || !runs.contains(&ScheduleName::OneForwardOneBackward);
+        let sought = |schedule: &ScheduleName| {
+            self.fixed.schedule == Some(*schedule)
+                || match schedule.sought() {
+                    Sought::Always => true,
+                    Sought::InsteadOf1F1B => instead,
+                    Sought::Held => false,
+                }
+        };
+        let admitted = |schedule: &ScheduleName| {
+            schedule.is_pipelined() && schedule.accumulation().admits(accumulation, u64::from(pipeline))
+        };
         let most = self.most_stages() as u64;
-        let has_layers = |chunks: u32| u64::from(pipeline) * u64::from(chunks) <= most;
-        if runs(ZeroBubbleV) && held(ZeroBubbleV) && has_layers(2) {
-            all.push((ZeroBubbleV, 2));
-        }
-        if runs(Interleaved) && accumulation.is_multiple_of(u64::from(pipeline)) {
-            let chunks = self.fixed.virtual_stages.map_or(2..=CHUNKS_MAX, |held| held.max(2)..=held);
-            all.extend(chunks.filter(|chunks| has_layers(*chunks)).map(|chunks| (Interleaved, chunks)));
-        }
-        all
+        let has_layers = |chunks: &u32| u64::from(pipeline) * u64::from(*chunks) <= most;
+        let ours = |own: &ScheduleName| runs.contains(own) && admitted(own) && sought(own);
+        let mut all: Vec<ScheduleName> = ScheduleName::ALL.iter().copied().filter(ours).collect();
+        all.sort_unstable_by_key(|schedule| (*schedule.chunks().start(), schedule.sought(), *schedule));
+        let chunks = |schedule: ScheduleName| {
+            let (fewest, most) = schedule.chunks().into_inner();
+            let chunks = match self.fixed.virtual_stages {
+                Some(held) if schedule.is_interleaved() => held.max(fewest)..=held,
+                _ => fewest..=most.min(CHUNKS_MAX),
+            };
+            chunks.filter(has_layers).map(move |chunks| (schedule, chunks))
+        };
+        all.into_iter().flat_map(chunks).collect()
     }
 
     /// What replicas shard, over how many of them, how often they sum gradients, and what is kept off the devices: from

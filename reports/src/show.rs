@@ -353,36 +353,16 @@ pub fn stack(stack: &Stack) -> String {
 
 /// All schedules.
 pub fn schedules(width: Width) -> String {
-    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), about(*schedule).into()]);
+    let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), schedule.about().into()]);
     table(width, ["schedule", "what it does"], rows)
 }
 
 /// One schedule.
 pub fn schedule(schedule: ScheduleName) -> String {
-    let source = match schedule {
-        ScheduleName::None => "plain gradient accumulation",
-        ScheduleName::GPipe => "Huang et al., arXiv:1811.06965",
-        ScheduleName::OneForwardOneBackward => "Narayanan et al., arXiv:2104.04473",
-        ScheduleName::Interleaved => "Narayanan et al., arXiv:2104.04473, section 2.2",
-        ScheduleName::TwoBufferedWeights => "Narayanan et al., arXiv:2006.09503",
-        ScheduleName::ZeroBubbleH1 => "Qi et al., arXiv:2401.10241, section 2.3",
-        ScheduleName::ZeroBubbleV => "Qi et al., arXiv:2401.10241, section 6",
-    };
-    format!("{schedule}\n\n{}", facts(&[("what it does", about(schedule).into()), ("source", source.into())]))
-}
-
-fn about(schedule: ScheduleName) -> &'static str {
-    match schedule {
-        ScheduleName::None => "one stage: each micro-batch forward, then backward",
-        ScheduleName::GPipe => "all micro-batches forward, then all backward: holds the activations of all of them",
-        ScheduleName::OneForwardOneBackward => {
-            "forwards and backwards alternate: holds as many micro-batches as stages follow"
-        }
-        ScheduleName::Interleaved => "1f1b over several runs of layers on each stage: a smaller bubble, more transfers",
-        ScheduleName::TwoBufferedWeights => "1f1b that never drains: no bubble, gradients one step late, two weights",
-        ScheduleName::ZeroBubbleH1 => "1f1b whose weight gradients fill the drain: a third of its bubble",
-        ScheduleName::ZeroBubbleV => "two runs of layers in a V, weight gradients in every gap: almost no bubble",
-    }
+    format!(
+        "{schedule}\n\n{}",
+        facts(&[("what it does", schedule.about().into()), ("source", schedule.source().into())])
+    )
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::cost::{Costs, LayerTable};
 use crate::machine::{Machine, MachineError};
 use std::collections::BTreeMap;
 use trainyard_plan::{
-    Collective, Content, CopyDirection, Exchange, GradientReduction, Held, Plan, Recompute, ScheduleName, Segment,
-    StageId, StagePass, StateSharding, Store, Work,
+    Collective, Content, CopyDirection, Exchange, GradientReduction, Held, Plan, Recompute, Segment, StageId,
+    StagePass, StateSharding, StepBound, Store, Work,
 };
 use trainyard_units::Seconds;
 
@@ -85,12 +85,10 @@ pub fn step_time_bound_with(
     let lost = slowdown / (1.0 + slowdown);
     let mut least = Least { plan, machine, costs: &costs, lost, known };
     let stages = plan.stages().ids().map(|stage| least.stage(stage)).collect::<Result<Vec<_>, _>>()?;
-    Ok(match plan.schedule() {
-        ScheduleName::TwoBufferedWeights | ScheduleName::ZeroBubbleV => {
-            stages.iter().map(|stage| stage.kernels).fold(Seconds::ZERO, Seconds::max)
-        }
-        ScheduleName::ZeroBubbleH1 => staggered(&stages, plan.batch().accumulation as f64),
-        _ => drained(&stages),
+    Ok(match plan.schedule().bound() {
+        StepBound::Busiest => stages.iter().map(|stage| stage.kernels).fold(Seconds::ZERO, Seconds::max),
+        StepBound::Staggered => staggered(&stages, plan.batch().accumulation as f64),
+        StepBound::Drained => drained(&stages),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{Builder, PREFETCH};
 use crate::offload::Store;
 use crate::partition::StageId;
-use crate::schedule::{Slot, StagePass};
+use crate::schedules::{Slot, StagePass};
 use crate::task::{Activity, CopyDirection, StreamKind, TaskId, Work};
 use std::ops::Range;
 

@@ -6,7 +6,7 @@ use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
 use crate::partition::StageId;
-use crate::schedule::StagePass;
+use crate::schedules::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
 use crate::task::{Activity, Content, CopyDirection, Exchange, StreamKind, TaskId, Work};
 use std::ops::Range;

@@ -2,7 +2,7 @@
 
 use trainyard_plan::document::Prediction;
 use trainyard_plan::{
-    GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, ScheduleName, StateSharding,
+    GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding,
 };
 use trainyard_sim::Spread;
 use trainyard_units::{Bytes, counted, human_bytes, human_count};
@@ -140,10 +140,8 @@ fn offload(plan: &Plan) -> Option<String> {
 fn step(plan: &Plan) -> String {
     let batch = plan.batch();
     let replicas = if plan.mesh().data() == 1 { "the replica" } else { "each replica" };
-    let order = match plan.schedule() {
-        ScheduleName::None => String::new(),
-        schedule => format!(" in the order of {schedule}"),
-    };
+    let schedule = plan.schedule();
+    let order = if schedule.is_pipelined() { format!(" in the order of {schedule}") } else { String::new() };
     format!(
         "a step takes {}: {replicas} goes through {} of {}{order}",
         counted(batch.global, "sample"),

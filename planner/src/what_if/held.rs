@@ -325,16 +325,13 @@ pub(crate) fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Resul
 fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
     let follows = match (spec.parallel.pipeline, spec.schedule) {
         (1, _) => ScheduleName::None,
-        (_, ScheduleName::None) => ScheduleName::OneForwardOneBackward,
-        (_, schedule) => schedule,
+        (_, schedule) if schedule.is_pipelined() => schedule,
+        _ => ScheduleName::OneForwardOneBackward,
     };
     spec.schedule = fixed.schedule.unwrap_or(follows);
-    spec.virtual_stages = match (fixed.virtual_stages, spec.schedule) {
-        (Some(runs), _) => runs,
-        (None, ScheduleName::Interleaved) => spec.virtual_stages.max(2),
-        (None, ScheduleName::ZeroBubbleV) => 2,
-        (None, _) => 1,
-    };
+    let chunks = spec.schedule.chunks();
+    spec.virtual_stages =
+        fixed.virtual_stages.unwrap_or_else(|| spec.virtual_stages.clamp(*chunks.start(), *chunks.end()));
 }
 
 /// The stack that a job names for a plan that is held.

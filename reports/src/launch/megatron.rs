@@ -174,14 +174,9 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
         }
     }
     draft.tells(&[Field::Tensor, Field::Pipeline, Field::Context, Field::Expert, Field::Sequence]);
-    match plan.schedule() {
-        ScheduleName::None | ScheduleName::OneForwardOneBackward | ScheduleName::Interleaved => {}
-        ScheduleName::GPipe
-        | ScheduleName::TwoBufferedWeights
-        | ScheduleName::ZeroBubbleH1
-        | ScheduleName::ZeroBubbleV => {
-            return Err(draft.cannot(Field::Schedule, "Megatron-LM runs 1f1b and interleaved-1f1b"));
-        }
+    let runs = [ScheduleName::None, ScheduleName::OneForwardOneBackward, ScheduleName::Interleaved];
+    if !runs.contains(&plan.schedule()) {
+        return Err(draft.cannot(Field::Schedule, "Megatron-LM runs 1f1b and interleaved-1f1b"));
     }
     draft.tells(&[Field::Schedule]);
     Ok(())

@@ -1,0 +1,314 @@
+//! Pipeline schedules as stream programs: in which order a stage works on its micro-batches. Each is a file here, which
+//! says what anybody asks of it.
+
+use crate::partition::StageId;
+use crate::spec::named;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::ops::RangeInclusive;
+
+mod gpipe;
+mod interleaved;
+mod none;
+mod one_forward_one_backward;
+mod two_buffered_weights;
+mod zero_bubble_h1;
+mod zero_bubble_v;
+
+/// What follows from a schedule. Methods with a body have what most schedules answer.
+pub trait Schedule: Sync {
+    /// Its order and what it costs, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// The publication.
+    fn source(&self) -> &'static str;
+
+    /// A stage's slots of a step, in order.
+    fn program(&self, pipeline: Pipeline, stage: StageId) -> Vec<Slot>;
+
+    /// The programs of all stages.
+    fn programs(&self, pipeline: Pipeline) -> Vec<Vec<Slot>> {
+        (0..pipeline.stages).map(|stage| self.program(pipeline, StageId(stage))).collect()
+    }
+
+    /// Micro-batches that a stage holds at once from forward to backward; nothing where the program tells, which repeats
+    /// itself once the pipeline is full.
+    fn peak_micro_batches(&self, pipeline: Pipeline, stage: StageId) -> Option<u32> {
+        let _ = (pipeline, stage);
+        None
+    }
+
+    /// Tells whether it is for several stages; otherwise it is for one.
+    fn is_pipelined(&self) -> bool {
+        true
+    }
+
+    /// Runs of layers that each stage may have.
+    fn chunks(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    /// Tells whether the second run of layers goes back from the last stage to the first, instead of round again.
+    fn is_folded(&self) -> bool {
+        false
+    }
+
+    /// The micro-batches that a step may have.
+    fn accumulation(&self) -> Accumulation {
+        Accumulation::Any
+    }
+
+    /// What becomes of the pipeline between steps.
+    fn between_steps(&self) -> BetweenSteps {
+        BetweenSteps::Flush
+    }
+
+    /// Tells whether gradients of inputs and of weights are computed apart.
+    fn splits_backward(&self) -> bool {
+        false
+    }
+
+    /// Versions of the weights that a rank holds.
+    fn weight_versions(&self) -> u64 {
+        1
+    }
+
+    /// The closed form that no simulation beats.
+    fn bound(&self) -> StepBound {
+        StepBound::Drained
+    }
+
+    /// When a search tries it.
+    fn sought(&self) -> Sought {
+        Sought::Always
+    }
+}
+
+/// The micro-batches that a step of a pipeline may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulation {
+    /// As many as one likes.
+    Any,
+    /// At least as many as there are stages.
+    AtLeastStages,
+    /// A multiple of the stages.
+    GroupsOfStages,
+}
+
+impl Accumulation {
+    /// Tells whether a pipeline of `stages` may have so many micro-batches.
+    pub fn admits(self, micro_batches: u64, stages: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::AtLeastStages => micro_batches >= stages,
+            Self::GroupsOfStages => micro_batches.is_multiple_of(stages),
+        }
+    }
+}
+
+/// What becomes of a pipeline between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BetweenSteps {
+    /// It is empty before the next step begins.
+    Flush,
+    /// A stage begins the next step when it is done with one.
+    Staggered,
+    /// It never drains: gradients are a step late.
+    Continuous,
+}
+
+/// A closed form that no simulation of a step beats, named by what ends the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepBound {
+    /// The pipeline drains.
+    Drained,
+    /// Stages begin the next step one after another, and put off gradients of weights.
+    Staggered,
+    /// The stage that computes longest.
+    Busiest,
+}
+
+/// When a search tries a schedule that the software runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sought {
+    /// Always.
+    Always,
+    /// Where it is held, on measured machines, and where the software does not run 1F1B.
+    InsteadOf1F1B,
+    /// Where it is held.
+    Held,
+}
+
+/// The list of schedules: doc, name, other spellings, and the module and type that define it.
+macro_rules! schedules {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal $(| $spelling:literal)* in $module:ident),+ $(,)?) => {
+        named! {
+            /// The order in which a stage works on its micro-batches.
+            ScheduleName {
+                $($(#[$doc])* $variant = $text $(| $spelling)*),+
+            }
+        }
+
+        impl ScheduleName {
+            fn definition(self) -> &'static dyn Schedule {
+                match self { $(Self::$variant => &$module::$variant),+ }
+            }
+        }
+    };
+}
+
+schedules! {
+    /// One stage: each micro-batch forward, then backward.
+    None = "none" in none,
+    /// All micro-batches forward, then all backward (Huang et al., arXiv:1811.06965).
+    GPipe = "gpipe" in gpipe,
+    /// Forwards and backwards alternate after a warm-up (PipeDream-Flush; Narayanan et al., arXiv:2104.04473).
+    OneForwardOneBackward = "1f1b" | "pipedream-flush" in one_forward_one_backward,
+    /// 1F1B over several runs of layers on each stage (Narayanan et al., arXiv:2104.04473, section 2.2).
+    Interleaved = "interleaved-1f1b" | "interleaved" | "1f1b-interleaved" | "interleaved1f1b" in interleaved,
+    /// 1F1B that never drains: two versions of the weights (Narayanan et al., arXiv:2006.09503, section 3.1).
+    TwoBufferedWeights = "2bw" | "pipedream-2bw" in two_buffered_weights,
+    /// 1F1B whose weight gradients fill the drain (Qi et al., arXiv:2401.10241, section 2.3).
+    ZeroBubbleH1 = "zb-h1" | "zero-bubble" | "zero-bubble-h1" | "zbh1" in zero_bubble_h1,
+    /// Two runs of layers folded into a V, weight gradients filling what is idle (the same, section 6).
+    ZeroBubbleV = "zb-v" | "zero-bubble-v" | "zbv" in zero_bubble_v,
+}
+
+/// Methods of [`ScheduleName`] that ask the schedule.
+macro_rules! asks {
+    ($($method:ident: $type:ty),+ $(,)?) => {
+        impl ScheduleName {
+            $(#[doc = concat!("[`Schedule::", stringify!($method), "`].")]
+            pub fn $method(self) -> $type {
+                self.definition().$method()
+            })+
+        }
+    };
+}
+
+asks! {
+    about: &'static str,
+    source: &'static str,
+    is_pipelined: bool,
+    chunks: RangeInclusive<u32>,
+    is_folded: bool,
+    accumulation: Accumulation,
+    between_steps: BetweenSteps,
+    splits_backward: bool,
+    weight_versions: u64,
+    bound: StepBound,
+    sought: Sought,
+}
+
+impl ScheduleName {
+    /// Tells whether a step ends before the next begins.
+    pub fn flushes(self) -> bool {
+        self.between_steps() == BetweenSteps::Flush
+    }
+
+    /// Tells whether stages may have several runs of layers, as many as one likes.
+    pub fn is_interleaved(self) -> bool {
+        self.chunks().end() > self.chunks().start()
+    }
+}
+
+/// A direction through a run of layers; some schedules compute the two kinds of gradients apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StagePass {
+    /// Activations.
+    Forward,
+    /// Gradients of inputs and of weights.
+    Backward,
+    /// Gradients of inputs only: what the stage before waits for.
+    BackwardInput,
+    /// Gradients of weights only, which nobody waits for before the step ends.
+    BackwardWeight,
+}
+
+/// One piece of a stage's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// Which direction.
+    pub pass: StagePass,
+    /// Which of the stage's runs of layers.
+    pub run: u32,
+    /// Which micro-batch.
+    pub micro_batch: u32,
+}
+
+/// A pipeline: how many stages, runs of layers on each, and micro-batches in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pipeline {
+    /// The order.
+    pub schedule: ScheduleName,
+    /// Stages.
+    pub stages: u32,
+    /// Runs of layers of each stage.
+    pub runs: u32,
+    /// Micro-batches of a step.
+    pub micro_batches: u32,
+}
+
+fn slot(pass: StagePass, run: u32, micro_batch: u32) -> Slot {
+    Slot { pass, run, micro_batch }
+}
+
+/// Micro-batches for each stage with which every pipeline is full.
+const FULL: u32 = 4;
+
+impl Pipeline {
+    /// [`Schedule::program`].
+    pub fn program(self, stage: StageId) -> Vec<Slot> {
+        self.schedule.definition().program(self, stage)
+    }
+
+    /// [`Schedule::programs`].
+    pub fn programs(self) -> Vec<Vec<Slot>> {
+        self.schedule.definition().programs(self)
+    }
+
+    /// Stages after one.
+    fn after(self, StageId(stage): StageId) -> u32 {
+        self.stages - 1 - stage
+    }
+
+    /// The most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes `held[r]`. What
+    /// is beyond counting is the most that can be counted.
+    pub fn peak(self, stage: StageId, held: &[u64]) -> u64 {
+        if let Some(micro_batches) = self.schedule.definition().peak_micro_batches(self, stage) {
+            return held[0].saturating_mul(micro_batches.min(self.micro_batches).into());
+        }
+        // Programs repeat themselves once the pipeline is full: more micro-batches hold no more.
+        let full = Self { micro_batches: self.micro_batches.min(FULL * self.stages), ..self };
+        peak_of(&full.program(stage), held)
+    }
+}
+
+/// What a program holds at its worst, step by step.
+fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
+    let (mut now, mut peak) = (0_u128, 0);
+    for slot in program {
+        let size = u128::from(held[slot.run as usize]);
+        match slot.pass {
+            StagePass::Forward => now += size,
+            StagePass::Backward | StagePass::BackwardWeight => now -= size,
+            StagePass::BackwardInput => {}
+        }
+        peak = now.max(peak);
+    }
+    u64::try_from(peak).unwrap_or(u64::MAX)
+}
+
+/// `ahead` forwards, then a backward after each forward, then the backwards that are left.
+fn run_ahead(ahead: u32, micro_batches: u32) -> Vec<Slot> {
+    let forward = |micro_batch| slot(StagePass::Forward, 0, micro_batch);
+    let backward = |micro_batch| slot(StagePass::Backward, 0, micro_batch);
+    let ahead = ahead.min(micro_batches);
+    let warm_up = (0..ahead).map(forward);
+    let steady = (ahead..micro_batches).flat_map(|m| [forward(m), backward(m - ahead)]);
+    let drain = (micro_batches - ahead..micro_batches).map(backward);
+    warm_up.chain(steady).chain(drain).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! ZB-V: two runs of layers folded into a V, weight gradients filling what is idle (section 6).
+
+use super::{BetweenSteps, Pipeline, Schedule, Slot, Sought, StagePass, StepBound, slot};
+use crate::partition::StageId;
+use std::ops::RangeInclusive;
+
+pub(super) struct ZeroBubbleV;
+
+impl Schedule for ZeroBubbleV {
+    fn about(&self) -> &'static str {
+        "two runs of layers in a V, weight gradients in every gap: almost no bubble"
+    }
+
+    fn source(&self) -> &'static str {
+        "Qi et al., arXiv:2401.10241, section 6"
+    }
+
+    fn program(&self, pipeline: Pipeline, StageId(stage): StageId) -> Vec<Slot> {
+        self.programs(pipeline).swap_remove(stage as usize)
+    }
+
+    fn programs(&self, pipeline: Pipeline) -> Vec<Vec<Slot>> {
+        v_shaped(pipeline.stages, pipeline.micro_batches)
+    }
+
+    fn chunks(&self) -> RangeInclusive<u32> {
+        2..=2
+    }
+
+    fn is_folded(&self) -> bool {
+        true
+    }
+
+    fn between_steps(&self) -> BetweenSteps {
+        BetweenSteps::Staggered
+    }
+
+    fn splits_backward(&self) -> bool {
+        true
+    }
+
+    fn bound(&self) -> StepBound {
+        StepBound::Busiest
+    }
+
+    fn sought(&self) -> Sought {
+        Sought::Held
+    }
+}
+
+/// The programs of a V: the first run of each stage goes down the stages, the second comes back up.
+///
+/// A list schedule in whole units of time, one for each pass of a run: gradients of inputs first, then forwards as
+/// long as no more than `2 · stages` runs are held (what 1F1B holds on its first stage), then gradients of weights.
+/// The published hand-made schedule leaves no stage idle; this one leaves a stage idle for at most 1.6 (stages − 1) units
+/// where there are twice as many micro-batches as stages, and 4 · stages − 5 where there are fewer (counted up to 16
+/// stages; a unit is a sixth of a micro-batch's work).
+fn v_shaped(stages: u32, micro_batches: u32) -> Vec<Vec<Slot>> {
+    let mut v = VSchedule::new(stages, micro_batches);
+    let total = 6 * (stages * micro_batches) as usize;
+    let mut done = 0;
+    while done < total {
+        let chosen: Vec<Option<Slot>> = (0..stages).map(|stage| v.choose(stage)).collect();
+        for (stage, slot) in (0..stages).zip(chosen) {
+            if let Some(slot) = slot {
+                v.take(stage, slot);
+                done += 1;
+            }
+        }
+        v.now += 1;
+    }
+    v.programs
+}
+
+struct VSchedule {
+    stages: u32,
+    micro_batches: u32,
+    now: u32,
+    programs: Vec<Vec<Slot>>,
+    /// Per run in the order of the model, how many micro-batches each pass has done.
+    forwards: Vec<u32>,
+    inputs: Vec<u32>,
+    weights: Vec<u32>,
+    /// When the last of them ended.
+    forward_ends: Vec<Vec<u32>>,
+    input_ends: Vec<Vec<u32>>,
+}
+
+impl VSchedule {
+    fn new(stages: u32, micro_batches: u32) -> Self {
+        let runs = 2 * stages as usize;
+        Self {
+            stages,
+            micro_batches,
+            now: 0,
+            programs: vec![Vec::new(); stages as usize],
+            forwards: vec![0; runs],
+            inputs: vec![0; runs],
+            weights: vec![0; runs],
+            forward_ends: vec![Vec::new(); runs],
+            input_ends: vec![Vec::new(); runs],
+        }
+    }
+
+    /// Place of a stage's run in the order of the model.
+    fn link(&self, stage: u32, run: u32) -> usize {
+        (if run == 0 { stage } else { 2 * self.stages - 1 - stage }) as usize
+    }
+
+    /// Whether the pass before has ended for this micro-batch; without one there is nothing to wait for.
+    fn arrived(&self, ends: &[Vec<u32>], before: Option<usize>, micro_batch: u32) -> bool {
+        before.is_none_or(|link| ends[link].get(micro_batch as usize).is_some_and(|end| *end <= self.now))
+    }
+
+    fn choose(&self, stage: u32) -> Option<Slot> {
+        let runs = [1, 0];
+        let input = runs.into_iter().find_map(|run| {
+            let (link, micro_batch) = (self.link(stage, run), self.inputs[self.link(stage, run)]);
+            let after = (link + 1 < self.forwards.len()).then_some(link + 1);
+            let ready = micro_batch < self.micro_batches
+                && self.arrived(&self.forward_ends, Some(link), micro_batch)
+                && self.arrived(&self.input_ends, after, micro_batch);
+            ready.then(|| slot(StagePass::BackwardInput, run, micro_batch))
+        });
+        let held: u32 = runs.iter().map(|run| self.link(stage, *run)).map(|l| self.forwards[l] - self.weights[l]).sum();
+        let ahead = self.forwards[self.link(stage, 0)] - self.forwards[self.link(stage, 1)];
+        let forward = || {
+            runs.into_iter().find_map(|run| {
+                let (link, micro_batch) = (self.link(stage, run), self.forwards[self.link(stage, run)]);
+                let room = held < 2 * self.stages && (run == 1 || ahead < 2 * self.stages - stage);
+                let ready = micro_batch < self.micro_batches
+                    && room
+                    && self.arrived(&self.forward_ends, link.checked_sub(1), micro_batch);
+                ready.then(|| slot(StagePass::Forward, run, micro_batch))
+            })
+        };
+        // The oldest gradients of weights first, of the run whose gradients of inputs came first.
+        let weight = || {
+            runs.into_iter()
+                .map(|run| (self.weights[self.link(stage, run)], run))
+                .filter(|(micro_batch, run)| *micro_batch < self.inputs[self.link(stage, *run)])
+                .min_by_key(|(micro_batch, run)| (*micro_batch, 1 - run))
+                .map(|(micro_batch, run)| slot(StagePass::BackwardWeight, run, micro_batch))
+        };
+        input.or_else(forward).or_else(weight)
+    }
+
+    fn take(&mut self, stage: u32, slot: Slot) {
+        let link = self.link(stage, slot.run);
+        let end = self.now + 1;
+        match slot.pass {
+            StagePass::Forward => {
+                self.forwards[link] += 1;
+                self.forward_ends[link].push(end);
+            }
+            StagePass::BackwardInput => {
+                self.inputs[link] += 1;
+                self.input_ends[link].push(end);
+            }
+            StagePass::Backward | StagePass::BackwardWeight => self.weights[link] += 1,
+        }
+        self.programs[stage as usize].push(slot);
+    }
+}
