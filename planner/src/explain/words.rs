@@ -1,9 +1,7 @@
 //! What a plan is, in sentences: who holds what, who talks to whom, and what a step does.
 
 use trainyard_plan::document::Prediction;
-use trainyard_plan::{
-    GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding,
-};
+use trainyard_plan::{GradientCompression, GradientReduction, Offload, Optimizer, Plan, Recompute, StateSharding};
 use trainyard_sim::Spread;
 use trainyard_units::{Bytes, counted, human_bytes, human_count};
 

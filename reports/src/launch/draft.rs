@@ -1,7 +1,7 @@
 //! A draft of launch files: what was told, what is noted, and what is left blank.
 
 use super::error::LaunchError;
-use super::field::{FOLLOWING, Field, is_said, value};
+use super::field::{FOLLOWING, Field, is_said, left_to_the_user, value};
 use super::job::Job;
 use super::software::Engine;
 use super::{LaunchOptions, Target};
@@ -231,7 +231,8 @@ impl<'a> Draft<'a> {
             if field.decides() {
                 return Err(self.cannot(field, format!("launch files for {} cannot express it", self.target.name())));
             }
-            self.notes.push(format!("{} is {value}: these files do not set it", field.path()));
+            let open = left_to_the_user(field, self.job);
+            self.notes.push(format!("{} is {value}: {}", field.path(), open.unwrap_or("these files do not set it")));
         }
         for flag in Flag::ALL {
             if self.given(flag) && !self.asked.contains(&flag) {

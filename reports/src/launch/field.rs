@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::job::Job;
 pub(super) use trainyard_plan::Field;
-use trainyard_plan::{CheckpointStorage, Optimizer, StartKind, StorageMode};
+use trainyard_plan::{CheckpointStorage, DecodePlace, Optimizer, StartKind, StorageMode};
 
 /// Fields that the number of processes, and what is told of the other fields, say.
 pub(super) const FOLLOWING: [Field; 4] = [Field::Instances, Field::Data, Field::Global, Field::VirtualStages];
@@ -82,6 +82,18 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
             let every = every.or(evaluation.every_epochs.map(|epochs| format!("{epochs} epochs")));
             format!("every {} on {} samples", every.unwrap_or_else(|| "epoch".into()), evaluation.samples)
         }),
+        _ => None,
+    }
+}
+
+/// What a user does for a field that launch files leave out, where one word of it is not enough.
+pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {
+    let input = job.plan().input()?;
+    match field {
+        Field::Storage if from_objects(input.storage) => {
+            Some("these files do not mount the bucket; Mountpoint for Amazon S3 does, or the script reads it")
+        }
+        Field::Decode if input.decode == DecodePlace::Gpu => Some("the script decodes with NVIDIA DALI"),
         _ => None,
     }
 }
