@@ -7,8 +7,7 @@ use crate::mesh::Mesh;
 use crate::offload::Offload;
 use crate::parameters::{Held, held_of};
 use crate::partition::Stages;
-use crate::schedules::Pipeline;
-use crate::schedules::ScheduleName;
+use crate::schedules::{Pipeline, ScheduleName};
 use crate::spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
     Precision, Pricing, Recompute, StateSharding,
