@@ -122,6 +122,9 @@ pub(crate) enum Command {
     /// Show what the catalogs hold, with the source of every number
     #[command(after_long_help = examples::SHOW)]
     Show(ShowArguments),
+    /// Write the JSON Schemas of files and results, and the description of the server's API
+    #[command(after_long_help = examples::SCHEMAS)]
+    Schemas(SchemasArguments),
     /// Print completions for a shell
     #[command(after_long_help = examples::COMPLETIONS)]
     Completions(CompletionsArguments),
@@ -714,6 +717,14 @@ pub(crate) struct ShowArguments {
     /// GPUs, links and stacks that stand before those of the catalog
     #[arg(long, value_name = "CONSTANTS.toml")]
     pub(crate) constants: Option<PathBuf>,
+}
+
+/// Arguments of `trainyard schemas`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SchemasArguments {
+    /// Write the files into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
 }
 
 /// Arguments of `trainyard completions`.

@@ -182,6 +182,12 @@ Examples:
   trainyard show prices 'p4d.*' > prices.csv
       a table to be changed and given back with --prices";
 
+/// Of `trainyard schemas`.
+pub(crate) const SCHEMAS: &str = "\
+Examples:
+  trainyard schemas --out schemas
+      job.json describes every field of a job file, plan.json what `plan --format json` prints, and so on";
+
 /// Of `trainyard completions`.
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
@@ -231,6 +237,7 @@ mod tests {
             SERVE,
             HISTORY,
             SHOW,
+            SCHEMAS,
             COMPLETIONS,
             MAN,
         ];

@@ -64,6 +64,7 @@ fn dispatch(command: Command, history: &History, output: &Output) -> Result<fail
         Command::Serve(arguments) => commands::serve::serve(&arguments, history, output),
         Command::History(command) => commands::history::history(&command, history, output),
         Command::Show(arguments) => commands::show::show(&arguments, output),
+        Command::Schemas(arguments) => commands::schemas::schemas(&arguments, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments, output),
         Command::Man => commands::shell::man(output),
     }

@@ -96,6 +96,7 @@ impl<'a> Places<'a> {
                 places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)
             }
             Command::History(HistoryCommand::Export(export)) => places.either("--out", Some(&export.out)),
+            Command::Schemas(schemas) => places.folder("--out", Some(&schemas.out)),
             Command::Train(train) => places.folder("--out", train.out.as_deref()),
             // Of many processes only the first makes the folder; the others may find it already.
             Command::Run(_)

@@ -16,7 +16,9 @@ pub(crate) fn start(command: &Command) -> Result<(), Failure> {
         Command::Run(run) if run.launcher == Launcher::Mpi => return Ok(()),
         Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => return Ok(()),
         Command::Run(run) => run.threads,
-        Command::Show(_) | Command::History(_) | Command::Completions(_) | Command::Man => return Ok(()),
+        Command::Show(_) | Command::History(_) | Command::Schemas(_) | Command::Completions(_) | Command::Man => {
+            return Ok(());
+        }
         _ => None,
     };
     // 0 leaves it to the library.

@@ -1,5 +1,6 @@
 //! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
 
+mod schema;
 mod signals;
 mod tiny;
 
@@ -42,6 +43,11 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("readable")).expect("JSON")
 }
 
+fn is_described(document: &Value, place: &Path, name: &str) {
+    ends(0, place, &["schemas", "--out", "schemas"]);
+    assert_eq!(schema::problem(document, &read(&place.join(format!("schemas/{name}.json")))), None);
+}
+
 fn losses(folder: &Path) -> Vec<Value> {
     let log = fs::read_to_string(folder.join("metrics.jsonl")).expect("a metrics log");
     log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["loss"].clone()).collect()
@@ -71,6 +77,7 @@ fn everything_is_written_down(document: &Value, place: &Path, run: &Path) {
     assert_eq!(document["schema"], "trainyard.comparison/1");
     assert_eq!(document["steps"], 12);
     assert_eq!(&read(&run.join("comparison.json")), document);
+    is_described(document, place, "comparison");
     let plan = read(&run.join("plan.json"));
     assert_eq!(plan["schema"], "trainyard.plan/1");
     assert_eq!(plan["plan"], document["plan"]);
@@ -179,6 +186,7 @@ file = "job.toml"
     let list = ["train", "jobs.toml", "--out", "jobs", "--checkpoint-every", "20", "--format", "json"];
     let jobs = document(&ends(1, place, &list));
     assert_eq!(jobs, read(&place.join("jobs/jobs.json")));
+    is_described(&jobs, place, "jobs");
     let ended: Vec<(&str, &str)> = jobs["jobs"]
         .as_array()
         .expect("jobs")

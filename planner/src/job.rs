@@ -174,16 +174,20 @@ impl JobError {
                 [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
                 others => format!("use one of {}, or `auto`", others.join(", ")),
             }),
-            Self::Software(_) => Some("the words are those of plan documents, docs/schemas/plan.json".into()),
+            Self::Software(_) => {
+                Some("the words are those of plan documents; `trainyard schemas` writes plan.json, their schema".into())
+            }
             Self::OverQuota { .. } => {
                 Some("ask AWS for more (Service Quotas), or allow other types in cluster.instances".into())
             }
             Self::Conflict { first, second, .. } => {
                 Some(format!("leave `{first}` or `{second}` out, or change one of them"))
             }
-            Self::Missing { .. } | Self::Invalid { .. } => {
-                Some("docs/schemas/job.json describes every field of a job with its unit and its default".into())
-            }
+            Self::Missing { .. } | Self::Invalid { .. } => Some(
+                "`trainyard schemas` writes job.json, which describes every field of a job with its unit and its \
+                     default"
+                    .into(),
+            ),
         }
     }
 }

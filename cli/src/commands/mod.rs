@@ -16,6 +16,7 @@ pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod run;
 mod runs;
+pub(crate) mod schemas;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod show;
