@@ -204,10 +204,11 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
         .or_else(|| among("placement", placed, &[Placement::Cluster]))
 }
 
-/// The names of those stacks that run what is asked.
+/// The names of the stacks that run something, those that people start trainings with today first.
 pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -> bool) -> Vec<String> {
     let able = |stack: &&Stack| executable(stack).is_ok_and(|software| runs(&software));
-    stacks.iter().filter(able).map(|stack| stack.name.clone()).collect()
+    let (today, measured): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().filter(able).partition(|stack| stack.runs.today);
+    today.into_iter().chain(measured).map(|stack| stack.name.clone()).collect()
 }
 
 /// Families whose attention PyTorch's scaled_dot_product_attention or Megatron's fused kernels compute. T5 and
