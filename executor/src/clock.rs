@@ -15,12 +15,12 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub fn seconds(self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Whole seconds since 1970, UTC; none on a machine whose clock stands before that.
+    /// Returns whole seconds since 1970, UTC; 0 on a machine whose clock stands before that.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
     pub fn unix_seconds() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())

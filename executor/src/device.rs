@@ -1,7 +1,7 @@
 //! What ranks compute on: threads of this machine's processors, or NVIDIA's GPUs through CUDA (feature `cuda`).
 //!
-//! What CUDA needs is looked for before Burn is asked for a device, because its backend ends the rank where something
-//! is not there.
+//! The libraries that CUDA needs are looked for before Burn is asked for a device, because its backend ends the rank if
+//! one is missing.
 
 #[cfg_attr(not(feature = "cuda"), path = "device/no_driver.rs")]
 mod driver;
@@ -30,7 +30,7 @@ pub enum DeviceError {
     /// The driver does not start, or does not answer.
     #[error("`--device` is cuda, but the driver says: {reason}")]
     Driver {
-        /// What it says.
+        /// The driver's error message.
         reason: String,
     },
     /// The driver has no GPU for this process.
@@ -44,19 +44,19 @@ pub enum DeviceError {
     NoHeader {
         /// The first that is missing.
         header: &'static str,
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: PathBuf,
     },
     /// It is not known where CUDA is.
     #[error("`--device` is cuda, but CUDA is not there: `CUDA_PATH` is not set, and there is no {searched}")]
     NoToolkit {
-        /// Where else it was looked for.
+        /// The other places that were searched.
         searched: String,
     },
 }
 
 impl DeviceError {
-    /// What the user may do about it.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotBuilt => "build it with `cargo build --release --workspace --features trainyard-cli/cuda`",
@@ -75,9 +75,9 @@ impl DeviceError {
 /// The GPUs of this machine that CUDA gives this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpus {
-    /// What the first one is called.
+    /// The name of the first one.
     pub name: String,
-    /// How many there are.
+    /// Number of GPUs.
     pub count: usize,
     /// Memory of each; the least, where they differ.
     pub memory: Bytes,
@@ -94,7 +94,7 @@ impl Gpus {
     }
 }
 
-/// Whether ranks can compute on devices of this kind here.
+/// Checks that ranks can compute on devices of this kind here.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub fn check_device(kind: DeviceKind) -> Result<(), DeviceError> {
     }
 }
 
-/// The framework that computes on devices of a kind, with its version as pinned in the workspace.
+/// Returns the framework that computes on devices of a kind, with its version as pinned in the workspace.
 pub const fn framework(kind: DeviceKind) -> &'static str {
     match kind {
         DeviceKind::Cpu => "burn 0.22.1 (flex)",
@@ -114,7 +114,7 @@ pub const fn framework(kind: DeviceKind) -> &'static str {
     }
 }
 
-/// Where the rank at `place` among those of its host computes. Ranks are dealt out to GPUs in turn.
+/// Returns the device for the rank at `place` among those of its host. Ranks are dealt out to GPUs in turn.
 ///
 /// # Errors
 ///
@@ -137,8 +137,8 @@ pub(crate) fn settle(device: &Device) {
     }
 }
 
-/// Bytes that Burn holds of the GPUs of the ranks at `places`, each GPU counted once. It keeps what was free again for
-/// later, so that this is about the most that was needed. Nothing where a GPU does not tell.
+/// Returns the bytes that Burn holds of the GPUs of the ranks at `places`, each GPU counted once. It keeps freed memory
+/// for later, so that this is about the most that was needed. `None` where a GPU does not report it.
 pub(crate) fn reserved_memory(places: Range<usize>) -> Option<u64> {
     let count = Gpus::find().ok()?.count;
     let gpus: BTreeSet<usize> = places.map(|place| place % count).collect();

@@ -18,7 +18,7 @@ use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::{Family, Model, ModelSpec, Sharing, from_hugging_face};
 use trainyard_plan::{BatchSpec, ClusterSpec, Optimizer, ParallelSpec, Plan, PlanSpec, ScheduleName, StageSpec};
 
-/// What `tests/golden/make.py` writes.
+/// The document that `tests/golden/make.py` writes.
 #[derive(Deserialize)]
 struct Golden {
     batches: Vec<Batch>,
@@ -80,7 +80,7 @@ impl Case {
         Self { samples: samples(&folder.join("data.safetensors")), folder, golden, spec, model }
     }
 
-    /// Some of the samples of a step.
+    /// Returns some of the samples of a step.
     fn batch(&self, step: usize, own: Range<usize>) -> MicroBatch {
         let Batch { inputs, targets, scored, samples } = &self.golden.batches[step];
         let targets = match targets {
@@ -118,7 +118,7 @@ fn perceptron() -> ModelSpec {
     }
 }
 
-/// The samples of a case: numbers, or bytes as value / 127.5 − 1.
+/// Reads the samples of a case: numbers, or bytes as value / 127.5 − 1.
 fn samples(path: &Path) -> Option<(Vec<usize>, Vec<f32>)> {
     let file = std::fs::read(path).ok()?;
     let tensors = safetensors::SafeTensors::deserialize(&file).expect("the script wrote it");
@@ -130,7 +130,7 @@ fn samples(path: &Path) -> Option<(Vec<usize>, Vec<f32>)> {
     Some((view.shape().to_vec(), values))
 }
 
-/// What computes.
+/// The device and the kind of kernels that compute.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     /// Processors, with own kernels.
@@ -155,7 +155,7 @@ impl On {
     }
 }
 
-/// How a training is cut.
+/// The parallelism of a training.
 #[derive(Clone, Copy)]
 struct Cut {
     on: On,
@@ -188,7 +188,7 @@ impl Cut {
     }
 }
 
-/// What came of a training.
+/// The result of a training.
 struct Trained {
     losses: Vec<f64>,
     /// The loss of the batch behind the last step, in evaluation.
@@ -229,7 +229,7 @@ fn train(case: &Case, cut: Cut, (kind, learning_rate): (Optimizer, f64), steps: 
     results.next().expect("there is a first rank")
 }
 
-/// What a rank holds, by name.
+/// Returns the values that a rank holds, by name.
 fn held(trainer: &Trainer, network: &Network) -> BTreeMap<String, Vec<f32>> {
     let slots = trainer.units().values().flat_map(|unit| unit.slots.iter().map(move |slot| (unit, slot)));
     let own = slots.filter(|(_, slot)| !slot.held_elsewhere);
@@ -243,7 +243,7 @@ fn norm(values: impl IntoIterator<Item = f32>) -> f64 {
     values.into_iter().map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The same losses as PyTorch over twenty steps, with both optimizers; the same gradients in the first.
+/// Asserts the same losses as PyTorch over twenty steps, with both optimizers, and the same gradients in the first.
 fn assert_equals_pytorch(name: &str) {
     let case = Case::read(name);
     assert_learns_as_in_pytorch(&case, WHOLE, 1e-4);
@@ -268,7 +268,7 @@ fn assert_learns_as_in_pytorch(case: &Case, cut: Cut, tolerance: f64) {
     }
 }
 
-/// The norms of the gradients of the first step, from what plain gradient descent did with them.
+/// Asserts the norms of the gradients of the first step, from what plain gradient descent did with them.
 fn assert_same_gradients(case: &Case) {
     let rate = 0.5;
     let before = train(case, WHOLE, (Optimizer::Sgd, rate), 0).values;
@@ -323,7 +323,7 @@ fn perceptrons_learn_as_in_pytorch() {
     assert_equals_pytorch("mlp");
 }
 
-/// What a rank on another device computes with: the operators in place of own kernels.
+/// Tests the operators that ranks on other devices compute with, in place of this crate's own kernels.
 #[test]
 fn every_family_learns_as_in_pytorch_without_own_kernels() {
     for name in CASES {
@@ -378,7 +378,7 @@ fn networks_have_the_layers_and_parameters_that_descriptions_count() {
     }
 }
 
-/// Ten steps of a cut training beside those of one process with the same micro-batches.
+/// Compares ten steps of a parallel training with those of one process with the same micro-batches.
 fn assert_equals_one_process(names: &[&str], cut: Cut) {
     for name in names {
         let case = Case::read(name);

@@ -12,7 +12,6 @@ use trainyard_plan::{Coordinates, GradientCompression, Group, Plan, Precision, R
 pub(crate) struct Groups {
     /// All ranks.
     pub(crate) world: ProcessGroup,
-    /// Where the rank stands.
     pub(crate) at: Coordinates,
     /// Ranks that share each layer's weights.
     pub(crate) tensor: TensorGroup,
@@ -71,34 +70,34 @@ impl Groups {
         })
     }
 
-    /// Which pieces this rank owns of what is shared out.
+    /// Returns the kind of sharding and the pieces that this rank owns.
     pub(crate) fn shards(&self, plan: &Plan) -> Shards {
         Shards { state: plan.state_sharding(), count: self.weights.size(), own: self.weights.rank() }
     }
 
-    /// Replicas of the model.
+    /// Returns the number of replicas of the model.
     pub(crate) fn replicas(&self) -> f32 {
         self.replicas as f32
     }
 
-    /// How many ranks hold the same pieces as this one.
+    /// Returns the number of ranks that hold the same pieces as this one.
     pub(crate) fn copies_of_pieces(&self) -> f32 {
         self.gradients.replicas.size() as f32
     }
 
-    /// The stage with the last layer.
+    /// Returns the stage with the last layer.
     pub(crate) fn last_stage(&self) -> StageId {
         self.stages[self.stages.len() - 1].0
     }
 
-    /// The run that `stage` has at this place in the order of the model, if it is that stage's.
+    /// Returns the run that `stage` has at this place in the order of the model, if it is that stage's.
     pub(crate) fn run_at(&self, link: u32, stage: StageId) -> Option<u32> {
         let (holder, run) = self.stages[link as usize];
         (holder == stage).then_some(run)
     }
 }
 
-/// Gradients travel as they are computed, or as the plan compresses them.
+/// Returns the format in which gradients travel: as they are computed, or as the plan compresses them.
 fn wire(plan: &Plan) -> Wire {
     match (plan.gradient_compression(), plan.precision()) {
         (GradientCompression::Fp16, _) | (_, Precision::Fp16Mixed) => Wire::F16,

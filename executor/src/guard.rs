@@ -2,19 +2,19 @@
 
 use trainyard_checkpoint::Progress;
 
-/// What a step found out, the same on every rank.
+/// The outcome of a step's checks, the same on every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finding {
     /// The mean loss of the global batch, in nats.
     pub(crate) loss: f32,
-    /// Whether parameters were updated: every gradient was a number.
+    /// `true` if parameters were updated: every gradient was a number.
     pub(crate) updated: bool,
-    /// Whether gradients were multiplied by a loss scale that can still be lowered. Such a scale overflows now and then
-    /// by intent: it is raised until it does (Micikevicius et al., arXiv:1710.03740, section 3.2).
+    /// `true` if gradients were multiplied by a loss scale that can still be lowered. Such a scale overflows now and
+    /// then by intent: it is raised until it does (Micikevicius et al., arXiv:1710.03740, section 3.2).
     pub(crate) scale_can_fall: bool,
 }
 
-/// How a step went.
+/// The guard's judgement of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It updated the parameters.
@@ -30,14 +30,14 @@ pub(crate) enum Verdict {
 /// Counts the steps without update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    /// How many steps may be skipped one after another.
+    /// Number of steps in a row that may be skipped.
     max_skipped: u32,
     skipped: u64,
     in_a_row: u32,
 }
 
 impl Guard {
-    /// A guard that lets `max_skipped` steps in a row be skipped, those included that `progress` tells of.
+    /// Makes a guard that lets `max_skipped` steps in a row be skipped, including those that `progress` counts.
     pub(crate) fn new(max_skipped: u32, progress: &Progress) -> Self {
         Self { max_skipped, skipped: progress.skipped_steps, in_a_row: progress.skipped_in_a_row }
     }
@@ -56,12 +56,12 @@ impl Guard {
         if self.in_a_row > self.max_skipped { Verdict::Hopeless } else { Verdict::Skipped }
     }
 
-    /// Steps without update, over the whole training.
+    /// Returns the number of steps without update, over the whole training.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// How many of them came last, those apart that only lowered the loss scale.
+    /// Returns the number of skipped steps in a row up to now, not counting those that only lowered the loss scale.
     pub(crate) fn in_a_row(&self) -> u32 {
         self.in_a_row
     }

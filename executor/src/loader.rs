@@ -69,7 +69,7 @@ impl Loader {
         Ok(Self { steps: Some(receiver), thread: Some(thread), clock: Clock::start() })
     }
 
-    /// The next step's samples.
+    /// Returns the next step's samples.
     ///
     /// # Errors
     ///

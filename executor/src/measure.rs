@@ -24,7 +24,7 @@ pub use collectives::{
     copy_bandwidth, measure_collectives, measure_collectives_of, measure_overlap, measure_overlap_of,
 };
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasureSettings {
     /// Processor threads to divide among the ranks.
@@ -33,24 +33,24 @@ pub struct MeasureSettings {
     pub ranks: Vec<usize>,
     /// Seconds to spend on one operator at one shape, about.
     pub seconds_per_case: f64,
-    /// What the ranks compute on.
+    /// The kind of device that ranks compute on.
     pub device: DeviceKind,
 }
 
 impl MeasureSettings {
-    /// What a machine with `cores` processor threads is usually measured with: one rank, two, four, … and as many as
-    /// there are cores.
+    /// Returns the customary settings for a machine with `cores` processor threads: one rank, two, four, … and as many
+    /// as there are cores.
     pub fn for_cores(cores: usize) -> Self {
         Self { cores, ranks: numbers_of_ranks(cores), seconds_per_case: 0.015, device: DeviceKind::Cpu }
     }
 
-    /// What a machine with `count` GPUs is usually measured with, whose ranks share `cores` processor threads.
+    /// Returns the customary settings for a machine with `count` GPUs, whose ranks share `cores` processor threads.
     pub fn for_gpus(count: usize, cores: usize) -> Self {
         Self { ranks: numbers_of_ranks(count), device: DeviceKind::Cuda, ..Self::for_cores(cores) }
     }
 }
 
-/// One, two, four, … and `most`.
+/// Returns one, two, four, … and `most`.
 fn numbers_of_ranks(most: usize) -> Vec<usize> {
     let mut ranks: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n <= most).collect();
     if ranks.last() != Some(&most) {
@@ -59,7 +59,7 @@ fn numbers_of_ranks(most: usize) -> Vec<usize> {
     ranks
 }
 
-/// How far a measurement is.
+/// The progress of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasureProgress {
     /// Cases done.
@@ -80,9 +80,9 @@ pub enum MeasureError {
     /// A rank failed.
     #[error("rank {rank} failed while measuring: {reason}")]
     Rank {
-        /// Which one.
+        /// The rank that failed.
         rank: usize,
-        /// What it said.
+        /// Its error message.
         reason: String,
     },
 }
@@ -147,8 +147,8 @@ fn measure_cases(
     Ok(samples)
 }
 
-/// The mean of two times of a case, or the faster of them if the other was disturbed. The faster one alone would always
-/// be a little too fast.
+/// Returns the mean of two times of a case, or the faster of them if the other was disturbed. The faster one alone
+/// would always be a little too fast.
 fn agreed(first: &OperatorSample, second: OperatorSample) -> OperatorSample {
     let total = |sample: &OperatorSample| sample.forward_s + sample.backward_s;
     let (fast, slow) = if total(first) <= total(&second) { (first, &second) } else { (&second, first) };
@@ -190,17 +190,17 @@ fn measure_round(
     Ok(cases.iter().enumerate().map(|(number, case)| sample(*case, ranks, threads, &of_case(number))).collect())
 }
 
-/// What a rank computes on while it is measured.
+/// The device that a rank computes on while it is measured.
 #[derive(Clone)]
 struct Place {
     kind: DeviceKind,
     device: Device,
-    /// How many ranks run at once.
+    /// Number of ranks that run at once.
     ranks: usize,
 }
 
 impl Place {
-    /// Seconds until the device has done what `act` asks of it, and what that returns.
+    /// Returns what `act` returns, and the seconds until the device has done what it asks for.
     fn timed<T>(&self, act: impl FnOnce() -> T) -> (T, f64) {
         settle(&self.device);
         let clock = Clock::start();
@@ -249,8 +249,8 @@ fn on_world<T: Send>(
         .collect()
 }
 
-/// How often a case is repeated in a sweep: at least so that one disturbed run has no say, at most so that fast ones do
-/// not drag on.
+/// Least and greatest number of repetitions of a case in a sweep: enough that one disturbed run has no say, and few
+/// enough that fast ones do not drag on.
 const REPEATS: (f64, f64) = (3.0, 30.0);
 
 fn time_run(

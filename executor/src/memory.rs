@@ -7,8 +7,9 @@ pub(crate) use room::{check_gpu_memory, check_memory};
 
 use std::fs;
 
-/// How a program that counts its own allocations tells of them. The system counts pages, which an allocator keeps
-/// after the program has given memory back: after a calibration in the same process, that hides what a run takes.
+/// Callbacks by which a program that counts its own allocations reports them. The system counts pages, which an
+/// allocator keeps after the program has freed memory: after a calibration in the same process, that hides what a run
+/// takes.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationMeter {
     /// Bytes that are allocated now.
@@ -39,14 +40,14 @@ impl MemoryWatch {
         Self { meter, before }
     }
 
-    /// The most bytes so far beyond those at the start; nothing where nobody tells.
+    /// Returns the most bytes so far beyond those at the start; `None` where nothing reports them.
     pub(crate) fn peak(self) -> Option<u64> {
         let peak = self.meter.map_or_else(peak_bytes, |meter| Some((meter.peak_bytes)()))?;
         Some(peak.saturating_sub(self.before?))
     }
 }
 
-/// Bytes in main memory now.
+/// Returns the bytes in main memory now.
 fn resident_bytes() -> Option<u64> {
     status_bytes("VmRSS:")
 }
@@ -56,7 +57,7 @@ fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-/// The most bytes that were in main memory since [`reset_peak`].
+/// Returns the most bytes that were in main memory since [`reset_peak`].
 fn peak_bytes() -> Option<u64> {
     status_bytes("VmHWM:")
 }
@@ -68,7 +69,7 @@ fn status_bytes(field: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The processor's name, where the system tells.
+/// Returns the processor's name, where the system reports it.
 pub fn processor_name() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = information.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

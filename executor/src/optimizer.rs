@@ -23,7 +23,7 @@ use trainyard_plan::{Optimizer as Kind, TrainingSpec};
 pub struct HyperParameters {
     /// Decay rates of the running means of the gradient and of its square.
     pub betas: (f32, f32),
-    /// What is added to the root of the mean square.
+    /// Term added to the root of the mean square.
     pub epsilon: f32,
     /// Weight decay.
     pub weight_decay: f32,
@@ -34,12 +34,12 @@ pub struct HyperParameters {
 }
 
 impl HyperParameters {
-    /// What `kind` is usually run with.
+    /// Returns the customary values for `kind`.
     pub fn of(kind: Kind) -> Self {
         Self::with(kind, &TrainingSpec::default())
     }
 
-    /// The same with what a job says.
+    /// Returns the customary values for `kind`, replaced by what a job's `training` sets.
     pub fn with(kind: Kind, training: &TrainingSpec) -> Self {
         let whole = trainyard_plan::HyperParameters::with(kind, training);
         Self {
@@ -52,7 +52,7 @@ impl HyperParameters {
     }
 }
 
-/// What an optimizer remembers of a piece of a parameter: running means in the order in which the rule names them.
+/// Optimizer state of a piece of a parameter: running means in the order in which the rule names them.
 #[derive(Clone, Debug)]
 pub(crate) struct OptimizerState {
     /// Updates so far.
@@ -63,15 +63,17 @@ pub(crate) struct OptimizerState {
 
 /// A piece of a parameter that is to be updated.
 pub(crate) struct Update {
-    /// Which parameter.
+    /// The parameter.
     pub(crate) key: ParameterKey,
-    /// Whether it is a matrix or more: rates from norms are for these only, as the papers' experiments have it.
+    /// `true` for matrices and tensors of more dimensions: rates from norms apply to these only, as in the papers'
+    /// experiments.
     pub(crate) is_matrix: bool,
     pub(crate) value: Tensor<1>,
     pub(crate) gradient: Tensor<1>,
 }
 
-/// What pieces add up to over the ranks that hold the others: from sums of squares by update to those of the whole.
+/// Sums norms over the ranks that hold the other pieces: from each update's sums of squares to those of the whole
+/// parameter.
 pub(crate) type WholeNorms<'a> = &'a dyn Fn(Vec<f32>) -> Result<Vec<f32>, GroupError>;
 
 enum Method {
@@ -129,7 +131,7 @@ impl RankOptimizer {
         Self { kind, method, hyper_parameters, memory: BTreeMap::new() }
     }
 
-    /// New values of the pieces, in their order.
+    /// Returns new values of the pieces, in their order.
     pub(crate) fn step(
         &mut self,
         updates: Vec<Update>,
@@ -172,13 +174,13 @@ impl RankOptimizer {
         value
     }
 
-    /// The gradient with the decay of weights as part of it (Goyal et al., arXiv:1706.02677, section 3).
+    /// Returns the gradient with weight decay added (Goyal et al., arXiv:1706.02677, section 3).
     fn decayed(&self, gradient: Tensor<1>, value: &Tensor<1>) -> Tensor<1> {
         let decay = self.hyper_parameters.weight_decay;
         if decay > 0.0 { gradient + value.clone() * decay } else { gradient }
     }
 
-    /// What Burn's rule computes, in one pass over memory.
+    /// Computes the update of Burn's rule in one pass over memory.
     fn adamw(
         &self,
         value: Tensor<1>,
@@ -199,8 +201,8 @@ impl RankOptimizer {
         (value, Some(OptimizerState { time, means: means.to_vec() }))
     }
 
-    /// You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1 and without its own norms,
-    /// which know one piece only, gives the direction.
+    /// Computes LAMB's update: You et al., arXiv:1904.00962, algorithm 2, with φ the identity. Burn's rule at rate 1
+    /// and without its own norms, which know one piece only, gives the direction.
     fn lamb(
         &mut self,
         updates: Vec<Update>,
@@ -233,7 +235,7 @@ impl RankOptimizer {
             .collect())
     }
 
-    /// You et al., arXiv:1708.03888, algorithm 1.
+    /// Computes LARS's update: You et al., arXiv:1708.03888, algorithm 1.
     fn lars(
         &mut self,
         updates: Vec<Update>,
@@ -261,17 +263,16 @@ impl RankOptimizer {
         Ok(values)
     }
 
-    /// Which rule it follows.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What is remembered, by parameter.
+    /// Returns the optimizer state, by parameter.
     pub(crate) fn memory(&self) -> &BTreeMap<ParameterKey, OptimizerState> {
         &self.memory
     }
 
-    /// Puts back what [`Self::memory`] gave.
+    /// Restores what [`Self::memory`] returned.
     pub(crate) fn restore(&mut self, key: ParameterKey, memory: OptimizerState) {
         self.memory.insert(key, memory);
     }
@@ -297,7 +298,7 @@ fn accelerate(rule: &Momentum, gradient: Tensor<1>, memory: Option<OptimizerStat
     (velocity.clone(), OptimizerState { time: time + 1, means: vec![velocity] })
 }
 
-/// The sum of the squares of all elements of each tensor. A device is waited for once, not for each of them.
+/// Returns the sum of the squares of all elements of each tensor. A device is waited for once, not for each of them.
 pub(crate) fn square_sums(tensors: &[&Tensor<1>]) -> Vec<f32> {
     if tensors.iter().all(|tensor| kernels::is_plain(tensor)) {
         return tensors.iter().map(|tensor| kernels::square_sum(tensor)).collect();
@@ -312,7 +313,7 @@ pub(crate) fn square_sums(tensors: &[&Tensor<1>]) -> Vec<f32> {
     tensors.iter().map(|tensor| if is_empty(tensor) { 0.0 } else { sums.next().expect("one each") }).collect()
 }
 
-/// How many running means a rule keeps of each element, and what files call them.
+/// Returns the names that files give the running means that a rule keeps of each element.
 pub(crate) fn means_of(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::AdamW | Kind::Adam | Kind::Lamb => &["first_moments", "second_moments"],

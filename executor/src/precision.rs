@@ -5,7 +5,7 @@
 use burn::tensor::FloatDType;
 use trainyard_plan::Precision;
 
-/// The format in which a plan computes.
+/// Returns the format in which a plan computes.
 pub(crate) fn compute_format(precision: Precision) -> FloatDType {
     match precision {
         Precision::Fp32 | Precision::Tf32 => FloatDType::F32,
@@ -14,8 +14,8 @@ pub(crate) fn compute_format(precision: Precision) -> FloatDType {
     }
 }
 
-/// What the loss is multiplied by before backward, so that small gradients do not vanish in half precision. It is
-/// halved when a gradient is not finite, and doubled after many steps without one.
+/// The factor that the loss is multiplied by before backward, so that small gradients do not vanish in half precision.
+/// It is halved when a gradient is not finite, and doubled after many steps without one.
 ///
 /// Source: NVIDIA, "Train With Mixed Precision", section "Choosing A Scaling Factor"; the numbers are those of PyTorch's
 /// `torch.amp.GradScaler`.
@@ -31,7 +31,7 @@ const FIRST: f32 = 65_536.0;
 const GROWTH_INTERVAL: u32 = 2_000;
 
 impl LossScale {
-    /// The scale that training at `precision` starts with.
+    /// Returns the scale that training at `precision` starts with.
     pub(crate) fn of(precision: Precision) -> Self {
         let dynamic = precision == Precision::Fp16Mixed;
         Self { value: if dynamic { FIRST } else { 1.0 }, good_steps: 0, dynamic }
@@ -41,17 +41,17 @@ impl LossScale {
         self.value
     }
 
-    /// Whether it changes.
+    /// Returns `true` if the scale changes during training.
     pub(crate) fn is_dynamic(self) -> bool {
         self.dynamic
     }
 
-    /// Whether gradients that are not finite may come from the scale alone.
+    /// Returns `true` if gradients that are not finite may come from the scale alone.
     pub(crate) fn can_fall(self) -> bool {
         self.dynamic && self.value > 1.0
     }
 
-    /// Steps since the scale last changed, for checkpoints.
+    /// Returns the steps since the scale last changed, for checkpoints.
     pub(crate) fn good_steps(self) -> u32 {
         self.good_steps
     }

@@ -25,17 +25,17 @@ pub(crate) struct GradientGroups {
 }
 
 impl GradientGroups {
-    /// Whether anybody else has gradients of the same parameters.
+    /// Returns `true` if other ranks have gradients of the same parameters.
     pub(crate) fn has_peers(&self) -> bool {
         self.shard.size() * self.replicas.size() > 1
     }
 
-    /// Seconds that were waited for others in summing gradients so far.
+    /// Returns the seconds spent waiting for others in summing gradients so far.
     pub(crate) fn waited_s(&self) -> f64 {
         self.shard.waited_s() + self.replicas.waited_s()
     }
 
-    /// The mean over all copies: this rank's share of each buffer, or all of it.
+    /// Returns the mean over all copies: this rank's share of each buffer, or all of it.
     fn reduce(&self, mut buffers: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, GroupError> {
         if self.shard.size() > 1 {
             for buffer in &mut buffers {
@@ -49,7 +49,7 @@ impl GradientGroups {
     }
 }
 
-/// What sums a rank's gradients with those of others.
+/// The way a rank's gradients are summed with those of others.
 pub(crate) enum Reducer {
     /// Through main memory.
     Host(HostReducer),
@@ -140,7 +140,7 @@ impl HostReducer {
         let _ = self.send.send(Bucket { layer, values });
     }
 
-    /// Everything that was handed over, in the order in which it was.
+    /// Returns everything that was handed over, in the order in which it was.
     fn collect(&mut self) -> Result<Vec<Bucket>, GroupError> {
         let count = std::mem::take(&mut self.under_way);
         (0..count).map(|_| self.reduced.recv().expect("the thread answers everything")).collect()

@@ -12,20 +12,20 @@ use trainyard_data::SampleKind;
 pub struct Refusal {
     /// Path of the field in the plan.
     pub field: &'static str,
-    /// What it holds.
+    /// The value that it holds.
     pub value: String,
-    /// What could be run.
+    /// The values that could be run.
     pub allowed: String,
-    /// What the user may do about it.
+    /// The remedy for the user.
     pub hint: &'static str,
 }
 
-/// Why `plan` cannot be run here, if it cannot.
+/// Returns the reason why `plan` cannot be run here, if it cannot.
 pub fn refusal(plan: &Plan) -> Option<Refusal> {
     network(plan).err()
 }
 
-/// The network of a plan that can be run.
+/// Returns the network of a plan that can be run.
 pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     let refuse =
         |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
@@ -51,7 +51,8 @@ pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
     Ok(network)
 }
 
-/// A parameter that ranks of a tensor group divide among them, and that has less to divide than they are.
+/// Finds a parameter that cannot be split over `ranks` ranks of a tensor group because its dimension has fewer entries;
+/// returns its name and that size.
 fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
     network.keys().map(|key| network.parameter(key)).find_map(|parameter| {
         let split = parameter.split?;
@@ -60,7 +61,7 @@ fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
     })
 }
 
-/// What a plan's model wants to be trained on.
+/// Returns the kind of sample that a plan's model is trained on.
 pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Refusal> {
     SampleKind::of(plan.model()).ok_or_else(|| Refusal {
         field: "model.family",
@@ -70,8 +71,8 @@ pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Refusal> {
     })
 }
 
-/// What to tell a user whose plan has more ranks than the machine has processor threads, or GPUs: it runs, but ranks
-/// take turns.
+/// Returns the warning for a user whose plan has more ranks than the machine has processor threads, or GPUs: it runs,
+/// but ranks take turns.
 pub fn oversubscription(plan: &Plan, device: DeviceKind, count: usize) -> Option<String> {
     let ranks = plan.mesh().ranks() as usize;
     let shared = match device {
@@ -82,12 +83,12 @@ pub fn oversubscription(plan: &Plan, device: DeviceKind, count: usize) -> Option
     (ranks > count).then(|| format!("{ranks} ranks share {count} {shared}, so they wait for each other"))
 }
 
-/// Processor threads of this machine.
+/// Returns the number of processor threads of this machine.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processor threads of each of `ranks` ranks on `cores`.
+/// Returns the number of processor threads of each of `ranks` ranks on `cores`.
 pub fn threads_per_rank(cores: usize, ranks: usize) -> usize {
     (cores / ranks).max(1)
 }

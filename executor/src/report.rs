@@ -1,4 +1,4 @@
-//! What a run measured.
+//! Measurements of a run.
 
 use crate::slow_ranks::SlowRank;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use trainyard_plan::document::number_or_null;
 /// The schema of measurement files that this version writes.
 pub const MEASUREMENT_SCHEMA: &str = "trainyard.measurement/1";
 
-/// What a rank does during a span of time.
+/// The activity of a rank during a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -21,7 +21,7 @@ pub enum Phase {
     Communication,
     /// Summing gradients with ranks that hold the same parameters.
     Reduce,
-    /// Gathering weights that are shared out.
+    /// Gathering sharded weights.
     Gather,
     /// The optimizer's update.
     Optimizer,
@@ -40,17 +40,17 @@ pub struct Span {
     /// The micro-batch, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
-    /// What was done.
+    /// The activity.
     pub phase: Phase,
     /// Seconds from the start of the step on the first rank.
     pub start_s: f64,
-    /// The same for its end.
+    /// Seconds from the start of the step on the first rank to the end of the span.
     pub end_s: f64,
 }
 
 impl Span {
-    /// The span as two: that part of it in which the rank waited, first, and the rest. `waited_s` is how much of it was
-    /// spent waiting.
+    /// Splits the span in two: first the part in which the rank waited, `waited_s` seconds, then the part in which it
+    /// worked.
     pub fn apart(self, waited_s: f64) -> impl Iterator<Item = Self> {
         let until = self.start_s + waited_s.clamp(0.0, self.end_s - self.start_s);
         let waiting = Self { phase: Phase::Wait, end_s: until, ..self };
@@ -59,7 +59,7 @@ impl Span {
     }
 }
 
-/// Where the step goes, in seconds.
+/// Breakdown of a step's time, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepPhases {
@@ -79,7 +79,7 @@ pub struct StepPhases {
 }
 
 impl StepPhases {
-    /// The phases of a rank's spans in a step that took `seconds`.
+    /// Sums the phases of a rank's spans in a step that took `seconds`.
     pub(crate) fn of(spans: &[Span], seconds: f64) -> Self {
         let own = own_seconds(spans);
         let sum = |phase| spans.iter().zip(&own).filter(|(s, _)| s.phase == phase).map(|(_, own)| own).sum::<f64>();
@@ -90,7 +90,7 @@ impl StepPhases {
         Self { forward_s, backward_s, communication_s, wait_s, optimizer_s, other_s: (seconds - known).max(0.0) }
     }
 
-    /// The mean of several.
+    /// Returns the mean of several breakdowns.
     pub(crate) fn mean(all: &[Self]) -> Self {
         let mean = |field: fn(&Self) -> f64| all.iter().map(field).sum::<f64>() / all.len().max(1) as f64;
         Self {
@@ -104,7 +104,8 @@ impl StepPhases {
     }
 }
 
-/// Seconds of each span without those of the spans within it: weights may be gathered in the middle of a pass.
+/// Returns the seconds of each span without those of the spans within it: weights may be gathered in the middle of a
+/// pass.
 fn own_seconds(spans: &[Span]) -> Vec<f64> {
     let mut own: Vec<f64> = spans.iter().map(|span| span.end_s - span.start_s).collect();
     let mut order: Vec<usize> = (0..spans.len()).collect();
@@ -129,7 +130,7 @@ fn own_seconds(spans: &[Span]) -> Vec<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepReport {
-    /// Which one, from 1 at the start of training.
+    /// The number of the step, from 1 at the start of training.
     pub step: u64,
     /// Mean loss over the global batch before the update, in nats per token, or per sample where
     /// samples are no tokens; `null` in files where it is no number.
@@ -146,10 +147,10 @@ pub struct StepReport {
     /// Euclidean norm of the gradient of all parameters before it was clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
-    /// What the loss was multiplied by before its gradient was taken, where gradients are in half precision.
+    /// The factor that the loss was multiplied by before its gradient was taken, where gradients are in half precision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
-    /// Whether the update was left out because a gradient or the loss was no number.
+    /// `true` if the update was skipped because a gradient or the loss was not a number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
 }
@@ -164,7 +165,7 @@ pub struct RankReport {
     pub stage: u32,
     /// Its replica.
     pub replica: u32,
-    /// Where its step went.
+    /// Breakdown of its step time.
     pub phases: StepPhases,
 }
 
@@ -180,13 +181,13 @@ pub struct CheckpointReport {
     pub seconds: f64,
 }
 
-/// What the run ran on.
+/// The hardware that the run ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceReport {
     /// The processor, or the GPU.
     pub processor: String,
-    /// What computed; processor threads if left out.
+    /// The kind of device that computed; processor threads if left out.
     #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
     pub kind: DeviceKind,
     /// Processor threads of the machine, or its GPUs.
@@ -199,7 +200,7 @@ pub struct DeviceReport {
     pub framework: String,
 }
 
-/// What was learnt: mean cross-entropy in nats per token, or per sample where samples are no tokens.
+/// Losses of the run: mean cross-entropy in nats per token, or per sample where samples are not tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossReport {
@@ -214,7 +215,7 @@ pub struct LossReport {
     pub held_out: Option<f64>,
 }
 
-/// How a run ended.
+/// The way a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunEnd {
@@ -232,13 +233,13 @@ pub struct RunReport {
     pub schema: String,
     /// The plan that ran, as the caller wrote it.
     pub plan: serde_json::Value,
-    /// What it ran on.
+    /// The hardware that it ran on.
     pub device: DeviceReport,
-    /// What it was trained on.
+    /// The data that it was trained on.
     pub data: DataReport,
     /// Seed of parameters and data order.
     pub seed: u64,
-    /// How it ended.
+    /// The way it ended.
     pub end: RunEnd,
     /// Steps done before this run, by the one that was resumed.
     pub resumed_from: u64,
@@ -256,7 +257,7 @@ pub struct RunReport {
     /// system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Where the step goes, mean over ranks and steps after warm-up.
+    /// Breakdown of the step's time, mean over ranks and steps after warm-up.
     pub phases: StepPhases,
     /// The same by rank.
     pub ranks: Vec<RankReport>,
@@ -272,7 +273,7 @@ pub struct RunReport {
     /// Checkpoints that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<CheckpointReport>,
-    /// What was learnt.
+    /// Training and held-out losses.
     pub loss: LossReport,
     /// All spans of the step whose time is nearest the median.
     pub timeline: Vec<Span>,

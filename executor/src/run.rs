@@ -41,14 +41,14 @@ const WARM_UP_STEPS: usize = 3;
 /// The steps whose spans are kept, to choose a representative one from.
 const SPANS_KEPT: usize = 32;
 
-/// How a run goes.
+/// Options of a training run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// What is trained on.
+    /// The data to train on.
     pub data: DataSource,
     /// Optimizer steps that the training shall have when it is done, those of resumed runs included.
     pub steps: u64,
-    /// How fast is learnt.
+    /// The learning rate schedule.
     pub learning_rate: LearningRate,
     /// The optimizer's other numbers.
     pub hyper_parameters: HyperParameters,
@@ -58,15 +58,16 @@ pub struct RunOptions {
     pub skips_max: u32,
     /// Seed of first parameters and of the data order.
     pub seed: u64,
-    /// Where checkpoints go: a folder of them, or one to resume from, beside which new ones go.
+    /// The checkpoint path: a folder of checkpoints, or one checkpoint to resume from, beside which new ones are
+    /// written.
     pub checkpoint: Option<PathBuf>,
     /// Steps after which a checkpoint is written, again and again; one is written at the end in any case.
     pub checkpoint_every: Option<u64>,
-    /// How many checkpoints stay.
+    /// Number of checkpoints to keep.
     pub keep: usize,
-    /// Whether to go on from the newest checkpoint there.
+    /// `true` to resume from the newest checkpoint there.
     pub resume: bool,
-    /// What the ranks compute on.
+    /// The kind of device that ranks compute on.
     pub device: DeviceKind,
     /// Processor threads that the run may use; all of the machine without it.
     pub threads: Option<usize>,
@@ -77,17 +78,17 @@ pub struct RunOptions {
     pub allocations: Option<AllocationMeter>,
     /// The plan as the user wrote it, kept in checkpoint and report.
     pub plan_document: serde_json::Value,
-    /// Whether own kernels compute what they can, as they do outside of tests.
+    /// `true` to use this crate's own kernels where they apply, as outside of tests.
     #[cfg(test)]
     pub(crate) kernels: bool,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
-    /// What was measured.
+    /// Measurements of the run.
     pub report: RunReport,
-    /// Where the checkpoint is.
+    /// Path of the last checkpoint.
     pub checkpoint: Option<PathBuf>,
 }
 
@@ -115,11 +116,11 @@ pub enum RunError {
     /// A count that must not be zero is, or a rate is not a positive number.
     #[error("`{field}` is {value}, but it must be {allowed}")]
     Option {
-        /// Which option.
+        /// The name of the option.
         field: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What is accepted.
+        /// The accepted values.
         allowed: &'static str,
     },
     /// The training is already as long as was asked for.
@@ -145,9 +146,9 @@ pub enum RunError {
     /// A rank failed.
     #[error("rank {rank} failed: {reason}")]
     Rank {
-        /// Which one.
+        /// The rank that failed, numbered in the whole job.
         rank: usize,
-        /// What it said.
+        /// The error message of the rank.
         reason: String,
     },
     /// The run ended early, but a whole checkpoint is there to go on from.
@@ -157,13 +158,13 @@ pub enum RunError {
         checkpoint: PathBuf,
         /// Its steps.
         step: u64,
-        /// What happened.
+        /// The cause.
         source: Box<RunError>,
     },
 }
 
 impl RunError {
-    /// Whether the input is at fault, and not what happened while it ran.
+    /// Returns `true` if the input is at fault, rather than something that happened during the run.
     pub fn is_input(&self) -> bool {
         match self {
             Self::Refused(_)
@@ -178,7 +179,7 @@ impl RunError {
         }
     }
 
-    /// What the user may do about it.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused(refusal) => Some(refusal.hint.into()),
@@ -214,7 +215,7 @@ enum WorkerError {
     Device(#[from] DeviceError),
 }
 
-/// An error's message and those of its causes.
+/// Returns an error's message and those of its causes.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -230,16 +231,16 @@ pub fn check_weights(path: &Path, model: &Model) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What all ranks of a run know.
+/// State of a run that all ranks share.
 struct Job<'a> {
     plan: &'a Plan,
     network: &'a Network,
     options: &'a RunOptions,
     data: &'a Arc<Dataset>,
-    /// What a checkpoint says of the data.
+    /// The manifest's entry for the data.
     entry: &'a DataEntry,
     resumed: Option<&'a Checkpoint>,
-    /// Where checkpoints go.
+    /// The folder that checkpoints are written to.
     checkpoints: Option<PathBuf>,
     /// Opens their files.
     open: Open<'a>,
@@ -253,7 +254,7 @@ struct Job<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What one rank has at the end.
+/// The results of one rank at the end of the run.
 #[derive(Default)]
 struct WorkerOutcome {
     steps: Vec<StepReport>,
@@ -269,7 +270,7 @@ struct WorkerOutcome {
     corrupt: BTreeSet<usize>,
     /// Steps of the whole training that were skipped.
     skipped: u64,
-    /// What the first rank wrote.
+    /// The checkpoints written; filled on the first rank only.
     checkpoints: Vec<CheckpointReport>,
 }
 
@@ -290,9 +291,9 @@ pub fn run(
     run_in(&world, plan, options, observer, stop).map(|outcome| outcome.expect("the first rank lives in this process"))
 }
 
-/// [`run`] with the ranks of `world`, which are as many as those of the plan. All its processes must call it, with
-/// files under the same paths. The process of rank 0 hears of steps, is asked to stop, and returns what is left behind;
-/// the others return nothing.
+/// Performs [`run`] with the ranks of `world`, which are as many as those of the plan. All its processes must call it,
+/// with files under the same paths. The process of rank 0 hears of steps, is asked to stop, and returns the outcome;
+/// the others return `None`.
 ///
 /// # Errors
 ///
@@ -307,7 +308,7 @@ pub fn run_in(
     run_on(world, plan, options, observer, stop, &checkpoint::create)
 }
 
-/// The same with checkpoints on some disk.
+/// Performs [`run_in`] with checkpoint files opened by `open`.
 fn run_on(
     world: &World,
     plan: &Plan,
@@ -365,7 +366,7 @@ fn run_on(
     Ok(Some(RunOutcome { report, checkpoint }))
 }
 
-/// Whether the ranks that are known to be here fit.
+/// Checks that the ranks known to be on this host fit into its memory.
 fn check_room(world: &World, plan: &Plan, device: DeviceKind) -> Result<(), RunError> {
     // Which ranks other processes of this host have is not known where there are several hosts.
     let all_here = world.ranks_on_host() == world.ranks();
@@ -384,7 +385,7 @@ fn newest(whole: &Mutex<Option<(PathBuf, u64)>>) -> Option<(PathBuf, u64)> {
     whole.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
 }
 
-/// What happened, with what there is to go on from.
+/// Wraps `error` with the newest whole checkpoint, if there is one to resume from.
 fn ended_early(error: RunError, whole: &Mutex<Option<(PathBuf, u64)>>) -> RunError {
     match newest(whole) {
         Some((checkpoint, step)) => RunError::EndedEarly { checkpoint, step, source: Box::new(error) },
@@ -392,7 +393,7 @@ fn ended_early(error: RunError, whole: &Mutex<Option<(PathBuf, u64)>>) -> RunErr
     }
 }
 
-/// Tokens of a sample.
+/// Returns the number of tokens of a sample.
 fn sequence(plan: &Plan) -> usize {
     plan.model().tokens_per_sample().unwrap_or(1) as usize
 }
@@ -430,7 +431,7 @@ fn prepare(folder: &Path, world: &World, options: &RunOptions) -> Result<Option<
     Ok(hold)
 }
 
-/// The checkpoint to go on from, if the run is to be resumed.
+/// Opens the checkpoint to resume from, if the run is to be resumed.
 fn resume(
     plan: &Plan,
     network: &Network,
@@ -463,7 +464,7 @@ fn resume(
     Ok(Some(checkpoint))
 }
 
-/// The outcomes that ranks from `start` on know of, or why the first that failed by itself did.
+/// Returns the outcomes that ranks from `start` on know of, or the error of the first that failed by itself.
 fn collect(
     results: Vec<Result<Vec<WorkerOutcome>, RankError<WorkerError>>>,
     start: usize,
@@ -490,7 +491,7 @@ fn collect(
     first.map_or(Ok(outcomes), Err)
 }
 
-/// The life of one rank.
+/// Runs one rank from start to end.
 fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, WorkerError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build()?;
     // Burn divides its work over the pool it is called from, so ranks do not fight for one.
@@ -511,13 +512,13 @@ fn work(job: &Job<'_>, world: ProcessGroup) -> Result<Vec<WorkerOutcome>, Worker
 }
 
 impl Job<'_> {
-    /// Where the training stands before the first step of this run.
+    /// Returns the progress of the training before the first step of this run.
     fn start(&self) -> Progress {
         self.resumed.map_or_else(|| Progress::start(self.options.seed), |from| from.manifest().progress)
     }
 }
 
-/// A trainer with first or resumed values.
+/// Makes a trainer with first or resumed values.
 fn trainer(job: &Job<'_>, groups: Groups) -> Result<Trainer, WorkerError> {
     let Job { network, options, first_weights, .. } = *job;
     let device = device(options.device, groups.world.place_on_host())?;
@@ -635,7 +636,7 @@ fn save(job: &Job<'_>, outcome: &mut WorkerOutcome, trainer: &Trainer, progress:
     Ok(())
 }
 
-/// What is told of a step besides its loss and its time.
+/// Adds to a step's loss and time everything else that is reported of it.
 fn told(job: &Job<'_>, result: &StepResult, step: StepReport) -> StepReport {
     let tokens = job.plan.model().tokens_per_sample();
     StepReport {
@@ -648,7 +649,7 @@ fn told(job: &Job<'_>, result: &StepResult, step: StepReport) -> StepReport {
     }
 }
 
-/// What all ranks must know of a step in the same way: its loss, and whether it is the last.
+/// Makes all ranks agree on a step's loss and on whether it is the last step.
 fn agree(trainer: &mut Trainer, result: StepResult, stop: bool) -> Result<(f32, bool), GroupError> {
     let started = trainer.now_and_waited();
     let mut known = vec![result.loss, f32::from(u8::from(stop))];
@@ -666,7 +667,7 @@ fn note(outcome: &mut WorkerOutcome, trainer: &Trainer, step: StepReport) {
     outcome.spans.push_back((step.step, trainer.now() - step.seconds, trainer.spans().to_vec()));
 }
 
-/// The mean loss over the held-out samples. Replicas share them.
+/// Returns the mean loss over the held-out samples. They are divided among replicas.
 fn held_out(job: &Job<'_>, trainer: &mut Trainer) -> Result<Option<f64>, WorkerError> {
     let count = job.data.held_out_samples();
     if count == 0 {
@@ -729,7 +730,7 @@ fn report(job: &Job<'_>, outcomes: &[WorkerOutcome]) -> RunReport {
     }
 }
 
-/// How many samples could not be decoded, each counted once however many ranks met it.
+/// Counts the samples that could not be decoded, each once however many ranks met it.
 fn corrupt_samples(outcomes: &[WorkerOutcome]) -> usize {
     outcomes.iter().flat_map(|outcome| &outcome.corrupt).collect::<BTreeSet<_>>().len()
 }
@@ -750,7 +751,7 @@ fn device_report(job: &Job<'_>) -> DeviceReport {
     }
 }
 
-/// The spans of all ranks in the step whose time is nearest to `typical`, from that step's start.
+/// Returns the spans of all ranks in the step whose time is nearest to `typical`, from that step's start.
 fn timeline(outcomes: &[WorkerOutcome], typical: f64) -> Vec<Span> {
     let seconds = |step: u64| outcomes[0].steps.iter().find(|report| report.step == step).map(|report| report.seconds);
     let distance = |step: u64| seconds(step).map_or(f64::INFINITY, |seconds| (seconds - typical).abs());

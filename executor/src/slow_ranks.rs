@@ -4,7 +4,7 @@ use crate::report::RankReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How much longer than its peers a slow rank computes.
+/// The factor by which a slow rank computes longer than its peers.
 const SLOWER: f64 = 1.25;
 /// And at least so many seconds of a step: the system's scheduling alone makes less of a difference.
 const SECONDS_MIN: f64 = 2e-3;
@@ -13,7 +13,7 @@ const SECONDS_MIN: f64 = 2e-3;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowRank {
-    /// Which one.
+    /// The number of the rank.
     pub rank: u32,
     /// Its pipeline stage, whose other ranks it is compared with.
     pub stage: u32,
@@ -23,8 +23,8 @@ pub struct SlowRank {
     pub median_s: f64,
 }
 
-/// The slow ones among `ranks`, by number. Stages differ in their work, so that only ranks of one stage are compared; a
-/// stage with a single rank has nothing to be compared with.
+/// Returns the slow ones among `ranks`, by number. Stages differ in their work, so that only ranks of one stage are
+/// compared; a stage with a single rank has nothing to be compared with.
 pub(crate) fn slow_ranks(ranks: &[RankReport]) -> Vec<SlowRank> {
     let compute = |rank: &RankReport| rank.phases.forward_s + rank.phases.backward_s + rank.phases.optimizer_s;
     let mut stages: BTreeMap<u32, Vec<f64>> = BTreeMap::new();

@@ -1,11 +1,11 @@
 //! Medians and other quantiles.
 
-/// The middle value; not a number for no values.
+/// Returns the middle value; NaN for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which `share` of the values lie, interpolated linearly; not a number for no values.
+/// Returns the value below which `share` of the values lie, interpolated linearly; NaN for no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

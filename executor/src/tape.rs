@@ -12,12 +12,12 @@ use trainyard_data::MicroBatch;
 
 /// A recorded layer.
 pub(crate) struct Tape {
-    /// Where it starts; nothing in the first layer, whose input has no gradient.
+    /// The leaf at which the recording starts; `None` in the first layer, whose input has no gradient.
     input: Option<Tensor<2>>,
     /// The weights that it used, by slot.
     leaves: Vec<Tensor<1>>,
     output: Tensor<2>,
-    /// What running means become, by slot.
+    /// The new values of running means, by slot.
     noted: BTreeMap<usize, Tensor<1>>,
 }
 
@@ -35,12 +35,12 @@ impl Tape {
         Self { input, leaves, output, noted: weights.noted() }
     }
 
-    /// What running means become by this pass, by slot.
+    /// Takes the new values that this pass gives running means, by slot.
     pub(crate) fn noted(&mut self) -> BTreeMap<usize, Tensor<1>> {
         std::mem::take(&mut self.noted)
     }
 
-    /// What the layer computed, recording nothing.
+    /// Returns the layer's output, detached from the recording.
     pub(crate) fn output(&self) -> Tensor<2> {
         self.output.clone().inner()
     }

@@ -21,7 +21,7 @@ use trainyard_plan::{GradientReduction, Plan, Recompute, Slot, StageId, StagePas
 
 mod update;
 
-/// What is kept of a layer between its forward and its backward.
+/// The state kept of a layer between its forward and its backward.
 #[expect(clippy::large_enum_variant, reason = "there is one for each layer and micro-batch under way")]
 enum Kept {
     Recorded(Tape),
@@ -29,7 +29,7 @@ enum Kept {
     Input(Tensor<2>),
 }
 
-/// Where a rank stands in the pipeline.
+/// The position of a rank in the pipeline.
 struct Place {
     stage: StageId,
     /// The layers of each of its runs.
@@ -64,7 +64,7 @@ pub(crate) struct Trainer {
     place: Place,
     program: Vec<Slot>,
     micro_batches: u32,
-    /// Which layers are computed again in backward.
+    /// By layer, `true` if its activations are recomputed in backward.
     recomputed: Vec<bool>,
     reduction: GradientReduction,
     shards: Shards,
@@ -83,19 +83,19 @@ pub(crate) struct Trainer {
     spans: Vec<Span>,
 }
 
-/// What a trainer is told besides its plan.
+/// Options of a trainer besides its plan.
 pub(crate) struct TrainerOptions {
     /// The optimizer's numbers.
     pub(crate) hyper_parameters: HyperParameters,
     /// The greatest norm that the gradient of all parameters may have, if it is limited.
     pub(crate) clip: Option<f64>,
-    /// Where spans are measured from.
+    /// The clock that spans are measured with.
     pub(crate) clock: Clock,
-    /// Where the rank computes.
+    /// The device that the rank computes on.
     pub(crate) device: Device,
 }
 
-/// What one step told this rank.
+/// The result of one step on this rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StepResult {
     /// This rank's share of the global mean loss: nothing except in ranks with the last layer.
@@ -104,12 +104,12 @@ pub(crate) struct StepResult {
     pub(crate) gradient_norm: f64,
     /// By how much the loss was scaled up.
     pub(crate) loss_scale: f32,
-    /// Whether gradients were not finite, so that nothing was updated.
+    /// `true` if gradients were not finite, so that nothing was updated.
     pub(crate) skipped: bool,
 }
 
 impl Trainer {
-    /// A rank with its layers built from `values`, which gives whole parameters.
+    /// Builds a rank with its layers from `values`, which gives whole parameters.
     pub(crate) fn new(
         plan: &Plan,
         network: Network,
@@ -164,7 +164,7 @@ impl Trainer {
         &mut self.scale
     }
 
-    /// Whether the rank reads data: as inputs or as targets.
+    /// Returns `true` if the rank reads data, as inputs or as targets.
     pub(crate) fn reads_data(&self) -> bool {
         self.place.holds(0) || self.has_loss()
     }
@@ -173,7 +173,7 @@ impl Trainer {
         self.place.holds(self.network.len() - 1)
     }
 
-    /// One optimizer step.
+    /// Runs one optimizer step.
     pub(crate) fn step(&mut self, batches: &[MicroBatch], learning_rate: f64) -> Result<StepResult, GroupError> {
         self.spans.clear();
         self.passes_left = self.units.keys().map(|layer| (*layer, self.micro_batches)).collect();
@@ -195,18 +195,18 @@ impl Trainer {
         Ok(result)
     }
 
-    /// The spans of the last step so far.
+    /// Returns the spans of the last step so far.
     pub(crate) fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The time, once the device has done what it was asked to.
+    /// Returns the time, once the device has done what it was asked to.
     pub(crate) fn now(&self) -> f64 {
         settle(&self.device);
         self.clock.seconds()
     }
 
-    /// The time, and how much of it this rank has waited for others so far.
+    /// Returns the time, and how much of it this rank has waited for others so far.
     pub(crate) fn now_and_waited(&self) -> (f64, f64) {
         (self.now(), self.groups.world.waited_s())
     }
@@ -236,7 +236,8 @@ impl Trainer {
         self.spans.push(Span { rank, stage, micro_batch, phase, start_s: start, end_s });
     }
 
-    /// A micro-batch through a run of layers. Returns this rank's share of the loss, where the run ends with it.
+    /// Passes a micro-batch forward through a run of layers. Returns this rank's share of the loss, where the run ends
+    /// with it.
     fn forward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
         let before = self.place.before[run as usize];
         let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
@@ -273,12 +274,13 @@ impl Trainer {
         }
     }
 
-    /// The loss is the mean over micro-batches, scaled up where small gradients would vanish.
+    /// Returns the gradient that backward starts from: the loss is the mean over micro-batches, scaled up where small
+    /// gradients would vanish.
     fn gradient_of_loss(&self) -> Tensor<2> {
         from_vec(vec![self.scale.value() / self.micro_batches as f32], [1, 1], &self.device)
     }
 
-    /// A micro-batch back through a run of layers.
+    /// Passes a micro-batch backward through a run of layers.
     fn backward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
         let mut gradient = match self.place.behind[run as usize] {
             Some(from) => self.receive(from, Way::Back(run, m))?,
@@ -309,7 +311,7 @@ impl Trainer {
         self.send(to, Way::Back(to.1, m), gradient)
     }
 
-    /// The micro-batch as layers see it: ranks in between know only how many samples it has.
+    /// Returns the micro-batch as layers see it: ranks in between know only how many samples it has.
     fn batch(&self, batch: Option<&MicroBatch>) -> MicroBatch {
         batch.cloned().unwrap_or_else(|| MicroBatch::unread(self.groups.micro))
     }
@@ -332,7 +334,7 @@ impl Trainer {
         Tape::record(&**self.network.layer(layer), &self.pass(true, true), weights, input, batch)
     }
 
-    /// A layer's result without a record, and what running means become by it.
+    /// Computes a layer's output without recording gradients, and the new values of running means.
     fn compute(
         &self,
         layer: usize,
@@ -345,7 +347,7 @@ impl Trainer {
         (output, weights.noted())
     }
 
-    /// Running means change by the first forward pass of a micro-batch, not where it is computed again.
+    /// Keeps the running means of a micro-batch's first forward pass; recomputation does not change them again.
     fn keep_statistics(&mut self, layer: usize, noted: BTreeMap<usize, Tensor<1>>) {
         let unit = self.units.get_mut(&layer).expect(HELD);
         for (slot, values) in noted {
@@ -423,8 +425,8 @@ impl Trainer {
         self.groups.pipeline.send(stage.0 as usize, way.tag(self.micro_batches), to_vec(tensor))
     }
 
-    /// The sum of the losses of these samples, in ranks with the last layer; others return zero. There are as many
-    /// `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
+    /// Returns the sum of the losses of these samples on ranks with the last layer, and zero on others. There are as
+    /// many `rounds` for all replicas, because they gather weights together; some have no batch for the last one.
     pub(crate) fn evaluate(&mut self, batches: &[MicroBatch], rounds: usize) -> Result<f64, GroupError> {
         let mut sum = 0.0;
         for number in 0..rounds {
@@ -465,7 +467,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The rank's layers.
+    /// Returns the rank's layers.
     pub(crate) fn units(&self) -> &BTreeMap<usize, Unit> {
         &self.units
     }
@@ -482,7 +484,7 @@ impl Trainer {
         &self.network
     }
 
-    /// Which pieces the rank owns.
+    /// Returns the shards that the rank owns.
     pub(crate) fn shards(&self) -> Shards {
         self.shards
     }
@@ -506,7 +508,7 @@ enum Way {
 }
 
 impl Way {
-    /// Different for all messages that may be under way between two ranks.
+    /// Returns a tag that differs for all messages that may be under way between two ranks.
     fn tag(self, micro_batches: u32) -> Tag {
         match self {
             Self::Forth(run, m) => Tag(2 * (run * micro_batches + m)),
@@ -519,7 +521,7 @@ impl Way {
         m
     }
 
-    /// The layer in front of the boundary that the message crosses, seen from who receives it.
+    /// Returns the layer in front of the boundary that the message crosses, seen from who receives it.
     fn boundary(self, place: &Place) -> usize {
         match self {
             Self::Forth(run, _) => place.runs[run as usize].start - 1,

@@ -1,9 +1,9 @@
-//! What a rank keeps of one layer: weights, gradients, and its share of what ranks share out.
+//! One layer as a rank keeps it: weights, gradients, and its shards of the state that is sharded over ranks.
 //!
-//! Every parameter is cut into as many equal pieces as there are ranks that share state out, the last ones being
-//! shorter where it does not divide. Through collectives goes one buffer for the whole layer: the first pieces of all
-//! its parameters, then the second ones, and so on, each filled up to the same length, so that the equal shares of the
-//! buffer are the ranks' pieces.
+//! Every parameter is cut into as many equal pieces as there are ranks that state is sharded over, the last ones being
+//! shorter where it does not divide. Collectives move one buffer for the whole layer: the first pieces of all its
+//! parameters, then the second ones, and so on, each padded to the same length, so that the equal shares of the buffer
+//! are the ranks' pieces.
 //!
 //! Source: Rajbhandari et al., arXiv:1910.02054, section 5; one buffer for each layer: Zhao et al., arXiv:2304.11277,
 //! section 3.2.
@@ -14,30 +14,30 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use std::ops::Range;
 use trainyard_plan::StateSharding;
 
-/// Which pieces a rank owns of what is shared out, and what is.
+/// The kind of state that is sharded, and the pieces of it that a rank owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shards {
-    /// What is shared out.
+    /// The state that is sharded.
     pub(crate) state: StateSharding,
-    /// Among how many ranks; 1 where nothing is.
+    /// Number of ranks that it is sharded over; 1 where nothing is sharded.
     pub(crate) count: usize,
-    /// Which piece this rank has.
+    /// Index of this rank's piece.
     pub(crate) own: usize,
 }
 
 impl Shards {
-    /// The elements of a parameter of `length` elements that the rank `of` owns.
+    /// Returns the range of elements of a parameter of `length` elements that the rank `of` owns.
     pub(crate) fn piece(self, length: usize, of: usize) -> Range<usize> {
         let each = length.div_ceil(self.count);
         (of * each).min(length)..((of + 1) * each).min(length)
     }
 
-    /// Whether weights are gathered when they are needed.
+    /// Returns `true` if weights are gathered when they are needed.
     pub(crate) fn gathers_weights(self) -> bool {
         self.count > 1 && self.state == StateSharding::Parameters
     }
 
-    /// Whether each rank updates its pieces only.
+    /// Returns `true` if each rank updates its pieces only.
     pub(crate) fn shares_updates(self) -> bool {
         self.count > 1
     }
@@ -46,16 +46,16 @@ impl Shards {
 /// One parameter of the layer.
 pub(crate) struct Slot {
     pub(crate) key: ParameterKey,
-    /// What this rank has of it with tensor parallelism.
+    /// The shape of this rank's part under tensor parallelism.
     pub(crate) shape: Vec<usize>,
     pub(crate) length: usize,
     pub(crate) role: Role,
-    /// Whether ranks of the tensor group have the same values of it.
+    /// `true` if all ranks of the tensor group have the same values of it.
     pub(crate) replicated: bool,
-    /// Whether another layer of this rank holds the very parameter.
+    /// `true` if another layer of this rank holds the same parameter (tied weights).
     pub(crate) held_elsewhere: bool,
-    /// All that this rank's tensor group leaves it, in the format that computes; absent between uses where weights are
-    /// shared out.
+    /// The whole of this rank's tensor-parallel part, in the format that computes; absent between uses where weights
+    /// are sharded.
     working: Option<Tensor<1>>,
     /// The own piece in single precision, where `working` is not that.
     master: Option<Tensor<1>>,
@@ -63,7 +63,7 @@ pub(crate) struct Slot {
     gradient: Option<Tensor<1>>,
     /// The sum over ranks, of the own piece.
     pub(crate) reduced: Option<Tensor<1>>,
-    /// What a running mean was when the step began, once it has changed.
+    /// The value of a running mean when the step began, once it has changed.
     before: Option<Tensor<1>>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Unit {
 
 const IS_THERE: &str = "weights are gathered before they are used";
 
-/// How a rank's layers are made.
+/// The builder of a rank's layers.
 pub(crate) struct Builder<'a> {
     pub(crate) network: &'a Network,
     pub(crate) tensor: &'a TensorGroup,
@@ -87,12 +87,12 @@ pub(crate) struct Builder<'a> {
     pub(crate) device: &'a Device,
     /// Whole values of parameters.
     pub(crate) values: &'a dyn Fn(ParameterKey) -> Vec<f32>,
-    /// Whether another layer of the rank holds a parameter.
+    /// Tells whether another layer of the rank holds a parameter.
     pub(crate) held_elsewhere: &'a dyn Fn(ParameterKey) -> bool,
 }
 
 impl Builder<'_> {
-    /// A layer.
+    /// Builds a layer.
     pub(crate) fn unit(&self, layer: usize) -> Unit {
         let mut unit =
             Unit { slots: Vec::new(), shards: self.shards, format: self.format, device: self.device.clone() };
@@ -144,13 +144,13 @@ impl Unit {
         self.shards.gathers_weights() && slot.role == Role::Trained
     }
 
-    /// The trained parameters that this layer itself holds.
+    /// Returns the trained parameters that this layer itself holds.
     fn trained(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| slot.is_own())
     }
 
-    /// Weights as layers compute with them, in the order of slots. Recorded where gradients shall reach them;
-    /// `elsewhere` gives those that another layer holds.
+    /// Returns the weights as layers compute with them, in the order of slots. Recorded where gradients shall reach
+    /// them; `elsewhere` gives those that another layer holds.
     pub(crate) fn weights(
         &self,
         recorded: bool,
@@ -220,7 +220,7 @@ impl Unit {
         self.put_reduced(pieces);
     }
 
-    /// This rank's pieces of the sum over ranks. They are added to what an earlier reduction of the same step left.
+    /// Adds this rank's pieces of the sum over ranks to what an earlier reduction of the same step left.
     pub(crate) fn put_reduced(&mut self, pieces: Vec<Tensor<1>>) {
         for (slot, sum) in self.slots.iter_mut().filter(|slot| slot.is_own()).zip(pieces) {
             slot.reduced = Some(match slot.reduced.take() {
@@ -230,7 +230,7 @@ impl Unit {
         }
     }
 
-    /// The own pieces in a share of a buffer as in the head of this file.
+    /// Splits a share of the layer's buffer (see the head of this file) into this rank's pieces.
     fn pieces_of(&self, share: &[f32]) -> Vec<Vec<f32>> {
         let Shards { count, own, .. } = self.shards;
         let mut rest = share;
@@ -242,7 +242,7 @@ impl Unit {
         self.trained().map(piece).collect()
     }
 
-    /// Whole values side by side as in the head of this file.
+    /// Packs whole parameters into the layer's buffer (see the head of this file).
     fn packed(&self, whole: &[Vec<f32>]) -> Vec<f32> {
         let count = self.shards.count;
         let mut buffer = Vec::with_capacity(whole.iter().map(|values| values.len().div_ceil(count) * count).sum());
@@ -257,7 +257,7 @@ impl Unit {
         buffer
     }
 
-    /// The own pieces as one buffer, for [`Self::put_gathered`] of all ranks.
+    /// Returns this rank's pieces as one buffer, for [`Self::put_gathered`] of all ranks.
     pub(crate) fn pieces(&self) -> Vec<f32> {
         let own = to_vecs(self.trained().map(|slot| self.master_of(slot)).collect());
         let mut buffer = Vec::new();
@@ -292,7 +292,7 @@ impl Unit {
         }
     }
 
-    /// The own piece of a parameter in single precision.
+    /// Returns this rank's piece of a parameter in single precision.
     pub(crate) fn master_of(&self, slot: &Slot) -> Tensor<1> {
         let piece = self.shards.piece(slot.length, self.shards.own);
         slot.master.clone().unwrap_or_else(|| {
@@ -326,28 +326,28 @@ impl Unit {
 }
 
 impl Slot {
-    /// Whether this layer holds the parameter and the optimizer changes it.
+    /// Returns `true` if this layer holds the parameter and the optimizer changes it.
     pub(crate) fn is_own(&self) -> bool {
         self.role == Role::Trained && !self.held_elsewhere
     }
 
-    /// All values of this rank in the format that computes.
+    /// Returns all values of this rank in the format that computes.
     pub(crate) fn working(&self) -> Tensor<1> {
         self.working.clone().expect(IS_THERE)
     }
 
-    /// A running mean's new values.
+    /// Sets a running mean's new values.
     pub(crate) fn set_statistic(&mut self, values: Tensor<1>) {
         let old = self.working.replace(values);
         self.before = self.before.take().or(old);
     }
 
-    /// The end of a step that counts.
+    /// Keeps the running mean at the end of a step that updated the parameters.
     pub(crate) fn keep_statistic(&mut self) {
         self.before = None;
     }
 
-    /// The end of a step that is left out: nothing is remembered of it.
+    /// Discards a step that is skipped: its gradient, and the running mean's new value.
     pub(crate) fn leave_out(&mut self) {
         self.reduced = None;
         if let Some(before) = self.before.take() {

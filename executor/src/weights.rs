@@ -20,10 +20,10 @@ const SINGLE: &str = "model.safetensors";
 /// The file that says which of several files a weight is in.
 const INDEX: &str = "model.safetensors.index.json";
 
-/// What transformers builds the model by.
+/// The file from which transformers builds the model.
 pub(crate) const CONFIGURATION: &str = "config.json";
 
-/// How many names a message lists.
+/// Number of names that a message lists.
 const LISTED: usize = 5;
 
 /// Why weights cannot be started from.
@@ -32,7 +32,7 @@ pub enum WeightError {
     /// A file or folder could not be read.
     #[error("cannot read the weights `{}`", path.display())]
     Unreadable {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -40,17 +40,17 @@ pub enum WeightError {
     /// A folder without weights in the safetensors format.
     #[error("`{}` holds neither {SINGLE} nor {INDEX}", path.display())]
     NoWeights {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
     },
     /// A file is not what its name says.
     #[error("`{}` is not in the {expected} format: {problem}", path.display())]
     Malformed {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What it should be.
+        /// The expected content.
         expected: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// A tensor has elements of a type that weights are not read from.
@@ -67,7 +67,7 @@ pub enum WeightError {
     /// The files are those of another model.
     #[error("the weights `{}` do not fit the model: {differences}", path.display())]
     OtherModel {
-        /// Where they are.
+        /// The file or folder.
         path: PathBuf,
         /// In what they differ.
         differences: Differences,
@@ -79,15 +79,15 @@ pub enum WeightError {
         path: PathBuf,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The value found.
         found: String,
-        /// What the model has.
+        /// The value that the model has.
         expected: String,
     },
 }
 
 impl WeightError {
-    /// What the user may do about it.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "name a safetensors file, or a folder that transformers saved",
@@ -145,14 +145,14 @@ fn counted(items: &[String], what: &str) -> String {
     format!("{} {verb} {what}: {listed}{more}", items.len())
 }
 
-/// Where the values of a tensor are.
+/// The location of a tensor's values.
 #[derive(Clone, Debug)]
 struct Place {
     file: PathBuf,
     name: String,
     format: Dtype,
     shape: Vec<usize>,
-    /// What the file holds.
+    /// The index of the file.
     index: Arc<TensorIndex>,
 }
 
@@ -216,12 +216,13 @@ impl FirstWeights {
         Ok(Self { places, other_heads })
     }
 
-    /// Names of tensors in the files that are of heads of other tasks, which are left out of the training.
+    /// Returns the names of tensors in the files that belong to heads of other tasks, which are left out of the
+    /// training.
     pub(crate) fn other_heads(&self) -> &[String] {
         &self.other_heads
     }
 
-    /// The whole values of a parameter, as it computes.
+    /// Returns the whole values of a parameter, in the order in which it computes.
     ///
     /// # Errors
     ///
@@ -233,7 +234,7 @@ impl FirstWeights {
     }
 }
 
-/// What is wrong with a file of weights.
+/// Returns the error for an unusable file of weights.
 fn unusable(path: &Path, error: IndexError) -> WeightError {
     let path = path.to_owned();
     match error {
@@ -248,7 +249,7 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that hold the weights at `path`.
+/// Returns the files that hold the weights at `path`.
 fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     let unreadable = |source| WeightError::Unreadable { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -273,7 +274,7 @@ fn files(path: &Path) -> Result<BTreeSet<PathBuf>, WeightError> {
     }
 }
 
-/// Where the tensors of one file are.
+/// Returns the locations of all tensors of one file.
 fn places(path: &Path) -> Result<Vec<Place>, WeightError> {
     let index = Arc::new(TensorIndex::read(path).map_err(|error| unusable(path, error))?);
     let place = |(name, format, shape): (&str, Dtype, &[usize])| {
@@ -350,12 +351,12 @@ fn compare_computation(path: &Path, model: &Model) -> Result<(), WeightError> {
     }
 }
 
-/// The window of attention that transformers reads from a configuration, or null; Llama itself has none.
+/// Returns the attention window that transformers reads from a configuration, or null; Llama itself has none.
 fn window(configuration: &Value) -> &Value {
     if configuration["model_type"] == "llama" { &Value::Null } else { &configuration[WINDOW] }
 }
 
-/// Whether two values are equal, numbers by value; both names of GPT-2's activation are the same function.
+/// Returns `true` if two values are equal, numbers by value; both names of GPT-2's activation are the same function.
 fn same(found: &Value, expected: &Value) -> bool {
     let is_tanh = |value: &Value| value == "gelu_new" || value == "gelu_pytorch_tanh";
     match (found.as_f64(), expected.as_f64()) {

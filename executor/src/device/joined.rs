@@ -17,8 +17,8 @@ pub(crate) struct JoinedGpus {
 }
 
 impl JoinedGpus {
-    /// The GPUs of the ranks of `group`, where NCCL can join them: its library is there, the ranks are several, they
-    /// are of one process, and each has a GPU of its own.
+    /// Joins the GPUs of the ranks of `group` where NCCL can: its library is there, the ranks are several, they are of
+    /// one process, and each has a GPU of its own.
     pub(crate) fn of(group: &ProcessGroup, kind: DeviceKind) -> Option<Self> {
         if kind != DeviceKind::Cuda || group.size() == 1 || group.is_across_processes() || !driver::joins_gpus() {
             return None;
@@ -32,7 +32,7 @@ impl JoinedGpus {
         Some(Self { group: group.clone(), devices })
     }
 
-    /// The reduction of the tensors of all ranks, in their format, as NCCL adds them up. The GPU goes on meanwhile.
+    /// All-reduces the tensors of all ranks by NCCL, in their format. The GPU goes on meanwhile.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl JoinedGpus {
     }
 }
 
-/// Whether ranks at these places of a host with so many GPUs have different ones.
+/// Returns `true` if ranks at these places of a host with so many GPUs have different ones.
 fn is_one_each(places: &[usize], gpus: usize) -> bool {
     places.iter().map(|place| place % gpus).collect::<BTreeSet<_>>().len() == places.len()
 }

@@ -9,17 +9,17 @@ pub(super) fn find() -> Result<Gpus, DeviceError> {
     Err(DeviceError::NotBuilt)
 }
 
-/// There is no GPU.
+/// Fails: without CUDA, there is no GPU.
 pub(super) fn gpu(_: usize) -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuilt)
 }
 
-/// Nobody tells.
+/// Returns `None`: without CUDA, nothing reports free memory.
 pub(crate) fn free_memory(_: usize) -> Option<Bytes> {
     None
 }
 
-/// Nothing does.
+/// Returns `false`: without CUDA, nothing joins GPUs.
 pub(super) fn joins_gpus() -> bool {
     false
 }

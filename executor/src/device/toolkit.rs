@@ -13,7 +13,7 @@ const HEADERS: [&str; 4] = ["cuda_fp16.h", "cuda_bf16.h", "mma.h", "cooperative_
 const FOLDERS: [&str; 2] = ["/usr/local/cuda", "/opt/cuda"];
 const SYSTEM: (&str, &str) = ("/usr/bin/nvcc", "/usr");
 
-/// The folder with CUDA's headers, if they are there. `variable` is what `CUDA_PATH` says.
+/// Returns the folder with CUDA's headers, if they are there. `variable` is the value of `CUDA_PATH`.
 pub(super) fn headers(variable: Option<OsString>, exists: &dyn Fn(&Path) -> bool) -> Result<PathBuf, DeviceError> {
     let installed = FOLDERS.into_iter().find(|folder| exists(Path::new(folder)));
     let with_system = || exists(Path::new(SYSTEM.0)).then_some(SYSTEM.1);

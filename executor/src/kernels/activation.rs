@@ -6,7 +6,7 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::activation;
 use burn::tensor::{Tensor, TensorData};
 
-/// x · Φ(x) with the exact normal distribution (Hendrycks and Gimpel, arXiv:1606.08415, equation 1).
+/// Computes x · Φ(x) with the exact normal distribution (Hendrycks and Gimpel, arXiv:1606.08415, equation 1).
 pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&x) {
         return activation::gelu(x);
@@ -14,7 +14,8 @@ pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(apply(Gelu::Exact, [x.into_dispatch()]))
 }
 
-/// GELU by way of the hyperbolic tangent, as GPT-2 has it (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
+/// Computes GELU's approximation by the hyperbolic tangent, as GPT-2 has it (Hendrycks and Gimpel, arXiv:1606.08415,
+/// section 2).
 pub(crate) fn gelu_tanh(x: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&x) {
         return activation::gelu_approximate(x);
@@ -22,7 +23,7 @@ pub(crate) fn gelu_tanh(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(apply(Gelu::Tanh, [x.into_dispatch()]))
 }
 
-/// silu(gate) · up (Shazeer, arXiv:2002.05202, equation 5, where it is called SwiGLU).
+/// Computes silu(gate) · up (Shazeer, arXiv:2002.05202, equation 5, where it is called SwiGLU).
 pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&gate) {
         return activation::silu(gate) * up;

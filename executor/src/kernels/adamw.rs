@@ -25,12 +25,12 @@ pub(crate) struct AdamWStep {
     pub(crate) time: u64,
 }
 
-/// New weights and running means of the gradient and of its square, which are zero before the first update. What
-/// nobody else holds is overwritten.
+/// Returns the new weights, and the new running means of the gradient and of its square, which are zero before the
+/// first update. Memory that nobody else holds is overwritten.
 ///
 /// # Panics
 ///
-/// Where [`is_plain`] does not say that kernels take the weights.
+/// If [`is_plain`] is `false` for the weights.
 pub(crate) fn adamw(
     step: &AdamWStep,
     weights: Tensor<1>,
@@ -44,14 +44,14 @@ pub(crate) fn adamw(
     (device(weights), [device(first), device(second)])
 }
 
-/// The sum of the squares of all elements of a tensor that [`is_plain`].
+/// Returns the sum of the squares of all elements of a tensor that [`is_plain`].
 pub(crate) fn square_sum(tensor: &Tensor<1>) -> f32 {
     let tensor = host(tensor.clone());
     let pieces: Vec<f32> = tensor.storage::<f32>().par_chunks(PIECE).map(squares).collect();
     pieces.into_iter().map(f64::from).sum::<f64>() as f32
 }
 
-/// Whether a tensor is single precision on the host and records nothing.
+/// Returns `true` if a tensor is single precision on the host and records no gradients.
 pub(crate) fn is_plain(tensor: &Tensor<1>) -> bool {
     plain(tensor.clone()).is_some()
 }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 /// that none of them sees are looked at.
 const BLOCK: usize = 128;
 
-/// How rows of features divide into samples and heads.
+/// The division of rows of features into samples and heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttentionShape {
     /// Samples among the rows.
@@ -25,11 +25,11 @@ pub(crate) struct AttentionShape {
     /// Heads of keys and values; each serves as many heads of queries, one after another (Ainslie et al.,
     /// arXiv:2305.13245).
     pub(crate) groups: usize,
-    /// Whether a row sees itself and those before alone.
+    /// `true` if a row attends only to itself and the rows before it.
     pub(crate) causal: bool,
 }
 
-/// softmax(q · kᵀ / √width) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
+/// Computes softmax(q · kᵀ / √width) · v of each head (Vaswani et al., arXiv:1706.03762, equation 1).
 ///
 /// `queries` have (heads × width) features, `keys` and `values` (groups × width); the result has those of the queries.
 pub(crate) fn attention(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
@@ -40,7 +40,7 @@ pub(crate) fn attention(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, 
     Tensor::from_dispatch(apply(Attention { shape: *shape }, operands))
 }
 
-/// [`attention`] of queries, keys and values that lie side by side in each row.
+/// Computes [`attention`] of queries, keys and values that lie side by side in each row.
 pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
     if !is_on_host(&packed) {
         let width = packed.dims()[1] / (shape.heads + 2 * shape.groups);
@@ -52,7 +52,7 @@ pub(crate) fn packed_attention(packed: Tensor<2>, shape: &AttentionShape) -> Ten
     Tensor::from_dispatch(apply(Attention { shape: *shape }, [packed.into_dispatch()]))
 }
 
-/// Softmax in single precision, whatever the operands' format.
+/// Computes attention by Burn's operators, its softmax in single precision whatever the operands' format.
 fn attention_by_burn(queries: Tensor<2>, keys: Tensor<2>, values: Tensor<2>, shape: &AttentionShape) -> Tensor<2> {
     let AttentionShape { samples, sequence, heads, groups, causal } = *shape;
     let [rows, features] = queries.dims();
@@ -130,7 +130,7 @@ impl Kernel<1> for Attention {
     }
 }
 
-/// Where queries, keys and values lie.
+/// The tensors, and columns in them, that hold queries, keys and values.
 struct Sources<'a> {
     parts: [&'a FlexTensor; 3],
     columns: [usize; 3],
@@ -138,7 +138,7 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// One part of one head of one sample, (sequence, width).
+    /// Returns one part of one head of one sample, (sequence, width).
     fn of(&self, part: usize, shape: &AttentionShape, sample: usize, head: usize) -> FlexTensor {
         let head = if part == 0 { head } else { head / (shape.heads / shape.groups) };
         let column = self.columns[part] + head * self.width;
@@ -146,7 +146,7 @@ impl Sources<'_> {
     }
 }
 
-/// A cut-out, without copying.
+/// Slices a tensor without copying.
 fn head_of(tensor: &FlexTensor, row: usize, rows: usize, column: usize, columns: usize) -> FlexTensor {
     tensor.narrow(0, row, rows).narrow(1, column, columns)
 }
@@ -176,7 +176,7 @@ impl Target {
     }
 }
 
-/// What one head of one sample hands on, (sequence, width) each.
+/// Gradients of one head of one sample, (sequence, width) each.
 struct HeadGradients {
     queries: Vec<f32>,
     keys: Vec<f32>,
@@ -227,7 +227,7 @@ impl Attention {
         (to.into_tensor(), log_sums)
     }
 
-    /// The result of one head, by block, and ln Σ eˢ of each row.
+    /// Returns the result of one head, by block, and ln Σ eˢ of each row.
     fn head_result(&self, [queries, keys, values]: [FlexTensor; 3]) -> (Vec<FlexTensor>, Vec<f32>) {
         let scale = scale(&queries);
         let mut log_sums = vec![0.0; self.shape.sequence];
@@ -305,7 +305,7 @@ impl Attention {
     }
 }
 
-/// 1 / √width
+/// Returns 1 / √width.
 fn scale(queries: &FlexTensor) -> f32 {
     1.0 / (queries.layout().shape()[1] as f32).sqrt()
 }
@@ -320,13 +320,13 @@ struct Block {
 }
 
 impl Block {
-    /// q · kᵀ, (length, keys)
+    /// Computes q · kᵀ, (length, keys).
     fn scores(&self, queries: &FlexTensor, keys: &FlexTensor) -> FlexTensor {
         let keys = keys.narrow(0, 0, self.keys).transpose(0, 1);
         product(&queries.narrow(0, self.start, self.length), &keys)
     }
 
-    /// How many keys a row of the block sees.
+    /// Returns the number of keys that a row of the block attends to.
     #[inline(always)]
     fn seen(&self, row: usize) -> usize {
         if self.causal { self.start + row + 1 } else { self.keys }
@@ -363,7 +363,7 @@ vectorized! {
         }
     }
 
-    /// Gradients of shares become those of scores, before their scale.
+    /// Turns gradients of attention weights (softmax outputs) into those of scores, before their scale.
     fn scores_gradient(scale: f32, shares: &'a [f32], deltas: &'a [f32], gradient: &'a mut [f32]) {
         let keys = shares.len() / deltas.len();
         let rows = gradient.chunks_exact_mut(keys).zip(shares.chunks_exact(keys)).zip(deltas);
@@ -374,7 +374,7 @@ vectorized! {
         }
     }
 
-    /// Dot products of the rows of two matrices.
+    /// Computes the dot products of the rows of two matrices.
     fn dots_of_rows(left: &'a [f32], right: &'a [f32], dots: &'a mut [f32]) {
         let width = left.len() / dots.len();
         for ((left, right), dot) in left.chunks_exact(width).zip(right.chunks_exact(width)).zip(dots) {

@@ -7,7 +7,7 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-/// x · weight + bias, with the weight as (inputs, outputs) and the bias as (outputs).
+/// Computes x · weight + bias, with the weight as (inputs, outputs) and the bias as (outputs).
 pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
     match bias {
         Some(bias) if is_on_host(&x) => {
@@ -18,7 +18,7 @@ pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -
     }
 }
 
-/// x · weightᵀ, with the weight as (outputs, inputs): a head that is tied to a table of tokens.
+/// Computes x · weightᵀ, with the weight as (outputs, inputs): a head that is tied to a table of tokens.
 pub(crate) fn linear_transposed(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     if !is_on_host(&x) {
         return x.matmul(weight.transpose());
@@ -64,7 +64,7 @@ impl Kernel<2> for Transposed {
 /// Rows whose sums a thread makes together.
 const BLOCK: usize = 64;
 
-/// The sum of each column, (columns).
+/// Returns the sum of each column, (columns).
 fn sum_of_rows(tensor: &FlexTensor) -> FlexTensor {
     let [_, columns] = extent(tensor);
     let sums: Vec<Vec<f32>> = tensor

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 /// Rows that a thread takes at once.
 const BLOCK: usize = 64;
 
-/// The mean over rows of −ln softmax(logits)\[target\], in nats, as (1, 1). `targets` has a class per row.
+/// Computes the mean over rows of −ln softmax(logits)\[target\], in nats, as (1, 1). `targets` has a class per row.
 pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32]) -> Tensor<2> {
     if !is_on_host(&logits) {
         return cross_entropy_by_burn(logits, targets);

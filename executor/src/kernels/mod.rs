@@ -1,8 +1,8 @@
-//! Differentiable operators with a hand-written pass each way, for the processors of this machine.
+//! Differentiable operators with hand-written forward and backward passes, for the processors of this machine.
 //!
-//! Each stands for a chain of Burn operators and gives what they give, to rounding. It goes through memory once where
-//! the chain goes through it many times, keeps for the way back what can not be had again cheaply, and writes a
-//! gradient over the one it came from where nobody else holds that. On other devices the chain itself runs.
+//! Each replaces a chain of Burn operators and gives the same results, to rounding. It goes through memory once where
+//! the chain goes through it many times, saves for backward what cannot be recomputed cheaply, and writes a gradient
+//! over the one it came from where nobody else holds that. On other devices the chain itself runs.
 //!
 //! All take rows of features: one row per token (transformers), or per sample.
 

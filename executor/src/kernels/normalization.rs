@@ -9,8 +9,8 @@ use rayon::prelude::*;
 /// Rows whose shares of a scale's gradient are summed together. It is fixed, so that sums do not depend on threads.
 const BLOCK: usize = 64;
 
-/// (x − mean) / √(variance + ε) · scale + shift over the features of each row (Ba et al., arXiv:1607.06450, equation 4).
-/// `scale` and `shift` have one number per feature.
+/// Computes (x − mean) / √(variance + ε) · scale + shift over the features of each row (Ba et al., arXiv:1607.06450,
+/// equation 4). `scale` and `shift` have one number per feature.
 pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
     if !is_on_host(&x) {
         return layer_norm_by_burn(x, scale, shift, epsilon);
@@ -19,14 +19,15 @@ pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsil
     Tensor::from_dispatch(apply(LayerNorm { epsilon: epsilon as f32 }, operands))
 }
 
-/// In single precision, whatever the operands' format.
+/// Computes [`layer_norm`] by Burn's operators, in single precision whatever the operands' format.
 fn layer_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
     let float = FloatDType::from(x.dtype());
     let [scale, shift] = [scale, shift].map(|tensor| tensor.cast(FloatDType::F32));
     burn::tensor::module::layer_norm(x.cast(FloatDType::F32), scale, Some(shift), epsilon).cast(float)
 }
 
-/// x / √(mean of x² + ε) · scale over the features of each row (Zhang and Sennrich, arXiv:1910.07467, equation 4).
+/// Computes x / √(mean of x² + ε) · scale over the features of each row (Zhang and Sennrich, arXiv:1910.07467, equation
+/// 4).
 pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
     if !is_on_host(&x) {
         return rms_norm_by_burn(x, scale, epsilon);
@@ -35,7 +36,7 @@ pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2
     Tensor::from_dispatch(apply(RmsNorm { epsilon: epsilon as f32 }, operands))
 }
 
-/// In single precision, whatever the operands' format.
+/// Computes [`rms_norm`] by Burn's operators, in single precision whatever the operands' format.
 fn rms_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
     let float = FloatDType::from(x.dtype());
     let x = x.cast(FloatDType::F32);
@@ -43,7 +44,7 @@ fn rms_norm_by_burn(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
     (x / (square + epsilon).sqrt() * scale.cast(FloatDType::F32).unsqueeze()).cast(float)
 }
 
-/// What the way back needs: the operands, and of each row its mean and the inverse of its deviation.
+/// The values saved for backward: the operands, and of each row its mean and the inverse of its deviation.
 #[derive(Clone, Debug)]
 struct Kept {
     x: FlexTensor,
@@ -133,7 +134,7 @@ impl Kernel<2> for RmsNorm {
     }
 }
 
-/// Sum of equally long lists, in their order.
+/// Sums equally long lists, in their order.
 fn total<'a>(lists: impl Iterator<Item = &'a Vec<f32>>, length: usize) -> Vec<f32> {
     lists.fold(vec![0.0; length], |mut sum, list| {
         sum.iter_mut().zip(list).for_each(|(sum, number)| *sum += number);

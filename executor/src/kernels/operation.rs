@@ -18,20 +18,20 @@ use std::fmt::Debug;
 /// An operator on `N` tensors. All of its numbers are single precision; operands of half precision are converted on
 /// the way in and the result on the way out.
 pub(super) trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
-    /// What the way back needs.
+    /// The values saved for backward.
     type Kept: Clone + Debug + Send + 'static;
 
-    /// The result, and what is kept for the way back.
+    /// Computes the result, and the values saved for backward.
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, Self::Kept);
 
-    /// The gradients of the operands that are `wanted`, from that of the result.
+    /// Computes the gradients of the operands that are `wanted`, from that of the result.
     fn backward(&self, kept: Self::Kept, gradient: FlexTensor, wanted: [bool; N]) -> [Option<FlexTensor>; N];
 }
 
 /// A tensor on the host as autodiff has it.
 type Tracked = FloatTensor<Autodiff<Flex>>;
 
-/// Whether kernels can run on a tensor: it lies in host memory.
+/// Returns `true` if kernels can run on a tensor: it lies in host memory.
 pub(super) fn on_host(tensor: &DispatchTensor) -> bool {
     let recomputes = tensor.autodiff == DispatchAutodiffContext::Enabled(GradientCheckpointingStrategy::Balanced);
     !recomputes && are_used() && flex(&tensor.kind)
@@ -46,12 +46,12 @@ fn flex(kind: &DispatchTensorKind) -> bool {
     }
 }
 
-/// Whether a tensor lies in host memory.
+/// Returns `true` if a tensor lies in host memory.
 pub(crate) fn lies_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     flex(&tensor.clone().into_dispatch().kind)
 }
 
-/// Whether kernels take what they can.
+/// Returns `true` if kernels are used where they apply.
 #[cfg(not(test))]
 fn are_used() -> bool {
     true
@@ -62,12 +62,12 @@ fn are_used() -> bool {
     super::testing::are_used()
 }
 
-/// Whether kernels can run on a tensor.
+/// Returns `true` if kernels can run on a tensor.
 pub(super) fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
     on_host(&tensor.clone().into_dispatch())
 }
 
-/// A tensor's numbers, where they are single precision on the host and the tensor records nothing.
+/// Returns a tensor's numbers, if they are single precision on the host and the tensor records nothing.
 pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
     match tensor.try_into_primitive::<Flex>() {
         Ok(tensor) if tensor.dtype() == DType::F32 && are_used() => Some(tensor),
@@ -96,7 +96,7 @@ pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [Dispatch
     Tensor::<2>::from_primitive::<Autodiff<Flex>>(result).into_dispatch()
 }
 
-/// A tensor on the host, as one that autodiff knows; a constant where it is none of those.
+/// Converts a tensor on the host to one that autodiff knows; a constant if it is not tracked.
 fn primitive(tensor: DispatchTensor) -> Tracked {
     fn unboxed(kind: DispatchTensorKind) -> DispatchTensorKind {
         if let DispatchTensorKind::Autodiff(kind) = kind { unboxed(*kind) } else { kind }
@@ -145,18 +145,18 @@ fn cast(tensor: FlexTensor, to: FloatDType) -> FlexTensor {
     if float_type(tensor.dtype()) == to { tensor } else { Flex::float_cast(tensor, to) }
 }
 
-/// A tensor from its numbers.
+/// Makes a tensor from its numbers.
 pub(super) fn from_numbers<const D: usize>(numbers: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(numbers, shape))
 }
 
-/// The same numbers, one after another from the start of their storage.
+/// Returns the same numbers, one after another from the start of their storage.
 pub(super) fn contiguous(tensor: FlexTensor) -> FlexTensor {
     let whole = tensor.storage::<f32>().len() == tensor.layout().shape().num_elements();
     if tensor.is_contiguous() && whole { tensor } else { tensor.to_contiguous() }
 }
 
-/// (rows, features) of a two-dimensional tensor.
+/// Returns (rows, features) of a two-dimensional tensor.
 pub(super) fn extent(tensor: &FlexTensor) -> [usize; 2] {
     let shape = tensor.layout().shape();
     [shape[0], shape[1]]

@@ -42,7 +42,7 @@ impl<'a> Matrix<'a> {
         matrix
     }
 
-    /// Where its last element is.
+    /// Returns the offset of the last element.
     fn last(&self) -> usize {
         (self.rows - 1) * self.strides[0] + (self.columns - 1) * self.strides[1]
     }
@@ -52,7 +52,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// left · right: (rows, inner) · (inner, columns).
+/// Computes left · right: (rows, inner) · (inner, columns).
 pub(super) fn product(left: &FlexTensor, right: &FlexTensor) -> FlexTensor {
     let [rows, columns] = outer(left, right);
     let mut numbers = Vec::with_capacity(rows * columns);
@@ -66,7 +66,7 @@ pub(super) fn product(left: &FlexTensor, right: &FlexTensor) -> FlexTensor {
     from_numbers(numbers, [rows, columns])
 }
 
-/// left · right + bias, with the bias as (columns).
+/// Computes left · right + bias, with the bias as (columns).
 pub(super) fn product_with_bias(left: &FlexTensor, right: &FlexTensor, bias: &[f32]) -> FlexTensor {
     let [rows, columns] = outer(left, right);
     assert_eq!(bias.len(), columns, "a bias has a number for each column");
@@ -86,7 +86,7 @@ fn columns_of(tensor: &FlexTensor) -> usize {
     extent(tensor)[1]
 }
 
-/// (rows, columns) of a product.
+/// Returns (rows, columns) of a product.
 fn outer(left: &FlexTensor, right: &FlexTensor) -> [usize; 2] {
     let ([rows, inner], [inner_right, columns]) = (extent(left), extent(right));
     assert_eq!(inner, inner_right, "inner dimensions of a product are equal");

@@ -7,7 +7,7 @@ thread_local! {
     static USED: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Whether kernels take what they can on this thread.
+/// Returns `true` if this thread uses kernels where they apply.
 pub(super) fn are_used() -> bool {
     USED.get()
 }

@@ -37,8 +37,8 @@ const ROUND: f32 = 12_582_912.0;
 const LN_2_HIGH: f32 = 0.693_359_375;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// eˣ to 2 units in the last place: 2ⁿ from the exponent bits times the Taylor polynomial of degree 7 within ±ln 2 / 2.
-/// Arguments below −87.3 and above 88.3 give what these give; not a number stays so.
+/// Computes eˣ to 2 units in the last place: 2ⁿ from the exponent bits times the Taylor polynomial of degree 7 within
+/// ±ln 2 / 2. Arguments below −87.3 and above 88.3 give what these give; NaN stays NaN.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.3, 88.3);
@@ -53,7 +53,7 @@ pub(super) fn exp(x: f32) -> f32 {
     sum * f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23))
 }
 
-/// Φ(x), the normal distribution's share below x, and its density there.
+/// Returns Φ(x), the normal distribution's share below x, and its density there.
 ///
 /// Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: absolute error below 1.5e-7.
 #[inline(always)]
@@ -71,13 +71,13 @@ pub(super) fn normal(x: f32) -> (f32, f32) {
 /// 1 / √(2π)
 const FRAC_1_SQRT_TAU: f32 = 0.398_942_3;
 
-/// 1 / (1 + e⁻ˣ)
+/// Computes 1 / (1 + e⁻ˣ).
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Σ of `term` over equally long rows, in an order that depends on the length alone.
+/// Computes Σ of `term` over equally long rows, in an order that depends on the length alone.
 #[inline(always)]
 pub(super) fn sum_of<const N: usize>(rows: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
     let length = rows[0].len();
@@ -98,7 +98,7 @@ pub(super) fn sum_of<const N: usize>(rows: [&[f32]; N], term: impl Fn([f32; N]) 
     fold(lanes, |a, b| a + b) + rest
 }
 
-/// The largest of a row, `-∞` of an empty one.
+/// Returns the largest of a row, `-∞` for an empty one.
 #[inline(always)]
 pub(super) fn largest(row: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];

@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::{DeviceKind, NumberFormat, OperatorClass};
 /// One operator at one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Case {
-    /// What is timed.
+    /// The operator that is timed.
     pub(super) operator: OperatorClass,
     /// In which format.
     pub(super) format: NumberFormat,
@@ -117,7 +117,8 @@ const CROSS_ENTROPY: [[usize; 2]; 5] = [[32, 256], [512, 256], [2048, 256], [409
 /// (blocks, hidden) of the models whose parameters stand for all.
 const PARAMETERS: [[usize; 2]; 4] = [[2, 32], [4, 128], [3, 256], [2, 512]];
 
-/// What half precision is timed at: a few shapes of what models consist of, because it is there to be correct.
+/// The cases timed in half precision: a few shapes that models consist of, because half precision is there to be
+/// correct.
 const HALF: [(OperatorClass, &[usize]); 31] = [
     (OperatorClass::Linear, &[32, 64, 64]),
     (OperatorClass::Linear, &[256, 128, 512]),
@@ -152,8 +153,8 @@ const HALF: [(OperatorClass, &[usize]); 31] = [
     (OperatorClass::Rounding, &[4, 128]),
 ];
 
-/// What GPUs are timed at besides, in every format: shapes of models that are worth a GPU, whose kernels reach rates
-/// that small ones do not.
+/// The cases timed in addition on GPUs, in every format: shapes of models that are worth a GPU, whose kernels reach
+/// rates that small ones do not.
 const LARGE: [(OperatorClass, &[usize]); 26] = [
     (OperatorClass::Linear, &[4096, 768, 2304]),
     (OperatorClass::Linear, &[4096, 768, 3072]),
@@ -186,7 +187,7 @@ const LARGE: [(OperatorClass, &[usize]); 26] = [
 /// (blocks, hidden) of larger models, for GPUs.
 const LARGE_PARAMETERS: [[usize; 2]; 2] = [[6, 768], [12, 1024]];
 
-/// Every case that is timed on devices of a kind.
+/// Returns every case that is timed on devices of a kind.
 pub(super) fn grid(kind: DeviceKind) -> Vec<Case> {
     let mut cases = for_processors();
     if kind == DeviceKind::Cuda {
@@ -206,7 +207,7 @@ fn large() -> Vec<Case> {
     cases
 }
 
-/// What processors are timed at.
+/// Returns the cases timed on processors.
 fn for_processors() -> Vec<Case> {
     use OperatorClass::{
         Accumulate, Activation, AdamW, Attention, BatchNorm, ClassToken, Convolution, CrossEntropy, Embedding, Flatten,
@@ -251,7 +252,7 @@ impl Case {
         Self { operator, format, dimensions }
     }
 
-    /// The dimensions as the class names them.
+    /// Returns the dimensions as the class names them.
     pub(super) fn shape(self) -> Vec<u64> {
         let mut sizes = self.dimensions.map(|size| size as u64);
         if self.operator.is_over_parameters() {

@@ -84,7 +84,7 @@ fn reduce_scatter_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, Gro
     seconds(group, || group.reduce_scatter(&mut buffer, Reduction::Mean).map(drop))
 }
 
-/// The median time of something that all ranks do together.
+/// Returns the median time of something that all ranks do together.
 fn seconds(group: &ProcessGroup, mut act: impl FnMut() -> Result<(), GroupError>) -> Result<f64, GroupError> {
     let mut times = Vec::new();
     for _ in 0..REPEATS + 2 {
@@ -97,7 +97,8 @@ fn seconds(group: &ProcessGroup, mut act: impl FnMut() -> Result<(), GroupError>
     Ok(median(&times[2..]))
 }
 
-/// Half of the time until a message has come back from the last rank, with what makes and takes it: one copy.
+/// Returns half of the time until a message has come back from the last rank, including what makes and takes it: one
+/// copy.
 fn send_seconds(group: &ProcessGroup, bytes: usize) -> Result<f64, GroupError> {
     let payload = vec![0.5f32; bytes / ELEMENT];
     let last = group.size() - 1;
@@ -124,9 +125,10 @@ const BESIDE: (usize, usize) = (192, 1 << 18);
 /// The most of a sum that is taken to be lost to kernels: beyond, the two go one after the other.
 const LOST_MAX: f64 = 0.95;
 
-/// How much longer kernels take while a sum over all ranks is under way beside them, each rank having its share of the
-/// processors; nothing with one rank. Products and sums are timed apart and together: of the time T of the sums, the
-/// part c = (together − products) / T is lost to the products, which then take 1 / (1 − c) as long.
+/// Measures the factor by which kernels slow down while an all-reduce over all ranks is under way beside them, each
+/// rank having its share of the processors; `None` with one rank. Products and sums are timed apart and together: of
+/// the time T of the sums, the part c = (together − products) / T is lost to the products, which then take 1 / (1 − c)
+/// as long.
 ///
 /// # Errors
 ///
@@ -136,7 +138,7 @@ pub fn measure_overlap(settings: &MeasureSettings, stop: &AtomicBool) -> Result<
     overlap(&World::threads(ranks), threads_per_rank(settings.cores, ranks), settings.device, stop)
 }
 
-/// [`measure_overlap`] with the ranks of `world`. All processes must call it.
+/// Performs [`measure_overlap`] with the ranks of `world`. All processes must call it.
 ///
 /// # Errors
 ///
@@ -164,7 +166,7 @@ fn overlap(world: &World, threads: usize, kind: DeviceKind, stop: &AtomicBool) -
     Ok(Some(share / (1.0 - share)))
 }
 
-/// The part of the time of some sums that products beside them lose.
+/// Returns the time that products lose to sums beside them, as a part of the sums' time.
 fn share_lost(group: &ProcessGroup, place: &Place) -> Result<f64, WorkerError> {
     const PRODUCTS: usize = 12;
     const SUMS: usize = 6;
@@ -199,7 +201,7 @@ fn share_lost(group: &ProcessGroup, place: &Place) -> Result<f64, WorkerError> {
     Ok((together - products) / sums)
 }
 
-/// The rate at which a rank moves its values to where they can be sent: bytes copied, not read plus written.
+/// Returns the rate at which a rank moves its values to where they can be sent: bytes copied, not read plus written.
 ///
 /// # Errors
 ///
@@ -214,7 +216,7 @@ pub fn copy_bandwidth(kind: DeviceKind) -> Result<BytesPerSecond, MeasureError> 
 /// Bytes that are copied to learn how fast that is: more than caches hold.
 const SIZE: usize = 32 << 20;
 
-/// The rate between main memory and a device, as the mean of both ways.
+/// Returns the rate between main memory and a device, as the mean of both ways.
 fn staging_bandwidth(place: &Place) -> BytesPerSecond {
     let values = vec![0.5f32; SIZE / ELEMENT];
     let mut times = Vec::new();
@@ -229,7 +231,7 @@ fn staging_bandwidth(place: &Place) -> BytesPerSecond {
     BytesPerSecond(SIZE as f64 / median(&times[2..]))
 }
 
-/// The rate at which one thread copies memory that caches do not hold.
+/// Returns the rate at which one thread copies memory that caches do not hold.
 fn memory_bandwidth() -> BytesPerSecond {
     let from = vec![1u8; SIZE];
     let mut to = vec![0u8; SIZE];

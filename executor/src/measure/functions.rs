@@ -7,24 +7,24 @@ use burn::tensor::module::{batch_norm_train, conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, FloatDType, Tensor};
 
-/// Scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
+/// Computes scaled dot-product attention of every query to every key, (rows, 3 × hidden) → (rows, hidden).
 pub(super) fn full_attention(qkv: Tensor<2>, samples: usize, heads: usize) -> Tensor<2> {
     let sequence = qkv.dims()[0] / samples;
     kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, causal: false })
 }
 
-/// Division by the root mean square of each row, and scale, in single precision.
+/// Divides each row by its root mean square and scales it, in single precision.
 pub(super) fn rms_norm(rows: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
     kernels::rms_norm(rows, scale, epsilon)
 }
 
-/// An activated half times the other half.
+/// Multiplies one half of the features, activated, by the other half.
 pub(super) fn gated(rows: Tensor<2>) -> Tensor<2> {
     let width = rows.dims()[1] / 2;
     kernels::swiglu(rows.clone().narrow(1, 0, width), rows.narrow(1, width, width))
 }
 
-/// Cosines and sines of the angles by which features are turned, (rows, width) each.
+/// Returns cosines and sines of the angles by which features are turned, (rows, width) each.
 pub(super) fn angles(rows: usize, width: usize, device: &Device, format: FloatDType) -> [Tensor<2>; 2] {
     let of = |turn: fn(f32) -> f32| -> Tensor<2> {
         let all = values(rows * width, 4).into_iter().map(turn).collect();
@@ -33,19 +33,19 @@ pub(super) fn angles(rows: usize, width: usize, device: &Device, format: FloatDT
     [of(f32::cos), of(f32::sin)]
 }
 
-/// Each half of the features turned against the other.
+/// Rotates each half of the features against the other (rotary position embedding).
 pub(super) fn rotary(rows: Tensor<2>, [cosines, sines]: &[Tensor<2>; 2]) -> Tensor<2> {
     let half = rows.dims()[1] / 2;
     let turned = Tensor::cat(vec![rows.clone().narrow(1, half, half).neg(), rows.clone().narrow(1, 0, half)], 1);
     rows * cosines.clone() + turned * sines.clone()
 }
 
-/// A token before the patches of an image, and positions added to all.
+/// Puts a class token before the patches of an image, and adds positions to all.
 pub(super) fn class_token(patches: Tensor<2>, token: Tensor<2>, positions: Tensor<2>) -> Tensor<2> {
     Tensor::cat(vec![token, patches], 0) + positions
 }
 
-/// A convolution that pads so that the output is the input over the stride: (samples, channels × pixels) both ways.
+/// Convolves with padding so that the output is the input over the stride: (samples, channels × pixels) both ways.
 pub(super) fn convolution(rows: Tensor<2>, weight: Tensor<4>, edges: [usize; 2], stride: usize) -> Tensor<2> {
     let [_, channels, side, _] = weight.dims();
     let padding = if side > stride { side / 2 } else { 0 };
@@ -53,7 +53,7 @@ pub(super) fn convolution(rows: Tensor<2>, weight: Tensor<4>, edges: [usize; 2],
     conv2d(maps, weight, None, ConvOptions::new([stride; 2], [padding; 2], [1; 2], 1)).flatten(1, 3)
 }
 
-/// Each channel by its mean and variance over samples and `pixels`, scaled and shifted, in single precision.
+/// Normalises each channel by its mean and variance over samples and `pixels`, scaled and shifted, in single precision.
 pub(super) fn batch_norm(rows: Tensor<2>, by: [Tensor<1>; 2], pixels: usize, epsilon: f64) -> Tensor<2> {
     let [scale, shift] = by.map(single);
     let format = FloatDType::from(rows.dtype());
@@ -62,13 +62,13 @@ pub(super) fn batch_norm(rows: Tensor<2>, by: [Tensor<1>; 2], pixels: usize, eps
     batch_norm_train(maps, scale, shift, epsilon).output.cast(format).flatten(1, 3)
 }
 
-/// The largest of each window of three by three pixels, every second of them.
+/// Returns the largest of each window of three by three pixels, every second of them.
 pub(super) fn max_pool(rows: Tensor<2>, channels: usize, edge: usize) -> Tensor<2> {
     let maps: Tensor<4> = rows.reshape([-1, channels as i64, edge as i64, edge as i64]);
     max_pool2d(maps, MaxPoolOptions::new([3; 2]).with_stride([2; 2]).with_padding([1; 2])).flatten(1, 3)
 }
 
-/// The mean over pixels: (samples, channels × pixels) → (samples, channels).
+/// Computes the mean over pixels: (samples, channels × pixels) → (samples, channels).
 pub(super) fn mean_pool(rows: Tensor<2>, channels: usize) -> Tensor<2> {
     let [samples, width] = rows.dims();
     rows.reshape([samples, channels, width / channels]).mean_dim(2).squeeze_dim::<2>(2)

@@ -93,7 +93,7 @@ fn alone_in_tensor_group() -> TensorGroup {
     TensorGroup::new(alone(), false, None)
 }
 
-/// Where cases run, and in which format.
+/// The device and the number format that cases run in.
 struct Bench {
     place: Place,
     format: FloatDType,
@@ -108,7 +108,7 @@ struct Start {
 }
 
 impl Start {
-    /// A tensor with the same values that nobody else holds.
+    /// Returns a tensor with the same values that nobody else holds.
     fn fresh(&self) -> Tensor<2> {
         let plain = from_vec(self.values.clone(), self.shape, &self.device);
         Tensor::from_inner(plain.cast(self.format)).require_grad()
@@ -128,7 +128,7 @@ impl Bench {
         Self { place, format: format_of(format) }
     }
 
-    /// The device, for tensors that gradients go back to.
+    /// Returns the device, for tensors that record gradients.
     fn recording(&self) -> Device {
         self.place.device.clone().autodiff()
     }
@@ -175,8 +175,8 @@ impl Bench {
         })
     }
 
-    /// The residual stream is still held by the branch that left it, and the branch's result by nobody; on the way
-    /// back the gradients of both are summed.
+    /// Prepares a residual addition. The residual stream is still held by the branch that left it, and the branch's
+    /// result by nobody; in backward the gradients of both are summed.
     fn residual(&self, rows: usize, width: usize) -> Run {
         let shape = [rows, width];
         let (start, stream) = (self.start(shape), self.leaf(shape, 1));
@@ -229,7 +229,7 @@ impl Bench {
     }
 }
 
-/// Values between −1 and 1 that repeat nowhere near.
+/// Returns values between −1 and 1 that repeat nowhere near.
 pub(super) fn values(length: usize, start: usize) -> Vec<f32> {
     (0..length).map(|i| ((i + start).wrapping_mul(2_654_435_761) % 65_536) as f32 / 32_768.0 - 1.0).collect()
 }
@@ -243,7 +243,7 @@ fn tokens(rows: usize, vocabulary: usize) -> Vec<i32> {
 /// gone from the caches when their gradients are wanted, and what it brings there has to take the place of something.
 const OTHERS_BYTES: usize = 80 << 20;
 
-/// What each rank writes at least: more than the caches of a core hold.
+/// Least number of bytes that each rank writes: more than the caches of a core hold.
 const OWN_OTHERS_BYTES: usize = 8 << 20;
 
 /// Numbers in a line of the cache, which is written as a whole.
@@ -253,14 +253,14 @@ fn others_of(ranks: usize) -> Vec<f32> {
     vec![1.0; (OTHERS_BYTES / ranks).max(OWN_OTHERS_BYTES) / size_of::<f32>()]
 }
 
-/// By all threads of the rank, so that none of them has to be woken for the operator.
+/// Touches memory from all threads of the rank, so that none of them has to be woken for the operator.
 fn touch(others: &mut [f32]) {
     others.par_chunks_mut(LINE).with_min_len(1 << 12).for_each(|line| line[0] += 1.0);
     std::hint::black_box(others);
 }
 
-/// How often an operator runs between two readings of the clock. A GPU is asked for many kernels before it has done the
-/// first, so that one kernel by itself would take longer than it does in a step.
+/// Returns the number of times that an operator runs between two readings of the clock. A GPU is asked for many kernels
+/// before it has done the first, so that one kernel by itself would take longer than it does in a step.
 fn runs_at_once(kind: DeviceKind) -> usize {
     match kind {
         DeviceKind::Cpu => 1,
@@ -274,7 +274,7 @@ fn backward_seconds(results: Vec<Tensor<2>>, gradient: &Tensor<2>, place: &Place
     place.timed(backward).1
 }
 
-/// A model that only serves to have parameters.
+/// Returns a model that only serves to have parameters.
 fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
     let gpt = Gpt {
         name: "parameters".into(),
@@ -289,14 +289,14 @@ fn parameter_network([blocks, hidden, ..]: [usize; 6]) -> Network {
     Network::new(&Model::Gpt(gpt)).expect("decoders are built")
 }
 
-/// How many parameters and tensors the model of a case over parameters has.
+/// Returns the numbers of parameters and of tensors of the model in a case over parameters.
 pub(super) fn parameters_of(dimensions: [usize; 6]) -> [u64; 2] {
     let network = parameter_network(dimensions);
     let parameters = network.keys().map(|key| network.parameter(key).elements() as u64).sum();
     [parameters, network.keys().count() as u64]
 }
 
-/// All layers of that model, as one rank holds them.
+/// Returns all layers of that model, as one rank holds them.
 fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Unit> {
     let small = |key: ParameterKey| -> Vec<f32> {
         let length = network.parameter(key).elements();
@@ -314,17 +314,17 @@ fn parameter_units(network: &Network, shards: Shards, device: &Device) -> Vec<Un
     (0..network.len()).map(|layer| builder.unit(layer)).collect()
 }
 
-/// Nothing is shared out.
+/// The sharding of a rank that shards nothing.
 const WHOLE: Shards = Shards { state: StateSharding::None, count: 1, own: 0 };
 
-/// A gradient for every parameter of a layer that is its own.
+/// Returns a gradient for every parameter that a layer itself holds.
 fn gradients(unit: &Unit, device: &Device) -> Vec<(usize, Tensor<1>)> {
     let own = unit.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Trained && !slot.held_elsewhere);
     let values = |(index, slot): (usize, &crate::unit::Slot)| values(slot.length, index);
     own.map(|(index, slot)| (index, from_vec(values((index, slot)), [slot.length], device))).collect()
 }
 
-/// The norm of all gradients, and the update.
+/// Prepares the norm of all gradients, and the update.
 fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
     let mut units = parameter_units(&network, WHOLE, &place.device);
@@ -349,7 +349,7 @@ fn update(kind: Optimizer, dimensions: [usize; 6], place: Place) -> Run {
     })
 }
 
-/// Single-precision parameters rounded to the format of compute, tensor by tensor.
+/// Prepares the rounding of single-precision parameters to the format of compute, tensor by tensor.
 fn rounding(format: NumberFormat, dimensions: [usize; 6], place: Place) -> Run {
     let network = parameter_network(dimensions);
     let length = |key| network.parameter(key).elements();

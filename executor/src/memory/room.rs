@@ -21,23 +21,23 @@ const GRADIENTS: GradientStore = GradientStore { element: size_of::<f32>() as u6
     human_bytes(*available)
 )]
 pub struct MemoryShortage {
-    /// Which memory, `main memory`.
+    /// The name of the memory, such as `main memory`.
     pub place: String,
     /// Ranks of this machine that share it.
     pub ranks: usize,
-    /// What they hold together at the peak of a step, as the plan counts it, with the gathered weights that stay until
-    /// backward; what the software takes comes on top.
+    /// Bytes that the ranks hold together at the peak of a step, as the plan counts it, with the gathered weights that
+    /// stay until backward; memory of the software itself comes on top.
     pub needed: Bytes,
-    /// What is free.
+    /// Free memory.
     pub available: Bytes,
     /// The stage whose rank needs most, and how much.
     pub largest: (StageId, Bytes),
-    /// What could be changed in the plan.
+    /// The changes to the plan that could help.
     pub hint: String,
 }
 
-/// Whether `ranks` of `plan`, which share this machine, fit into what is free of its memory. Nothing is said where the
-/// system does not tell what is free.
+/// Checks that `ranks` of `plan`, which share this machine, fit into its free memory. Passes where the system does not
+/// report free memory.
 ///
 /// # Errors
 ///
@@ -46,8 +46,8 @@ pub(crate) fn check_memory(plan: &Plan, ranks: impl IntoIterator<Item = Rank>) -
     available_memory().map_or(Ok(()), |available| fits(plan, ranks, "main memory", available))
 }
 
-/// Whether `ranks` of `plan`, each with its place among those of this host, fit into what is free of the GPUs on which
-/// they compute, of which there are `count`. Nothing is said where the driver does not tell what is free.
+/// Checks that `ranks` of `plan`, each with its place among those of this host, fit into the free memory of the GPUs on
+/// which they compute, of which there are `count`. Passes where the driver does not report free memory.
 ///
 /// # Errors
 ///
@@ -92,14 +92,14 @@ fn fits(
     Err(MemoryShortage { place: place.into(), ranks: count, needed, available, largest, hint: hint(plan, largest) })
 }
 
-/// What a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on its GPU, from
-/// which nothing is moved away.
+/// Returns the bytes that a rank of a stage holds: in main memory, which is both a processor's and its machine's, or on
+/// its GPU, from which nothing is moved away.
 fn rank_bytes(plan: &Plan, stage: StageId) -> Bytes {
     resident(plan, stage, GRADIENTS).total() + kept_elsewhere(plan, stage, Store::Host) + recorded_weights(plan, stage)
 }
 
-/// Gathered weights that recorded layers keep from forward to backward, of every micro-batch under way. Plans count
-/// those of two layers: frameworks let go of the others and gather them again.
+/// Returns the bytes of gathered weights that recorded layers keep from forward to backward, of every micro-batch under
+/// way. Plans count those of two layers: frameworks let go of the others and gather them again.
 fn recorded_weights(plan: &Plan, stage: StageId) -> Bytes {
     if !plan.shards(StateSharding::Parameters) {
         return Bytes(0);
@@ -112,7 +112,7 @@ fn recorded_weights(plan: &Plan, stage: StageId) -> Bytes {
     Bytes(plan.pipeline().peak(stage, &of_runs))
 }
 
-/// What makes most of the largest rank, and what makes less of it.
+/// Names the largest part of the largest rank's memory, and the changes that make it smaller.
 fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
     let held = resident(plan, stage, GRADIENTS);
     let recorded = recorded_weights(plan, stage);
@@ -136,31 +136,33 @@ fn hint(plan: &Plan, (stage, bytes): (StageId, Bytes)) -> String {
     )
 }
 
-/// Main memory that this process may still take: what is free of the machine, or less where a container limits it.
+/// Returns the main memory that this process may still take: what is free of the machine, or less where a container
+/// limits it.
 fn available_memory() -> Option<Bytes> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| told(&text, "MemAvailable:"));
     machine.into_iter().chain(containers()).min().map(Bytes)
 }
 
-/// Main memory that this process may take when nothing else does: that of the machine, or less where a container limits
-/// it.
+/// Returns the main memory that this process may take when nothing else does: that of the machine, or less where a
+/// container limits it.
 pub fn total_memory() -> Option<Bytes> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| told(&text, "MemTotal:"));
     machine.into_iter().chain(limits()).min().map(Bytes)
 }
 
-/// Bytes that the system tells of (`proc(5)`): `MemAvailable` is what it would give without swapping.
+/// Returns the bytes of a field that the system reports (`proc(5)`): `MemAvailable` is what it would give without
+/// swapping.
 fn told(meminfo: &str, field: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// How a control group is told of in files.
+/// The names of a control group's files.
 struct GroupFiles {
     limit: &'static str,
     usage: &'static str,
-    /// What the system gives back when memory is short, in the group's statistics.
+    /// The entries of the group's statistics that count memory the system gives back when it runs short.
     cached: [&'static str; 2],
 }
 
@@ -173,7 +175,7 @@ const FIRST: GroupFiles = GroupFiles {
     cached: ["total_active_file", "total_inactive_file"],
 };
 
-/// What the control groups around this process leave, one number for each that has a limit.
+/// Returns the memory left in the control groups around this process, one number for each that has a limit.
 fn containers() -> Vec<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     group_folders(&groups)
@@ -185,7 +187,7 @@ fn containers() -> Vec<u64> {
         .collect()
 }
 
-/// What the control groups around this process allow, one number for each that has a limit.
+/// Returns the limits of the control groups around this process, one number for each that has a limit.
 fn limits() -> Vec<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = |(folder, files): &(PathBuf, &GroupFiles)| {
@@ -194,8 +196,8 @@ fn limits() -> Vec<u64> {
     group_folders(&groups).iter().filter_map(limit).collect()
 }
 
-/// The folders of the groups that a process is in, as `/proc/self/cgroup` tells, and of those around them. Inside a
-/// container the path may be that of the host, where only the root is to be seen.
+/// Returns the folders of the groups that a process is in, as `/proc/self/cgroup` tells, and of those around them.
+/// Inside a container the path may be that of the host, where only the root is to be seen.
 fn group_folders(groups: &str) -> Vec<(PathBuf, &'static GroupFiles)> {
     let mut folders = Vec::new();
     for line in groups.lines() {
@@ -212,7 +214,7 @@ fn group_folders(groups: &str) -> Vec<(PathBuf, &'static GroupFiles)> {
     folders
 }
 
-/// What a group leaves of its limit, if it has one.
+/// Returns the memory left below a group's limit; `None` if it has no limit.
 fn left(files: &GroupFiles, limit: &str, usage: &str, statistics: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let usage: u64 = usage.trim().parse().ok()?;

@@ -18,14 +18,14 @@ pub(super) struct HeadShape {
 }
 
 impl HeadShape {
-    /// Those of one of the ranks that share the layer's weights.
+    /// Returns the heads of one of the ranks that share the layer's weights.
     pub(super) fn on_rank(self, pass: &Pass) -> Self {
         let ranks = pass.tensor.size();
         Self { queries: self.queries / ranks, keys: self.keys / ranks, ..self }
     }
 }
 
-/// What a query sees.
+/// The tokens that a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mask {
     /// Every token.
@@ -37,7 +37,7 @@ pub(super) enum Mask {
 }
 
 impl Mask {
-    /// `true` where attention must not look: (1, 1, sequence, sequence).
+    /// Returns the mask, `true` where attention must not look: (1, 1, sequence, sequence).
     fn hidden(self, sequence: usize, device: &Device) -> Option<Tensor<4, Bool>> {
         let reach = match self {
             Self::Full => return None,
@@ -51,7 +51,7 @@ impl Mask {
     }
 }
 
-/// Scaled dot-product attention of `samples` samples: queries (tokens, heads × width), keys and values
+/// Computes scaled dot-product attention of `samples` samples: queries (tokens, heads × width), keys and values
 /// (tokens, heads of keys × width) → (tokens, heads × width). Scores are normalised in single precision.
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; Ainslie et al., arXiv:2305.13245, for shared keys.

@@ -13,7 +13,7 @@ use trainyard_models::{Bert, HeadKind};
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
-/// The layers of an encoder with the head of masked tokens, as its description counts them.
+/// Returns the layers of an encoder with the head of masked tokens, as its description counts them.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ use burn::backend::{Autodiff, Backend, DispatchKindConversion, DispatchTensor, F
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use std::sync::{Arc, Mutex};
 
-/// How a gradient goes back through an operation, on tensors that record nothing.
+/// The backward rule of an operation, on tensors that record nothing.
 #[derive(Clone)]
 struct GradientRule(Arc<dyn Fn(Tensor<2>) -> Tensor<2> + Send + Sync>);
 
@@ -51,8 +51,8 @@ where
     tensor.try_into_primitive::<B>().expect(ONE_DEVICE)
 }
 
-/// `forward` of `input`, whose gradient is `backward` of the gradient of the result. Both work on tensors that record
-/// nothing; where `input` records nothing either, `backward` is never called.
+/// Returns `forward` of `input`, with `backward` as its backward rule: from the result's gradient to the input's. Both
+/// work on tensors that record nothing; where `input` records nothing either, `backward` is never called.
 pub(crate) fn with_gradient(
     input: Tensor<2>,
     forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
@@ -68,7 +68,7 @@ pub(crate) fn with_gradient(
     recorded::<Flex>(input, forward, backward)
 }
 
-/// The same for a tensor that records what a backend computes.
+/// Does the same for a tensor that records what a backend computes.
 fn recorded<B: Backend>(
     input: Tensor<2>,
     forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
@@ -96,7 +96,7 @@ pub(crate) struct TensorGroup {
     group: ProcessGroup,
     /// Their GPUs, where sums need not go through main memory.
     joined: Option<JoinedGpus>,
-    /// Whether they share the rows outside of tensor-parallel parts as well.
+    /// `true` if they share the rows outside of tensor-parallel parts as well (sequence parallelism).
     sequence: bool,
     /// Why the first exchange that did not happen did not. Gradients go back where no error can be returned, so that
     /// it is asked for afterwards.
@@ -119,24 +119,24 @@ impl TensorGroup {
         self.group.rank()
     }
 
-    /// Whether each rank has only its share of every sample's tokens outside of tensor-parallel parts. Gradients of
-    /// what is not cut are parts of a sum then.
+    /// Returns `true` with sequence parallelism: outside of tensor-parallel parts each rank has only its share of every
+    /// sample's tokens. Gradients of parameters that are not split are then partial sums.
     pub(crate) fn shares_tokens(&self) -> bool {
         self.sequence
     }
 
-    /// Which of the tokens of a sample this rank has outside of tensor-parallel parts.
+    /// Returns the range of a sample's tokens that this rank has outside of tensor-parallel parts.
     pub(crate) fn own_tokens(&self, tokens: usize) -> std::ops::Range<usize> {
         if self.sequence { share(tokens, self.size(), self.rank()) } else { 0..tokens }
     }
 
-    /// An error if an exchange did not happen since the group was made; results after it mean nothing.
+    /// Returns an error if an exchange failed since the group was made; results after it mean nothing.
     pub(crate) fn check(&self) -> Result<(), GroupError> {
         self.failure.lock().expect(UNPOISONED).clone().map_or(Ok(()), Err)
     }
 
-    /// Into a tensor-parallel part: every rank has the same rows before, and again all of them inside. With shared
-    /// sequences, `samples` times the own tokens become all tokens.
+    /// Enters a tensor-parallel part: every rank has the same rows before, and again all of them inside. With sequence
+    /// parallelism, `samples` times the own tokens become all tokens.
     pub(crate) fn enter(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         if self.size() == 1 {
             return rows;
@@ -149,7 +149,7 @@ impl TensorGroup {
         with_gradient(rows, |rows| rows, move |gradient| back.summed(gradient))
     }
 
-    /// Out of a tensor-parallel part: each rank's result is a part of a sum.
+    /// Leaves a tensor-parallel part: each rank's result is a partial sum.
     pub(crate) fn leave(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         if self.size() == 1 {
             return rows;
@@ -162,7 +162,7 @@ impl TensorGroup {
         with_gradient(rows, move |rows| forth.summed(rows), |gradient| gradient)
     }
 
-    /// The sum over all ranks of what stays replicated, whose gradient is the same on each of them.
+    /// Sums over all ranks what stays replicated, whose gradient is the same on each of them.
     pub(crate) fn sum(&self, rows: Tensor<2>) -> Tensor<2> {
         if self.size() == 1 {
             return rows;
@@ -171,7 +171,7 @@ impl TensorGroup {
         with_gradient(rows, move |rows| forth.summed(rows), |gradient| gradient)
     }
 
-    /// The greatest value over all ranks; nothing goes back through it.
+    /// Returns the greatest value over all ranks; no gradient flows through it.
     pub(crate) fn maximum(&self, rows: Tensor<2>) -> Tensor<2> {
         let [height, width] = rows.dims();
         let device = rows.device().inner();
@@ -197,7 +197,7 @@ impl TensorGroup {
         from_host(values, [height, width], dtype, &device)
     }
 
-    /// (samples × own tokens, features) of every rank → (samples × all tokens, features).
+    /// All-gathers (samples × own tokens, features) of every rank → (samples × all tokens, features).
     fn gathered(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         let ([height, width], device) = (rows.dims(), rows.device());
         let (values, dtype) = to_host(rows);
@@ -209,7 +209,7 @@ impl TensorGroup {
         ranks.swap_dims(0, 1).reshape([samples * self.size() * own, width])
     }
 
-    /// (samples × all tokens, features), parts of a sum → the own tokens of the sum.
+    /// Reduce-scatters (samples × all tokens, features), partial sums → the own tokens of the sum.
     fn scattered(&self, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         let ([height, width], device) = (rows.dims(), rows.device());
         let own = height / samples / self.size();
@@ -238,7 +238,7 @@ impl TensorGroup {
     }
 }
 
-/// The values of a tensor on the host in single precision, and their own format.
+/// Copies the values of a tensor to the host in single precision, and returns their own format beside them.
 fn to_host(rows: Tensor<2>) -> (Vec<f32>, FloatDType) {
     let dtype = rows.dtype().into();
     (super::operators::to_vec(rows), dtype)

@@ -18,7 +18,7 @@ const EPSILON: f64 = 1e-5;
 /// Standard deviation of first values (Radford et al., 2019, section 2.3 and the published code).
 const NORMAL: Initial = Initial::Normal(0.02);
 
-/// The layers of a decoder: embedding, blocks, head.
+/// Returns the layers of a decoder: embedding, blocks, head.
 pub(super) fn layers(gpt: &Gpt) -> Vec<Arc<dyn Layer>> {
     let embedding: Arc<dyn Layer> = Arc::new(Embedding(gpt.clone()));
     let blocks = (0..gpt.layers).map(|index| Arc::new(Block { gpt: gpt.clone(), index }) as Arc<dyn Layer>);
@@ -107,7 +107,7 @@ impl Layer for Block {
     }
 }
 
-/// A product whose parts the ranks sum up; the bias is added once, afterwards.
+/// Computes a product whose partial sums the ranks add up; the bias is added once, afterwards.
 fn project(group: &super::TensorGroup, rows: Tensor<2>, weights: &Weights, slot: usize, samples: usize) -> Tensor<2> {
     let (weight, bias) = (weights.get(slot), weights.get(slot + 1));
     if group.size() == 1 {

@@ -15,7 +15,7 @@ use trainyard_models::Llama;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
-/// The layers of a dense model, as its description counts them.
+/// Returns the layers of a dense model, as its description counts them.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ impl Embedding {
     }
 }
 
-/// A table of (vocabulary, hidden), of which ranks have some entries each.
+/// Declares a table of (vocabulary, hidden), of which each rank has some entries.
 fn table(name: &str, llama: &Llama) -> Parameter {
     Parameter::new(name, &[llama.vocab as usize, llama.hidden as usize], NORMAL).split(0, 1)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::Mlp;
 
-/// The layers, as the description counts them.
+/// Returns the layers, as the description counts them.
 pub(super) fn layers(mlp: &Mlp) -> Vec<Arc<dyn Layer>> {
     let (hidden, last) = (mlp.hidden as usize, mlp.layers as usize);
     let layer = |index: usize| {

@@ -33,19 +33,19 @@ pub(crate) trait Layer: Send + Sync {
     /// Its parameters by slot, whole.
     fn parameters(&self) -> Vec<Parameter>;
 
-    /// From what the layer before computed (nothing for the first layer, which reads `batch`) to what the next one
-    /// reads: (rows, features). The last layer's result is the mean loss of the micro-batch, (1, 1).
+    /// Computes the input of the next layer, (rows, features), from the output of the layer before; the first layer has
+    /// no input and reads `batch`. The last layer's result is the mean loss of the micro-batch, (1, 1).
     fn forward(&self, pass: &Pass, weights: &Weights, input: Option<Tensor<2>>, batch: &MicroBatch) -> Tensor<2>;
 }
 
-/// What a forward pass knows besides its values.
+/// The context of a forward pass, besides its values.
 #[derive(Clone)]
 pub(crate) struct Pass {
     /// The ranks that share this layer's weights.
     pub(crate) tensor: TensorGroup,
-    /// Where tensors are made; it records gradients where the pass shall be gone back through.
+    /// The device on which tensors are made; it records gradients where a backward pass follows.
     pub(crate) device: Device,
-    /// Whether the pass trains; batch normalisation asks.
+    /// `true` in training, `false` in evaluation; batch normalisation depends on it.
     pub(crate) training: bool,
 }
 
@@ -74,12 +74,12 @@ impl Weights {
         self.noted.lock().expect(UNPOISONED).insert(slot, values);
     }
 
-    /// What was noted, by slot.
+    /// Returns the new values of running means that were noted, by slot.
     pub(crate) fn noted(self) -> BTreeMap<usize, Tensor<1>> {
         self.noted.into_inner().expect(UNPOISONED)
     }
 
-    /// The weight at `slot`, whose shape has `D` dimensions.
+    /// Returns the weight at `slot`, whose shape has `D` dimensions.
     pub(crate) fn get<const D: usize>(&self, slot: usize) -> Tensor<D> {
         let Weight { flat, shape } = &self.values[slot];
         let shape: [usize; D] = shape.as_slice().try_into().expect("layers ask for the shapes that they declared");
@@ -95,7 +95,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// The network that a description stands for.
+    /// Builds the network that a description stands for.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Network {
         Ok(Self { layers, parameters: Arc::new(parameters) })
     }
 
-    /// How many layers it has.
+    /// Returns the number of layers.
     pub(crate) fn len(&self) -> usize {
         self.layers.len()
     }
@@ -123,7 +123,7 @@ impl Network {
         &self.layers[index]
     }
 
-    /// The parameters of a layer by slot.
+    /// Returns the parameters of a layer by slot.
     pub(crate) fn parameters_of(&self, layer: usize) -> &[Parameter] {
         &self.parameters[layer]
     }
@@ -132,7 +132,7 @@ impl Network {
         &self.parameters[key.layer as usize][key.slot as usize]
     }
 
-    /// All parameters, without those that always equal another.
+    /// Returns the keys of all parameters, without those that always equal another.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ParameterKey> {
         let slots = |(layer, parameters): (usize, &Vec<Parameter>)| {
             let own = parameters.iter().enumerate().filter(|(_, parameter)| parameter.tied_to.is_none());
@@ -141,7 +141,7 @@ impl Network {
         self.parameters.iter().enumerate().flat_map(slots)
     }
 
-    /// The parameter that equals another one, and that other.
+    /// Returns the parameter that is tied to another one, and that other.
     pub(crate) fn tie(&self) -> Option<(ParameterKey, ParameterKey)> {
         let all = self.parameters.iter().enumerate();
         all.flat_map(|(layer, slots)| {
@@ -151,7 +151,7 @@ impl Network {
     }
 }
 
-/// Rows that each sample has between layers: tokens of a sequence or of an image's patches, else one.
+/// Returns the rows that each sample has between layers: tokens of a sequence or of an image's patches, else one.
 pub(crate) fn rows_per_sample(model: &Model) -> u64 {
     match model {
         Model::Vit(vit) => vit.tokens(),

@@ -6,7 +6,7 @@ use super::exchange::{TensorGroup, with_gradient};
 use crate::kernels::{self, AttentionShape};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
 
-/// rows · weight + bias: (rows, inputs) · (inputs, outputs).
+/// Computes rows · weight + bias: (rows, inputs) · (inputs, outputs).
 pub(crate) fn linear(rows: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
     kernels::linear(rows, weight, bias)
 }
@@ -16,18 +16,18 @@ pub(crate) fn tied_head(rows: Tensor<2>, table: Tensor<2>) -> Tensor<2> {
     kernels::linear_transposed(rows, table)
 }
 
-/// Layer normalisation of each row (Ba et al., arXiv:1607.06450, section 3.1), in single precision.
+/// Computes layer normalisation of each row (Ba et al., arXiv:1607.06450, section 3.1), in single precision.
 pub(crate) fn layer_norm(rows: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
     kernels::layer_norm(rows, scale, shift, epsilon)
 }
 
-/// GPT-2's activation: the approximation of GELU by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415,
-/// section 2).
+/// Computes GPT-2's activation: the approximation of GELU by a hyperbolic tangent (Hendrycks and Gimpel,
+/// arXiv:1606.08415, section 2).
 pub(crate) fn gelu(rows: Tensor<2>) -> Tensor<2> {
     kernels::gelu_tanh(rows)
 }
 
-/// How queries, keys and values lie beside each other in a row, on this rank.
+/// The layout of queries, keys and values side by side in a row, on this rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads {
     /// Samples whose tokens the rows are.
@@ -36,7 +36,7 @@ pub(crate) struct Heads {
     pub(crate) heads: usize,
 }
 
-/// Causal scaled dot-product attention: (tokens, 3 × width) → (tokens, width).
+/// Computes causal scaled dot-product attention: (tokens, 3 × width) → (tokens, width).
 ///
 /// Source: Vaswani et al., arXiv:1706.03762, section 3.2.1.
 pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tensor<2> {
@@ -44,8 +44,8 @@ pub(crate) fn attention(qkv: Tensor<2>, Heads { samples, heads }: Heads) -> Tens
     kernels::packed_attention(qkv, &AttentionShape { samples, sequence, heads, groups: heads, causal: true })
 }
 
-/// Rows of a table whose entries the ranks of `group` share: (ids) → (ids, width), a part of a sum over the ranks.
-/// `first` is the first entry of this rank.
+/// Looks up rows of a table whose entries are split over the ranks of `group`: (ids) → (ids, width), a partial sum of
+/// those over all ranks. `first` is the first entry of this rank.
 ///
 /// Source: Shoeybi et al., arXiv:1909.08053, section 3.
 pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &TensorGroup) -> Tensor<2> {
@@ -63,8 +63,8 @@ pub(crate) fn look_up(table: Tensor<2>, ids: &[i32], first: usize, group: &Tenso
     rows.mask_fill(missing.expand([own.len(), width]), 0.0)
 }
 
-/// Mean softmax cross-entropy in nats over rows of logits, (rows, classes of this rank) → (1, 1). The ranks of `group`
-/// share the classes; `first` is the first one of this rank.
+/// Computes the mean softmax cross-entropy in nats over rows of logits, (rows, classes of this rank) → (1, 1). The
+/// classes are split over the ranks of `group`; `first` is the first one of this rank.
 ///
 /// Source: Shoeybi et al., arXiv:1909.08053, section 3: only sums over classes are exchanged, not logits.
 pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32], first: usize, group: &TensorGroup) -> Tensor<2> {
@@ -86,15 +86,15 @@ pub(crate) fn cross_entropy(logits: Tensor<2>, targets: &[i32], first: usize, gr
     (sum.log() - target).mean().reshape([1, 1])
 }
 
-/// A scalar, (1, 1), whose gradient with respect to `output` is `gradient`: where going back through a part of a
-/// network begins.
+/// Returns a scalar, (1, 1), whose gradient with respect to `output` is `gradient`: backward through a part of a
+/// network starts there.
 pub(crate) fn seeded(output: Tensor<2>, gradient: Tensor<2>) -> Tensor<2> {
     let device = output.device().inner();
     let dtype = output.dtype();
     with_gradient(output, |_| like(Tensor::zeros([1, 1], &device), dtype), move |_| gradient.clone())
 }
 
-/// The tensor in single precision.
+/// Converts the tensor to single precision.
 pub(crate) fn single<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     tensor.cast(FloatDType::F32)
 }
@@ -108,17 +108,17 @@ pub(crate) fn integers<const D: usize>(values: Vec<i32>, shape: [usize; D], devi
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// The values of a tensor on the host in single precision.
+/// Copies the values of a tensor to the host in single precision.
 pub(crate) fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     single(tensor).into_data().try_into_vec::<f32>().expect("single precision")
 }
 
-/// The values of each tensor on the host in single precision. A device is waited for once, not for each of them.
+/// Copies the values of each tensor to the host in single precision. A device is waited for once, not for each of them.
 pub(crate) fn to_vecs(tensors: Vec<Tensor<1>>) -> Vec<Vec<f32>> {
     if tensors.iter().all(kernels::lies_on_host) { tensors.into_iter().map(to_vec).collect() } else { at_once(tensors) }
 }
 
-/// The same through one tensor.
+/// Does the same through one tensor.
 fn at_once(tensors: Vec<Tensor<1>>) -> Vec<Vec<f32>> {
     let lengths: Vec<usize> = tensors.iter().map(|tensor| tensor.shape().num_elements()).collect();
     let filled = tensors.into_iter().zip(&lengths).filter(|(_, length)| **length > 0);
@@ -133,7 +133,7 @@ fn at_once(tensors: Vec<Tensor<1>>) -> Vec<Vec<f32>> {
     each.collect()
 }
 
-/// A tensor from values on the host.
+/// Makes a tensor from values on the host.
 pub(crate) fn from_vec<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }

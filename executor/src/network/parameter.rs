@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 use std::ops::Range;
 use trainyard_data::{Purpose, generator};
 
-/// Which parameter: layer 0 is the first of the model.
+/// The key of a parameter: layer 0 is the first of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParameterKey {
     /// Layer of the whole model.
@@ -24,7 +24,7 @@ impl ParameterKey {
     }
 }
 
-/// How a parameter starts.
+/// The initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Initial {
     /// Normally distributed around zero with this standard deviation.
@@ -35,19 +35,19 @@ pub(crate) enum Initial {
     Zeros,
 }
 
-/// How tensor parallelism cuts a parameter: every rank has an equal share of one dimension, of each of `parts` equal
-/// sections of it. Queries, keys and values that lie side by side are three sections.
+/// The way tensor parallelism splits a parameter: every rank has an equal share of one dimension, of each of `parts`
+/// equal sections of it. Queries, keys and values that lie side by side are three sections.
 ///
 /// Source: Shoeybi et al., arXiv:1909.08053, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
-    /// Which dimension of the shape.
+    /// Index of the dimension in the shape.
     pub(crate) dimension: usize,
     /// Sections of it.
     pub(crate) parts: usize,
 }
 
-/// How a file that other frameworks read holds a matrix.
+/// The layout of a matrix in files that other frameworks read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// As it computes: (inputs, outputs).
@@ -56,7 +56,7 @@ pub(crate) enum Stored {
     Transposed,
 }
 
-/// What becomes of a parameter in training.
+/// The role of a parameter in training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The optimizer changes it.
@@ -72,20 +72,19 @@ pub(crate) struct Parameter {
     pub(crate) name: String,
     /// As it computes, outermost dimension first; linear weights are (inputs, outputs).
     pub(crate) shape: Vec<usize>,
-    /// How ranks of a tensor group cut it; each has all of it where there is none.
+    /// The split over the ranks of a tensor group; without one, each rank has the whole parameter.
     pub(crate) split: Option<Split>,
-    /// How files hold it.
+    /// Its layout in files.
     pub(crate) stored: Stored,
     /// Its values before the first step.
     pub(crate) initial: Initial,
-    /// What becomes of it.
     pub(crate) role: Role,
     /// The parameter of another layer that it always equals, as a head tied to a token table.
     pub(crate) tied_to: Option<ParameterKey>,
 }
 
 impl Parameter {
-    /// A trained parameter that every rank has all of.
+    /// Makes a trained parameter that every rank has all of.
     pub(crate) fn new(name: impl Into<String>, shape: &[usize], initial: Initial) -> Self {
         Self {
             name: name.into(),
@@ -98,17 +97,17 @@ impl Parameter {
         }
     }
 
-    /// The same, cut along a dimension.
+    /// Splits the parameter along a dimension over the ranks of a tensor group.
     pub(crate) fn split(self, dimension: usize, parts: usize) -> Self {
         Self { split: Some(Split { dimension, parts }), ..self }
     }
 
-    /// The same, transposed in files.
+    /// Marks the parameter as transposed in files.
     pub(crate) fn transposed(self) -> Self {
         Self { stored: Stored::Transposed, ..self }
     }
 
-    /// The shape in files.
+    /// Returns the shape in files.
     pub(crate) fn stored_shape(&self) -> Vec<usize> {
         let mut shape = self.shape.clone();
         if self.stored == Stored::Transposed {
@@ -117,12 +116,12 @@ impl Parameter {
         shape
     }
 
-    /// Whether files hold its values in the order in which it computes.
+    /// Returns `true` if files hold its values in the order in which it computes.
     pub(crate) fn is_stored_as_is(&self) -> bool {
         self.stored == Stored::AsIs || self.shape.len() != 2
     }
 
-    /// Whole values as files hold them.
+    /// Converts whole values to the order in which files hold them.
     pub(crate) fn to_stored(&self, values: Vec<f32>) -> Vec<f32> {
         match (self.stored, self.shape.as_slice()) {
             (Stored::Transposed, [rows, columns]) => transposed(&values, *rows, *columns),
@@ -130,7 +129,7 @@ impl Parameter {
         }
     }
 
-    /// Whole values from those of a file.
+    /// Converts the values of a file to the order in which the parameter computes.
     pub(crate) fn as_computed(&self, values: &[f32]) -> Vec<f32> {
         match (self.stored, self.shape.as_slice()) {
             (Stored::Transposed, [rows, columns]) => transposed(values, *columns, *rows),
@@ -142,7 +141,7 @@ impl Parameter {
         self.shape.iter().product()
     }
 
-    /// The shape of what one of `ranks` ranks of a tensor group has.
+    /// Returns the shape of the part that one of `ranks` ranks of a tensor group has.
     pub(crate) fn local_shape(&self, ranks: usize, rank: usize) -> Vec<usize> {
         let mut shape = self.shape.clone();
         if let Some(Split { dimension, parts }) = self.split {
@@ -151,7 +150,7 @@ impl Parameter {
         shape
     }
 
-    /// What one rank of a tensor group has of `whole`.
+    /// Returns the part of `whole` that one rank of a tensor group has.
     pub(crate) fn local(&self, whole: &[f32], ranks: usize, rank: usize) -> Vec<f32> {
         let mut own = Vec::new();
         self.each_run(ranks, rank, |run| own.extend_from_slice(&whole[run]));
@@ -168,7 +167,7 @@ impl Parameter {
         });
     }
 
-    /// The runs of elements of the whole parameter that one rank has, in the order in which it has them.
+    /// Visits the runs of elements of the whole parameter that one rank has, in the order in which it has them.
     fn each_run(&self, ranks: usize, rank: usize, mut visit: impl FnMut(Range<usize>)) {
         let Some(Split { dimension, parts }) = self.split else {
             visit(0..self.elements());
@@ -186,8 +185,8 @@ impl Parameter {
         }
     }
 
-    /// The whole values that a run with `seed` starts from. They depend on nothing else, so every plan trains the same
-    /// model. `key` is the parameter's own.
+    /// Returns the whole values that a run with `seed` starts from. They depend on nothing else, so every plan trains
+    /// the same model. `key` is the parameter's own.
     pub(crate) fn first_values(&self, key: ParameterKey, seed: u64) -> Vec<f32> {
         let length = self.elements();
         let ParameterKey { layer, slot } = self.tied_to.unwrap_or(key);
@@ -201,12 +200,12 @@ impl Parameter {
     }
 }
 
-/// (rows, columns) → (columns, rows).
+/// Transposes (rows, columns) → (columns, rows).
 fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
 }
 
-/// Normally distributed values by the polar form of Box and Muller's transform (Marsaglia and Bray, 1964).
+/// Returns normally distributed values by the polar form of Box and Muller's transform (Marsaglia and Bray, 1964).
 fn normal_values(generator: &mut Pcg64, deviation: f64, length: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(length + 1);
     while values.len() < length {

@@ -8,7 +8,7 @@ use burn::tensor::{FloatDType, Tensor};
 /// Standard deviation of first values, as transformers' `initializer_range`.
 pub(super) const DEVIATION: f64 = 0.02;
 
-/// How the ranks of a tensor group cut a product.
+/// The dimension along which the ranks of a tensor group split a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     /// Every rank has all of it.
@@ -26,7 +26,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Parameters whose names begin with `prefix`.
+    /// Makes a list of parameters whose names begin with `prefix`.
     pub(super) fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), parameters: Vec::new() }
     }
@@ -37,12 +37,12 @@ impl Slots {
         self.parameters.len() - 1
     }
 
-    /// `name` behind the prefix.
+    /// Returns `name` behind the prefix.
     pub(super) fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// A product with a bias that starts at zero.
+    /// Declares a matrix product with a bias that starts at zero.
     pub(super) fn linear(&mut self, name: &str, inputs: usize, outputs: usize, initial: Initial, cut: Cut) -> Linear {
         let product = self.product(name, inputs, outputs, initial, cut);
         let bias = Parameter::new(self.name(&format!("{name}.bias")), &[outputs], Initial::Zeros);
@@ -50,7 +50,7 @@ impl Slots {
         Linear { bias: Some(bias), ..product }
     }
 
-    /// A product without a bias. Files hold its weight transposed.
+    /// Declares a matrix product without a bias. Files hold its weight transposed.
     pub(super) fn product(&mut self, name: &str, inputs: usize, outputs: usize, initial: Initial, cut: Cut) -> Linear {
         let weight = Parameter::new(self.name(&format!("{name}.weight")), &[inputs, outputs], initial).transposed();
         let weight = self.add(match cut {
@@ -61,7 +61,8 @@ impl Slots {
         Linear { weight, bias: None }
     }
 
-    /// A product whose weight and bias start as those of PyTorch's `Linear`: equally distributed, by what comes in.
+    /// Declares a matrix product whose weight and bias start as those of PyTorch's `Linear`: uniformly distributed,
+    /// within a bound that depends on the inputs.
     pub(super) fn linear_of_pytorch(&mut self, name: &str, inputs: usize, outputs: usize) -> Linear {
         let initial = Initial::Uniform(1.0 / (inputs as f64).sqrt());
         let product = self.product(name, inputs, outputs, initial, Cut::Whole);
@@ -69,7 +70,8 @@ impl Slots {
         Linear { bias: Some(bias), ..product }
     }
 
-    /// The scale and shift of a normalisation over samples and pixels, and the running statistics of its channels.
+    /// Declares the scale and shift of a normalisation over samples and pixels, and the running statistics of its
+    /// channels.
     pub(super) fn batch_norm(&mut self, name: &str, channels: usize) -> BatchNorm {
         let mut add = |name_of: &str, initial, role| {
             let parameter = Parameter::new(self.name(&format!("{name}.{name_of}")), &[channels], initial);
@@ -83,20 +85,20 @@ impl Slots {
         }
     }
 
-    /// The scale and shift of a normalisation by mean and variance.
+    /// Declares the scale and shift of a normalisation by mean and variance.
     pub(super) fn layer_norm(&mut self, name: &str, width: usize, epsilon: f64) -> LayerNorm {
         let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
         let shift = Parameter::new(self.name(&format!("{name}.bias")), &[width], Initial::Zeros);
         LayerNorm { scale: self.add(scale), shift: self.add(shift), epsilon }
     }
 
-    /// The scale of a normalisation by the root mean square.
+    /// Declares the scale of a normalisation by the root mean square.
     pub(super) fn rms_norm(&mut self, name: &str, width: usize, epsilon: f64) -> RmsNorm {
         let scale = Parameter::new(self.name(&format!("{name}.weight")), &[width], Initial::Ones);
         RmsNorm { scale: self.add(scale), epsilon }
     }
 
-    /// What was declared, by slot.
+    /// Returns the declared parameters, by slot.
     pub(super) fn parameters(self) -> Vec<Parameter> {
         self.parameters
     }
@@ -110,12 +112,13 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// (rows, inputs) → (rows, outputs), of which this rank may have a part.
+    /// Maps (rows, inputs) → (rows, outputs), of which this rank may have a part.
     pub(super) fn forward(self, weights: &Weights, rows: Tensor<2>) -> Tensor<2> {
         operators::linear(rows, weights.get(self.weight), self.bias.map(|bias| weights.get(bias)))
     }
 
-    /// The same of a product that ranks cut by rows: their parts are summed, and the bias is added once.
+    /// Computes the same for a product that ranks split by rows: their partial sums are added up, and the bias is added
+    /// once.
     pub(super) fn summed(self, pass: &Pass, weights: &Weights, rows: Tensor<2>, samples: usize) -> Tensor<2> {
         if pass.tensor.size() == 1 {
             return self.forward(weights, rows);
@@ -159,7 +162,7 @@ impl RmsNorm {
     }
 }
 
-/// What is added to the variances of channels before their root.
+/// Epsilon of batch normalisation: the term added to the variances of channels before the square root.
 const CHANNEL_EPSILON: f64 = 1e-5;
 
 /// The share of a batch in running statistics.
@@ -199,12 +202,12 @@ impl BatchNorm {
     }
 }
 
-/// x · Φ(x), with the distribution function itself (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
+/// Computes x · Φ(x), with the distribution function itself (Hendrycks and Gimpel, arXiv:1606.08415, section 2).
 pub(super) fn gelu(rows: Tensor<2>) -> Tensor<2> {
     kernels::gelu(rows)
 }
 
-/// SiLU of the gate, times what it lets through (Shazeer, arXiv:2002.05202, equation 6).
+/// Computes silu(gate) · rows (Shazeer, arXiv:2002.05202, equation 6).
 pub(super) fn silu_gated(gate: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
     kernels::swiglu(gate, rows)
 }

@@ -17,7 +17,7 @@ use trainyard_models::{BlockKind, ResNet};
 /// Channels that a bottleneck hands on, over those of its 3 × 3 convolution.
 const EXPANSION: u64 = 4;
 
-/// The layers of a network without squeeze and excitation, as its description counts them.
+/// Returns the layers of a network without squeeze and excitation, as its description counts them.
 ///
 /// # Errors
 ///
@@ -77,7 +77,6 @@ struct Convolution {
     norm: BatchNorm,
 }
 
-/// What distinguishes one convolution from another.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     inputs: usize,
@@ -142,7 +141,7 @@ struct Block {
     input: Feature,
     /// With a ReLU between each two.
     convolutions: Vec<Convolution>,
-    /// What the input goes through where the shape changes.
+    /// The projection on the shortcut, where the shape changes.
     shortcut: Option<Convolution>,
 }
 
@@ -161,7 +160,7 @@ impl Block {
     }
 }
 
-/// The convolutions of a block.
+/// Returns the convolutions of a block.
 fn shapes(resnet: &ResNet, inputs: usize, width: u64, stride: usize) -> Vec<Shape> {
     let outputs = width as usize;
     let plain = |inputs, outputs, size, stride| Shape { inputs, outputs, size, stride, groups: 1 };

@@ -7,20 +7,20 @@ use crate::process_group::share;
 use burn::tensor::{DType, FloatDType, Tensor};
 use trainyard_data::{Inputs, MicroBatch};
 
-/// What the layer before computed.
+/// Returns the output of the layer before.
 pub(super) fn from_before(input: Option<Tensor<2>>) -> Tensor<2> {
     input.expect("every layer but the first follows another one")
 }
 
-/// Rows of a token table of `vocabulary` entries, of which this rank may have a part: the own tokens of every sample,
-/// (tokens, hidden).
+/// Looks up rows of a token table of `vocabulary` entries, of which this rank may have a part: the own tokens of every
+/// sample, (tokens, hidden).
 pub(super) fn embed(pass: &Pass, table: Tensor<2>, vocabulary: usize, batch: &MicroBatch) -> Tensor<2> {
     let Inputs::Tokens { ids, .. } = &batch.inputs else { unreachable!("a sequence model is given tokens") };
     let rows = look_up(table, ids, first_entry(pass, vocabulary), &pass.tensor);
     pass.tensor.leave(rows, batch.samples)
 }
 
-/// The first of the entries of a vocabulary that this rank has.
+/// Returns the first of the entries of a vocabulary that this rank has.
 fn first_entry(pass: &Pass, vocabulary: usize) -> usize {
     share(vocabulary, pass.tensor.size(), pass.tensor.rank()).start
 }
@@ -34,7 +34,7 @@ pub(super) fn add_positions(pass: &Pass, rows: Tensor<2>, table: Tensor<2>, batc
     (rows.reshape([batch.samples, own.len(), width]) + positions).reshape([height, width])
 }
 
-/// Of all tokens of `samples` samples, those that this rank goes on with: (own tokens, hidden).
+/// Returns those of all tokens of `samples` samples that this rank goes on with: (own tokens, hidden).
 pub(super) fn own_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor<2> {
     if !pass.tensor.shares_tokens() {
         return rows;
@@ -44,15 +44,15 @@ pub(super) fn own_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor
     rows.reshape([samples, height / samples, width]).narrow(1, own.start, own.len()).reshape([-1, width as i64])
 }
 
-/// The first token of every sample: (own tokens, hidden) → (samples, hidden). Every rank has all of them afterwards; of
-/// ranks that share sequences, gradients go back through the first alone, so that they are counted once.
+/// Returns the first token of every sample: (own tokens, hidden) → (samples, hidden). Every rank has all of them
+/// afterwards; with sequence parallelism gradients go back through the first rank alone, so that they are counted once.
 pub(super) fn first_tokens(pass: &Pass, rows: Tensor<2>, samples: usize) -> Tensor<2> {
     let rows = if pass.tensor.shares_tokens() { pass.tensor.enter(rows, samples) } else { rows };
     let [height, width] = rows.dims();
     rows.reshape([samples, height / samples, width]).narrow(1, 0, 1).reshape([samples, width])
 }
 
-/// The rows whose targets are scored; all of them unless the micro-batch says which.
+/// Returns the rows whose targets are scored; all of them unless the micro-batch says which.
 pub(super) fn scored_rows(pass: &Pass, rows: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
     match &batch.scored {
         Some(scored) => rows.select(0, integers(scored.clone(), [scored.len()], &pass.device)),
@@ -60,20 +60,20 @@ pub(super) fn scored_rows(pass: &Pass, rows: Tensor<2>, batch: &MicroBatch) -> T
     }
 }
 
-/// The images of a micro-batch in a format that computes, (samples, channels × height × width).
+/// Returns the images of a micro-batch in a format that computes, (samples, channels × height × width).
 pub(super) fn images(pass: &Pass, batch: &MicroBatch, format: DType) -> Tensor<2> {
     let Inputs::Images { pixels, .. } = &batch.inputs else { unreachable!("an image model is given images") };
     from_vec(pixels.clone(), [batch.samples, pixels.len() / batch.samples], &pass.device).cast(FloatDType::from(format))
 }
 
-/// The vectors of a micro-batch in a format that computes, (samples, features).
+/// Returns the vectors of a micro-batch in a format that computes, (samples, features).
 pub(super) fn vectors(pass: &Pass, batch: &MicroBatch, format: DType) -> Tensor<2> {
     let Inputs::Vectors { values, width } = &batch.inputs else { unreachable!("a perceptron is given vectors") };
     from_vec(values.clone(), [batch.samples, *width], &pass.device).cast(FloatDType::from(format))
 }
 
-/// The mean loss of rows under the scores of a vocabulary of which this rank has a part: (rows, hidden), every rank's,
-/// entered → (1, 1).
+/// Computes the mean loss of rows under the scores of a vocabulary of which this rank has a part: (rows, hidden), every
+/// rank's, entered → (1, 1).
 pub(super) fn vocabulary_loss(
     pass: &Pass,
     rows: Tensor<2>,
@@ -89,7 +89,7 @@ pub(super) fn vocabulary_loss(
     cross_entropy(scores, &batch.targets, first_entry(pass, vocabulary), &pass.tensor)
 }
 
-/// The mean loss of scores of classes that every rank has all of: (samples, classes) → (1, 1).
+/// Computes the mean loss of scores of classes that every rank has all of: (samples, classes) → (1, 1).
 pub(super) fn class_loss(pass: &Pass, scores: Tensor<2>, batch: &MicroBatch) -> Tensor<2> {
     let loss = kernels::cross_entropy(single(scores), &batch.targets);
     if pass.tensor.shares_tokens() && pass.tensor.rank() > 0 {

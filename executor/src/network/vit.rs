@@ -14,7 +14,7 @@ use trainyard_models::Vit;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
-/// The layers of an encoder with a classifier, as its description counts them.
+/// Returns the layers of an encoder with a classifier, as its description counts them.
 ///
 /// # Errors
 ///

@@ -23,7 +23,7 @@ pub(super) struct Across {
     link: Box<dyn Link>,
     /// The ranks of each process, numbered in the group.
     ranks: Vec<Range<usize>>,
-    /// Which process this is.
+    /// The index of this process in the group.
     place: usize,
     /// Memory that was received into, so that it is touched once.
     spare: Mutex<Vec<f32>>,
@@ -31,10 +31,10 @@ pub(super) struct Across {
     waited_ns: AtomicU64,
 }
 
-/// What processes know of each other when all have come.
+/// The facts that processes know about each other once all have arrived.
 struct Met {
     lengths: Vec<usize>,
-    /// What each brought, where all brought few.
+    /// The values that each process brought, if all brought few.
     values: Option<Vec<Vec<f32>>>,
 }
 
@@ -43,23 +43,23 @@ impl Across {
         Self { link, ranks, place, spare: Mutex::default(), waited_ns: AtomicU64::new(0) }
     }
 
-    /// Seconds that this process waited for others in the last operation, before anything moved.
+    /// Returns the seconds that this process waited for others in the last operation, before anything moved.
     pub(super) fn waited_s(&self) -> f64 {
         self.waited_ns.load(Ordering::Acquire) as f64 * 1e-9
     }
 
-    /// The process of a rank, both numbered in the group.
+    /// Returns the process of a rank, both numbered in the group.
     fn process_of(&self, rank: usize) -> usize {
         self.ranks.iter().position(|ranks| ranks.contains(&rank)).expect("each rank lives in a process")
     }
 
-    /// The shares of this buffer that belong to the ranks of process `q`: they lie side by side.
+    /// Returns the shares of this buffer that belong to the ranks of process `q`: they lie side by side.
     fn shares(&self, length: usize, q: usize) -> Range<usize> {
         let (size, ranks) = (self.ranks.last().map_or(0, |ranks| ranks.end), &self.ranks[q]);
         share(length, size, ranks.start).start..share(length, size, ranks.end - 1).end
     }
 
-    /// Where this process's part of a reduction of `length` elements starts.
+    /// Returns the offset at which this process's part of a reduction of `length` elements starts.
     pub(super) fn start(&self, length: usize) -> usize {
         self.shares(length, self.place).start
     }
@@ -101,7 +101,7 @@ impl Across {
         Ok(Met { lengths, values })
     }
 
-    /// [`Across::meet`] of buffers that must be equally long.
+    /// Performs [`Across::meet`] for buffers that must be equally long.
     fn meet_equal(&self, values: &[f32], wire: Wire) -> Result<Met, GroupError> {
         let mut few = values[..values.len().min(INLINE)].to_vec();
         wire.round(&mut few);
@@ -113,7 +113,7 @@ impl Across {
         Ok(met)
     }
 
-    /// The sum over processes of `sums`, times `scale`.
+    /// Returns the sum over processes of `sums`, times `scale`.
     pub(super) fn all_reduce(&self, sums: Vec<f32>, scale: f32, wire: Wire) -> Result<Vec<f32>, GroupError> {
         let met = self.meet_equal(&sums, wire)?;
         if let Some(values) = met.values {
@@ -134,7 +134,7 @@ impl Across {
         Ok(wire.decode(all))
     }
 
-    /// `sums`, and the part of their sum over processes, times `scale`, that belongs to the ranks of this one.
+    /// Returns `sums`, and the part of their sum over processes, times `scale`, that belongs to the ranks of this one.
     pub(super) fn reduce_scatter(
         &self,
         sums: Vec<f32>,
@@ -178,7 +178,7 @@ impl Across {
         Ok(piece)
     }
 
-    /// What all processes brought, first process first.
+    /// Returns what all processes brought, first process first.
     pub(super) fn all_gather(&self, own: Vec<f32>, wire: Wire) -> Result<Vec<f32>, GroupError> {
         let mut few = own[..own.len().min(INLINE)].to_vec();
         wire.round(&mut few);
@@ -192,7 +192,7 @@ impl Across {
         Ok(wire.decode(all))
     }
 
-    /// What the process of rank `root` brought.
+    /// Returns what the process of rank `root` brought.
     pub(super) fn broadcast(&self, own: Vec<f32>, root: usize) -> Result<Vec<f32>, GroupError> {
         let root = self.process_of(root);
         let few = own[..own.len().min(INLINE)].to_vec();
@@ -204,7 +204,7 @@ impl Across {
         Ok(Wire::F32.decode(all))
     }
 
-    /// The colours that all ranks of the group bring to a split, and the ticket of its first process.
+    /// Returns the colours that all ranks of the group bring to a split, and the ticket of its first process.
     pub(super) fn colours(&self, own: &[usize], ticket: u64) -> Result<(Vec<usize>, u64), GroupError> {
         let most = self.ranks.iter().map(Range::len).max().unwrap_or(0);
         let mut words: Vec<u32> = halves(ticket).into_iter().collect();
@@ -225,7 +225,7 @@ impl Across {
     }
 }
 
-/// The sum of equally long buffers in their order, times `scale`.
+/// Sums equally long buffers in their order, times `scale`.
 fn total(values: Vec<Vec<f32>>, scale: f32) -> Vec<f32> {
     let mut values = values.into_iter();
     let mut total = values.next().unwrap_or_default();

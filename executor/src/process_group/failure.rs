@@ -1,14 +1,14 @@
-//! What the ranks of a job know of a rank that failed.
+//! Failures of ranks, as the other ranks of the job learn of them.
 
 use super::GroupError;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a waiting rank looks whether another has failed. Only failures wait this long.
+/// Interval at which a waiting rank checks whether another has failed. Only failures wait this long.
 pub(super) const FAILURE_CHECK: Duration = Duration::from_millis(20);
 
-/// What the first rank that failed said; shared by all groups of a process.
+/// The error message of the first rank that failed; shared by all groups of a process.
 #[derive(Default)]
 pub(super) struct Failure {
     happened: AtomicBool,
@@ -16,7 +16,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// An error once a rank has failed.
+    /// Returns an error once a rank has failed.
     pub(super) fn check(&self) -> Result<(), GroupError> {
         if !self.happened() {
             return Ok(());
@@ -25,7 +25,7 @@ impl Failure {
         Err(GroupError::RankFailed { rank, reason })
     }
 
-    /// Whether a rank has failed.
+    /// Returns `true` if a rank has failed.
     pub(super) fn happened(&self) -> bool {
         self.happened.load(Ordering::Acquire)
     }

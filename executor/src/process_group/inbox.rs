@@ -6,14 +6,14 @@ use super::{GroupError, UNPOISONED, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex};
 
-/// What tells messages to one rank apart: each has its own queue.
+/// The key of a message to one rank: each key has its own queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Envelope {
     /// The group they are sent in.
     pub(super) group: u64,
     /// The sender, numbered in the whole job.
     pub(super) from: usize,
-    /// What the sender and the receiver call them by.
+    /// The number by which sender and receiver know the message.
     pub(super) channel: u64,
 }
 
@@ -32,12 +32,12 @@ impl Inbox {
         self.arrived.notify_all();
     }
 
-    /// The oldest message of this kind, if there is one.
+    /// Returns the oldest message of this kind, if there is one.
     pub(super) fn take(&self, envelope: Envelope) -> Option<Payload> {
         take(&mut lock(&self.messages), envelope)
     }
 
-    /// The oldest message of this kind; waits for it.
+    /// Returns the oldest message of this kind; waits for it.
     ///
     /// # Errors
     ///

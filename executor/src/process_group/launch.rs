@@ -61,7 +61,7 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// What the user may do about it.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotBuilt => {
@@ -131,17 +131,18 @@ impl Launcher {
 }
 
 impl Processes {
-    /// How many processes the job has.
+    /// Returns the number of processes in the job.
     pub fn count(&self) -> usize {
         self.processes
     }
 
-    /// Whether this process has rank 0: the one that prints and writes.
+    /// Returns `true` if this process has rank 0: the one that prints and writes.
     pub fn is_root(&self) -> bool {
         self.process == 0
     }
 
-    /// Whether every process is ready to go on. All must ask, so that none waits for one that is not.
+    /// Returns `true` if every process is ready to go on. Collective: all must call it, so that none waits for one that
+    /// is not ready.
     pub fn all_ready(&self, ready: bool) -> bool {
         #[cfg(feature = "mpi")]
         if let Some(session) = &self.session {
@@ -150,7 +151,7 @@ impl Processes {
         ready
     }
 
-    /// What the first process says. All must ask.
+    /// Returns what the first process passed as `own`. Collective: all must call it.
     pub fn told(&self, own: &str) -> String {
         #[cfg(feature = "mpi")]
         if let Some(session) = &self.session {
@@ -159,7 +160,7 @@ impl Processes {
         own.to_owned()
     }
 
-    /// How many of `ranks` each process holds.
+    /// Returns the number of ranks in each process, out of `ranks` in all.
     ///
     /// # Errors
     ///
@@ -205,7 +206,7 @@ pub struct World {
     ranks: usize,
     threads_per_rank: usize,
     ranks_on_host: usize,
-    /// How often ranks were run here: each time they get a group of their own.
+    /// Number of times that ranks were run here; each run gets a group of its own.
     runs: AtomicU64,
     #[cfg(feature = "mpi")]
     mpi: Option<Arc<super::mpi::Mpi>>,
@@ -224,7 +225,7 @@ pub fn launch(launcher: Launcher, ranks: usize) -> Result<World, LaunchError> {
 const WORLDS: u64 = 1 << 63;
 
 impl World {
-    /// The ranks of process `place.0` of `place.1`, one per inbox.
+    /// Makes the ranks of process `place.0` of `place.1`, one per inbox.
     pub(super) fn new(
         place: (usize, usize),
         failure: Arc<Failure>,
@@ -257,43 +258,43 @@ impl World {
         }
     }
 
-    /// `ranks` threads of this process, at least one.
+    /// Makes a world of `ranks` threads of this process, at least one.
     pub fn threads(ranks: usize) -> Self {
         launch(Launcher::Threads, ranks.max(1)).expect("one process holds any number of ranks")
     }
 
-    /// How many ranks the job has.
+    /// Returns the number of ranks in the job.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// The ranks that are threads of this process.
+    /// Returns the ranks that are threads of this process.
     pub fn local(&self) -> Range<usize> {
         self.job.first..self.job.first + self.job.threads
     }
 
-    /// Whether this process has rank 0: the one that prints and writes.
+    /// Returns `true` if this process has rank 0: the one that prints and writes.
     pub fn is_root(&self) -> bool {
         self.job.process == 0
     }
 
-    /// How many processes the job has.
+    /// Returns the number of processes in the job.
     pub fn processes(&self) -> usize {
         self.job.processes
     }
 
-    /// How many ranks live on this host, in whatever process.
+    /// Returns the number of ranks on this host, in whatever process.
     pub fn ranks_on_host(&self) -> usize {
         self.ranks_on_host
     }
 
-    /// The places that the ranks of this process have among those of its host.
+    /// Returns the places that the ranks of this process have among those of its host.
     pub fn places_on_host(&self) -> Range<usize> {
         self.job.before_on_host..self.job.before_on_host + self.job.threads
     }
 
-    /// Processor threads for each rank of this process: the processors that the process may use, over the ranks that
-    /// use the same ones.
+    /// Returns the number of processor threads for each rank of this process: the processors that the process may use,
+    /// over the ranks that use the same ones.
     pub fn threads_per_rank(&self) -> usize {
         self.threads_per_rank
     }
@@ -310,7 +311,7 @@ impl World {
         std::process::exit(code)
     }
 
-    /// The ends of the group of all ranks that live here.
+    /// Returns the ends of the group of all ranks that live here.
     fn groups(&self) -> Vec<ProcessGroup> {
         let id = WORLDS + self.runs.fetch_add(1, Ordering::Relaxed);
         let shared = Shared::new(self.job.clone(), id, (0..self.ranks).collect());
@@ -318,7 +319,7 @@ impl World {
     }
 }
 
-/// The group of a rank that is alone.
+/// Returns the group of a rank that is alone.
 pub(crate) fn alone() -> ProcessGroup {
     World::threads(1).groups().remove(0)
 }
@@ -376,7 +377,7 @@ pub fn run_ranks<T: Send, E: Send + std::fmt::Display>(
     })
 }
 
-/// How a rank ended that did not return a value.
+/// The error of a rank that did not return a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RankError<E> {
     /// It returned this.

@@ -26,12 +26,12 @@ macro_rules! on_elements {
 }
 
 impl Payload {
-    /// Elements.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         on_elements!(self, elements => elements.len())
     }
 
-    /// None of the same type.
+    /// Returns an empty payload of the same type.
     pub(super) fn none(&self) -> Self {
         match self {
             Self::F32(_) => Self::F32(Vec::new()),
@@ -40,7 +40,7 @@ impl Payload {
         }
     }
 
-    /// A copy of some elements.
+    /// Copies some elements.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         match self {
             Self::F32(elements) => Self::F32(elements[range].to_vec()),
@@ -68,14 +68,14 @@ impl Payload {
 /// The processes of one group. All of them call the same operations with fitting counts in the same order, each from
 /// one thread at a time. Processes are numbered in their group.
 pub(super) trait Link: Send + Sync {
-    /// The most elements that one process may send or receive in one operation.
+    /// Returns the most elements that one process may send or receive in one operation.
     fn limit(&self) -> usize;
 
     /// Waits for every process and returns what each brought, first process first. All bring equally many words.
     fn meet(&self, words: Vec<u32>) -> Result<Vec<u32>, GroupError>;
 
-    /// Every process sends `counts[q]` elements, those of process 0 first, to each process q. Returns `own` and what
-    /// came, from process 0 first, in the memory of `into`.
+    /// Sends `counts[q]` elements to each process q, those of process 0 first. Returns `own` and what came, from
+    /// process 0 first, in the memory of `into`.
     fn exchange(&self, own: Payload, counts: &[usize], into: Payload) -> Result<(Payload, Payload), GroupError>;
 
     /// Process q brings `counts[q]` elements. Returns `own` and what all brought, process 0 first, in the memory of
@@ -95,10 +95,10 @@ pub(super) struct Letter {
     pub(super) message: Payload,
 }
 
-/// What connects the processes of a job.
+/// The transport that connects the processes of a job.
 pub(super) trait Carrier: Send + Sync {
-    /// A connection of some processes, in ascending order and with this one among them. All of them ask for it with
-    /// the same `id`, which no other group of theirs has. Does not wait for the others.
+    /// Connects some processes, in ascending order and with this one among them. All of them ask for it with the same
+    /// `id`, which no other group of theirs has. Does not wait for the others.
     fn link(&self, processes: &[usize], id: u64) -> Box<dyn Link>;
 
     /// Sends a message. Does not wait for it to be received.
@@ -111,7 +111,7 @@ pub(super) trait Carrier: Send + Sync {
     fn announce(&self, rank: usize, reason: &str);
 }
 
-/// [`Link::exchange`] in as many operations as its limit asks for.
+/// Performs [`Link::exchange`] in as many operations as its limit asks for.
 pub(super) fn exchange(
     link: &dyn Link,
     own: Payload,
@@ -138,7 +138,7 @@ pub(super) fn exchange(
     Ok((own, joined(from, into)))
 }
 
-/// [`Link::gather`] in as many operations as its limit asks for.
+/// Performs [`Link::gather`] in as many operations as its limit asks for.
 pub(super) fn gather(
     link: &dyn Link,
     own: Payload,
@@ -159,7 +159,7 @@ pub(super) fn gather(
     Ok((own, joined(from, into)))
 }
 
-/// [`Link::broadcast`] in as many operations as its limit asks for.
+/// Performs [`Link::broadcast`] in as many operations as its limit asks for.
 pub(super) fn broadcast(link: &dyn Link, own: Payload, count: usize, root: usize) -> Result<Payload, GroupError> {
     let limit = link.limit();
     if count <= limit {
@@ -193,7 +193,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Nothing where one operation is enough.
+    /// Divides an operation into rounds; `None` where one is enough.
     fn of(link: &dyn Link, counts: &[usize]) -> Option<Self> {
         let largest = counts.iter().copied().max().unwrap_or(0);
         let share = (link.limit() / counts.len()).max(1);
@@ -217,7 +217,7 @@ struct Round {
 }
 
 impl Round {
-    /// Which of `count` elements are its.
+    /// Returns the range of its elements among `count`.
     fn of(&self, count: usize) -> Range<usize> {
         (self.number * self.share).min(count)..((self.number + 1) * self.share).min(count)
     }

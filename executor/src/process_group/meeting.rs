@@ -5,11 +5,11 @@ use super::{GroupError, UNPOISONED, lock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// How many turns a rank waits at a barrier without giving up its processor: partners that arrive within microseconds
-/// are then met without a system call. Ranks that outnumber processors must not do so.
+/// Number of turns that a rank spins at a barrier before it gives up its processor: partners that arrive within
+/// microseconds are then met without a system call. Ranks that outnumber processors must not spin.
 const SPINS: u32 = 2_000;
 
-/// How many turns a rank may wait while it keeps its processor, where `ranks` share `processors`.
+/// Returns the number of turns that a rank may spin, where `ranks` share `processors`.
 pub(super) fn spins(ranks: usize, processors: usize) -> u32 {
     if ranks <= processors { SPINS } else { 0 }
 }
@@ -59,7 +59,7 @@ impl Barrier {
         Ok(())
     }
 
-    /// Ranks that wait now.
+    /// Returns the number of ranks that wait now.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         *lock(&self.waiting)

@@ -44,15 +44,15 @@ pub enum GroupError {
     /// Another rank failed, or this one did before.
     #[error("rank {rank} stopped: {reason}")]
     RankFailed {
-        /// Which one, numbered in the whole job.
+        /// The rank, numbered in the whole job.
         rank: usize,
-        /// What it said.
+        /// Its error message.
         reason: String,
     },
     /// Ranks called a collective with buffers of different lengths.
     #[error("rank {rank} brought {length} elements to a collective, another {other}")]
     LengthMismatch {
-        /// Which one, numbered in its group.
+        /// The rank, numbered in its group.
         rank: usize,
         /// Its elements.
         length: usize,
@@ -61,7 +61,7 @@ pub enum GroupError {
     },
 }
 
-/// How values of several ranks become one.
+/// The operator by which a reduction combines the values of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Their sum.
@@ -70,8 +70,8 @@ pub enum Reduction {
     Mean,
 }
 
-/// What a message is called by its sender and its receiver: messages of one tag arrive in the order of their sending,
-/// those of different tags in any.
+/// The tag that pairs a message's sender and receiver: messages of one tag arrive in the order of their sending, those
+/// of different tags in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(pub u32);
 
@@ -85,7 +85,7 @@ impl Tag {
 const ALL_TO_ALL: u64 = 1 << 32;
 const GATHER_BYTES: u64 = ALL_TO_ALL + 1;
 
-/// What all groups of a process share.
+/// State that all groups of a process share.
 struct Job {
     failure: Arc<Failure>,
     /// Turns at a barrier; see [`meeting::spins`].
@@ -112,27 +112,27 @@ impl Job {
         rank / self.threads
     }
 
-    /// `count` numbers, one after another, that no other call on this process returns.
+    /// Returns the first of `count` consecutive numbers that no other call on this process returns.
     fn tickets(&self, count: usize) -> u64 {
         self.tickets.fetch_add(count as u64, Ordering::Relaxed)
     }
 }
 
-/// What the ranks of one group share that live in this process.
+/// State that the ranks of one group in this process share.
 struct Shared {
     job: Arc<Job>,
     /// No other group that has ranks of this one's has the same.
     id: u64,
     /// The group's ranks, numbered in the whole job, in ascending order.
     members: Vec<usize>,
-    /// Which of them live here.
+    /// The range of `members` in this process.
     local: Range<usize>,
     barrier: Barrier,
     /// Per rank here, the buffers it brought to the current collective: one, but for reductions of several at once.
     brought: Vec<RwLock<Vec<Vec<f32>>>>,
     /// Per rank here, the part of the result that it computed. Kept between collectives, so that memory is touched once.
     parts: Vec<RwLock<Vec<f32>>>,
-    /// What came from a collective of several processes.
+    /// The result of the last collective across processes.
     result: RwLock<Vec<f32>>,
     /// The group's processes, if they are several.
     across: Option<Across>,
@@ -142,14 +142,14 @@ struct Shared {
 /// A split on its way.
 #[derive(Default)]
 struct Split {
-    /// What each rank here brought.
+    /// The colour that each rank here brought.
     colours: Vec<usize>,
     /// The groups that have ranks here.
     groups: BTreeMap<usize, Arc<Shared>>,
 }
 
 impl Shared {
-    /// A group of `members` with at least one in this process.
+    /// Makes a group of `members` with at least one in this process.
     fn new(job: Arc<Job>, id: u64, members: Vec<usize>) -> Arc<Self> {
         let processes: BTreeSet<usize> = members.iter().map(|rank| job.process_of(*rank)).collect();
         let ranks_of = |process: usize| {
@@ -198,56 +198,56 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// This rank's number in the group.
+    /// Returns this rank's number in the group.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks the group has.
+    /// Returns the number of ranks in the group.
     pub fn size(&self) -> usize {
         self.shared.members.len()
     }
 
-    /// The group's ranks, numbered in the whole job, in ascending order.
+    /// Returns the group's ranks, numbered in the whole job, in ascending order.
     pub fn world_ranks(&self) -> &[usize] {
         &self.shared.members
     }
 
-    /// This rank's number in the whole job.
+    /// Returns this rank's number in the whole job.
     pub fn world_rank(&self) -> usize {
         self.shared.members[self.rank]
     }
 
-    /// Whether some of its ranks live in other processes.
+    /// Returns `true` if some of its ranks live in other processes.
     pub fn is_across_processes(&self) -> bool {
         self.shared.across.is_some()
     }
 
-    /// Whether it is the first rank of the group in its process.
+    /// Returns `true` if it is the first rank of the group in its process.
     pub fn is_first_of_process(&self) -> bool {
         self.slot() == 0
     }
 
-    /// This rank's place among all ranks of its host.
+    /// Returns this rank's place among all ranks of its host.
     pub fn place_on_host(&self) -> usize {
         self.shared.job.before_on_host + self.world_rank() - self.shared.job.first
     }
 
-    /// The places that the ranks of its process have among all of its host.
+    /// Returns the places that the ranks of its process have among all of its host.
     pub fn places_of_process(&self) -> Range<usize> {
         let Job { before_on_host, threads, .. } = *self.shared.job;
         before_on_host..before_on_host + threads
     }
 
-    /// The same end of the group, whose waiting counts for itself and no longer for the world that it comes from: for a
-    /// thread that waits beside the rank's own.
+    /// Returns the same end of the group with a waiting time of its own, which no longer counts for the world that it
+    /// comes from: for a thread that waits beside the rank's own.
     pub(crate) fn counted_apart(self) -> Self {
         Self { waited: Arc::default(), ..self }
     }
 
-    /// Seconds that this rank has waited for others, in this group and in all that come from the same world and are not
-    /// counted apart: at barriers, in collectives before anything moved, and for messages that had not arrived. Where
-    /// several threads of a rank wait at once, each counts.
+    /// Returns the seconds that this rank has waited for others, in this group and in all that come from the same world
+    /// and are not counted apart: at barriers, in collectives before anything moved, and for messages that had not
+    /// arrived. Where several threads of a rank wait at once, each counts.
     pub fn waited_s(&self) -> f64 {
         self.waited.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9
     }
@@ -284,9 +284,9 @@ impl ProcessGroup {
         self.all_reduce_as(buffer, reduction, Wire::F32)
     }
 
-    /// [`ProcessGroup::all_reduce`] of values that travel as `wire`: each rank's values are rounded before they leave
-    /// it, their reduction is rounded before it comes back, sums are fp32. Where ranks of one process have a sum
-    /// before it travels to another process, that sum is rounded too. A group of one rank sends nothing.
+    /// Performs [`ProcessGroup::all_reduce`] with values that travel as `wire`: each rank's values are rounded before
+    /// they leave it, their reduction is rounded before it comes back, sums are fp32. Where ranks of one process have a
+    /// sum before it travels to another process, that sum is rounded too. A group of one rank sends nothing.
     ///
     /// # Errors
     ///
@@ -298,7 +298,8 @@ impl ProcessGroup {
         reduced
     }
 
-    /// [`ProcessGroup::all_reduce_as`] of several buffers at once. Every rank must bring as many, of equal lengths.
+    /// Performs [`ProcessGroup::all_reduce_as`] on several buffers at once. Every rank must bring as many, of equal
+    /// lengths.
     ///
     /// # Errors
     ///
@@ -337,7 +338,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Several buffers go to other processes as one.
+    /// All-reduces several buffers across processes as one.
     fn all_reduce_across(
         &self,
         across: &Across,
@@ -368,7 +369,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// This rank's [`share`] of the reduction of all buffers. `buffer` stays as it was.
+    /// Returns this rank's [`share`] of the reduction of all buffers. `buffer` stays as it was.
     ///
     /// # Errors
     ///
@@ -377,7 +378,7 @@ impl ProcessGroup {
         self.reduce_scatter_as(buffer, reduction, Wire::F32)
     }
 
-    /// [`ProcessGroup::reduce_scatter`] of values that are rounded to `wire` before they leave a rank. With
+    /// Performs [`ProcessGroup::reduce_scatter`] with values that are rounded to `wire` before they leave a rank. With
     /// [`ProcessGroup::all_gather_as`] after it, this is [`ProcessGroup::all_reduce_as`].
     ///
     /// # Errors
@@ -411,7 +412,7 @@ impl ProcessGroup {
         Ok(read(&self.shared.result)[own.start - start..own.end - start].to_vec())
     }
 
-    /// The buffers of all ranks, which may differ in length, one after another, first rank first.
+    /// Returns the buffers of all ranks, which may differ in length, one after another, first rank first.
     ///
     /// # Errors
     ///
@@ -420,7 +421,7 @@ impl ProcessGroup {
         self.all_gather_as(own, Wire::F32)
     }
 
-    /// [`ProcessGroup::all_gather`] of values that are rounded to `wire`, this rank's own among them.
+    /// Performs [`ProcessGroup::all_gather`] with values that are rounded to `wire`, this rank's own among them.
     ///
     /// # Errors
     ///
@@ -494,7 +495,7 @@ impl ProcessGroup {
         (0..self.size()).map(|from| self.take(from, ALL_TO_ALL).map(|part| Wire::F32.decode(part))).collect()
     }
 
-    /// The bytes of every rank, first rank first, on rank `root`; nothing on the others.
+    /// Returns the bytes of every rank, first rank first, on rank `root`; `None` on the others.
     ///
     /// # Errors
     ///
@@ -522,7 +523,7 @@ impl ProcessGroup {
         self.deliver(to, tag.channel(), Payload::F32(message))
     }
 
-    /// The oldest message of this tag from rank `from` that was not received yet; waits for it.
+    /// Returns the oldest message of this tag from rank `from` that was not received yet; waits for it.
     ///
     /// # Errors
     ///
@@ -531,7 +532,8 @@ impl ProcessGroup {
         self.take(from, tag.channel()).map(|message| Wire::F32.decode(message))
     }
 
-    /// The group of the ranks that give the same `colour`, in the order of their ranks here. All ranks must call it.
+    /// Returns the group of the ranks that give the same `colour`, in the order of their ranks here. All ranks must
+    /// call it.
     ///
     /// # Errors
     ///
@@ -579,7 +581,7 @@ impl ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Where this rank stands among those of its process.
+    /// Returns the index of this rank among the group's ranks in this process.
     fn slot(&self) -> usize {
         self.rank - self.shared.local.start
     }
@@ -597,7 +599,7 @@ impl ProcessGroup {
         barrier.wait(local.len(), job.spins, &job.failure)
     }
 
-    /// [`ProcessGroup::meet`] before anything moves: that is waiting.
+    /// Performs [`ProcessGroup::meet`] before anything moves; its time counts as waiting.
     fn arrive(&self) -> Result<(), GroupError> {
         let clock = Clock::start();
         let met = self.meet();
@@ -605,7 +607,7 @@ impl ProcessGroup {
         met
     }
 
-    /// The first rank of this process does `work` with the other processes; all of this process wait for the result.
+    /// Lets the first rank of this process do `work` with the other processes; all of this process wait for the result.
     fn led(&self, across: &Across, work: impl FnOnce() -> Result<Vec<f32>, GroupError>) -> Result<(), GroupError> {
         if self.slot() == 0 {
             match work() {
@@ -621,7 +623,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// [`Self::reduce_parts`] of one buffer.
+    /// Performs [`Self::reduce_parts`] on one buffer.
     fn reduce_one(&self, buffer: &mut Vec<f32>, finish: impl FnOnce(&mut [f32]), wire: Wire) -> Result<(), GroupError> {
         let mut buffers = vec![std::mem::take(buffer)];
         let reduced = self.reduce_parts(&mut buffers, finish, wire);
@@ -680,8 +682,8 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// The sum over the ranks of this process, on the first of them; nothing on the others. A rank that is alone in its
-    /// process gives its `buffer` away.
+    /// Returns the sum over the ranks of this process on the first of them, and an empty buffer on the others. A rank
+    /// that is alone in its process gives its `buffer` away.
     fn local_sums(&self, buffer: &mut Vec<f32>, wire: Wire) -> Result<Vec<f32>, GroupError> {
         if self.shared.local.len() == 1 {
             return self.shared.job.failure.check().map(|()| std::mem::take(buffer));
@@ -731,8 +733,8 @@ impl ProcessGroup {
     }
 }
 
-/// The share of `length` elements that belongs to `rank` of `size`: equal ones side by side, the first ranks having one
-/// more where it does not divide.
+/// Returns the share of `length` elements that belongs to `rank` of `size`: equal shares side by side, the first ranks
+/// having one more element where it does not divide.
 pub fn share(length: usize, size: usize, rank: usize) -> Range<usize> {
     let (share, extra) = (length / size, length % size);
     let start = rank * share + rank.min(extra);

@@ -31,7 +31,7 @@ use std::time::Duration;
 const FAILURE_TAG: i32 = 0;
 /// Messages that say that a process is about to end.
 const LEAVING_TAG: i32 = 1;
-/// What comes before a message from one rank to another.
+/// The MPI tag of the header that precedes a message from one rank to another.
 const HEADER_TAG: i32 = 2;
 /// Tags for making groups, which the library uses for messages of its own: groups that are made at once have different
 /// ones.
@@ -40,7 +40,7 @@ const GROUP_TAGS: std::ops::Range<i32> = 3..16_384;
 const FIRST_PAIR_TAG: i32 = GROUP_TAGS.end;
 /// Elements that one operation may move: counts and places are 32-bit integers with a sign.
 const LIMIT: usize = 1 << 30;
-/// How long processes wait for each other before a job is ended by force.
+/// Seconds that processes wait for each other before a job is ended by force.
 const FAREWELL_S: f64 = 5.0;
 
 /// MPI, started in this process.
@@ -77,7 +77,7 @@ impl Session {
         all.into_iter().all(|ready| ready)
     }
 
-    /// What the first process says. All must call it.
+    /// Returns what the first process passed as `own`. Collective: all must call it.
     pub(super) fn told(&self, own: &str) -> String {
         let world = self.universe.world();
         let first = world.process_at_rank(0);
@@ -107,8 +107,8 @@ impl Session {
     }
 }
 
-/// A number for the set of processors that this process may use; the same for all processes where the system does not
-/// tell.
+/// Returns a number for the set of processors that this process may use; the same for all processes where the system
+/// does not tell.
 fn processor_set() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
@@ -127,14 +127,14 @@ pub(super) struct Mpi {
     universe: Mutex<Option<Universe>>,
 }
 
-/// What the receiving thread shares with the others.
+/// State that the receiving thread shares with the others.
 struct Office {
     failure: Arc<Failure>,
     inboxes: Arc<Vec<Inbox>>,
     first: usize,
     /// Ranks of each process.
     threads: usize,
-    /// Whether ranks send messages to each other at all.
+    /// `true` if ranks send messages to each other at all.
     used: AtomicBool,
     /// Ranks that wait for a message from another process.
     expecting: AtomicUsize,
@@ -276,7 +276,7 @@ impl Carrier for Mpi {
     }
 }
 
-/// What comes before the elements of a message.
+/// Number of words in a message's header, which precedes its elements.
 const HEADER_WORDS: usize = 6;
 
 fn send(letter: Letter, process: i32, tag: i32) {
@@ -335,7 +335,7 @@ impl Office {
         }
     }
 
-    /// The tag of messages from one rank to another of another process.
+    /// Returns the tag of messages from one rank to another of another process.
     fn pair_tag(&self, from: usize, to: usize) -> i32 {
         FIRST_PAIR_TAG + count(from % self.threads * self.threads + to % self.threads)
     }
@@ -408,7 +408,7 @@ struct GroupLink {
 }
 
 impl GroupLink {
-    /// What `work` returns on the group's thread.
+    /// Runs `work` on the group's thread and returns its result.
     fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SimpleCommunicator) -> T + Send + 'static,
@@ -541,7 +541,7 @@ fn broadcast_elements<T: Equivalence + Clone + Default>(
     own
 }
 
-/// Where parts of these lengths start that lie one after another.
+/// Returns the offsets of parts of these lengths that lie one after another.
 fn places(counts: &[i32]) -> Vec<i32> {
     let mut next = 0;
     let place = |count: &i32| {
@@ -559,32 +559,32 @@ fn settle<'a, D: ?Sized, S: mpi::request::Scope<'a>>(mut request: Request<'a, D,
     }
 }
 
-/// How a thread waits: MPI moves bytes only while it is called.
+/// The waiting strategy of a thread: MPI moves bytes only while it is called.
 struct Pause {
     since: Clock,
-    /// How long it keeps its processor at hand.
+    /// Seconds for which it spins before it sleeps.
     eager_s: f64,
 }
 
 impl Pause {
-    /// How long a thread waits with its processor at hand where nothing may come for long.
+    /// Seconds for which a thread spins where nothing may come for long.
     const EAGER_S: f64 = 200e-6;
-    /// How long it sleeps afterwards, at least. What a network brings meanwhile lies in its buffers.
+    /// The shortest sleep after spinning. What a network brings meanwhile lies in its buffers.
     const NAP: Duration = Duration::from_micros(30);
-    /// How long at most: waking up takes the processor from what computes on it.
+    /// The longest sleep. Sleeps grow up to it because waking up takes the processor from what computes on it.
     const NAP_MAX: Duration = Duration::from_millis(1);
-    /// Which part of the time that it has waited it sleeps on: as much later it may come.
+    /// The length of a sleep as a fraction of the time waited so far: a message may be noticed as much later.
     const LATER: f64 = 0.05;
     /// Bytes that memory moves in a second, slowly: what takes longer comes over a network, which is not made faster
     /// by asking for it, while the processor is wanted for computing.
     const MEMORY: f64 = 5e8;
 
-    /// For other processes, which may take long to come.
+    /// Returns the pause for waiting on other processes, which may take long to come.
     fn waiting() -> Self {
         Self { since: Clock::start(), eager_s: Self::EAGER_S }
     }
 
-    /// For so many bytes that both sides are ready to move.
+    /// Returns the pause for moving so many bytes, which both sides are ready to move.
     fn moving(bytes: usize) -> Self {
         Self { since: Clock::start(), eager_s: Self::EAGER_S + bytes as f64 / Self::MEMORY }
     }
@@ -604,7 +604,7 @@ impl Pause {
     }
 }
 
-/// What is said when a thread of the group is gone: it panicked.
+/// Returns the error for a thread of the group that is gone: it panicked.
 fn ended() -> GroupError {
     GroupError::RankFailed { rank: 0, reason: "the connection to other processes is closed".into() }
 }

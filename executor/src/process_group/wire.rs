@@ -20,7 +20,7 @@ pub enum Wire {
 const CHUNK: usize = 512;
 
 impl Wire {
-    /// Bytes of one value.
+    /// Returns the bytes of one value.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -56,7 +56,7 @@ impl Wire {
         }
     }
 
-    /// Values as they are sent.
+    /// Converts values to the form in which they are sent.
     pub(super) fn encode(self, values: Vec<f32>) -> Payload {
         if self == Self::F32 {
             return Payload::F32(values);
@@ -66,7 +66,7 @@ impl Wire {
         Payload::Half(bits)
     }
 
-    /// The values that were sent.
+    /// Returns the values that were sent.
     pub(super) fn decode(self, payload: Payload) -> Vec<f32> {
         match payload {
             Payload::F32(values) => values,

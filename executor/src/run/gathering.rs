@@ -7,7 +7,7 @@ use crate::report::{Span, StepPhases};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
-/// What the report says of each rank. What all ranks know alike, rank 0 knows itself.
+/// The part of the report that each rank sends to rank 0. What all ranks know alike, rank 0 knows itself.
 #[derive(Serialize, Deserialize)]
 struct Told {
     phases: Vec<StepPhases>,
@@ -22,8 +22,8 @@ struct Told {
     memory: Option<u64>,
 }
 
-/// The outcomes that this rank answers for: its own where all ranks live in one process. Otherwise those of all ranks
-/// on rank 0, whose memory is that of all processes, and none on the others.
+/// Returns the outcomes that this rank answers for: its own where all ranks live in one process. With several
+/// processes, those of all ranks on rank 0, whose memory is that of all processes, and none on the others.
 pub(super) fn gathered(
     world: &ProcessGroup,
     clock: Clock,
@@ -69,7 +69,7 @@ pub(super) fn gathered(
     Ok(outcomes)
 }
 
-/// The spans of a step on a clock that shows so many seconds more.
+/// Shifts the spans of a step to a clock that shows so many seconds more.
 fn later((step, start, spans): (u64, f64, Vec<Span>), seconds: f64) -> (u64, f64, Vec<Span>) {
     let shifted = |span: Span| Span { start_s: span.start_s + seconds, end_s: span.end_s + seconds, ..span };
     (step, start + seconds, spans.into_iter().map(shifted).collect())

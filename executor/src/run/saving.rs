@@ -31,12 +31,12 @@ const AHEAD: usize = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Saved {
     pub(super) path: PathBuf,
-    /// How it was written; only the first rank knows.
+    /// The report of its writing; known on the first rank only.
     pub(super) report: Option<CheckpointReport>,
 }
 
-/// A piece of a parameter: what one rank of a tensor group has of it, and of that what one rank has of the state that
-/// is shared out. In the order in which pieces are written.
+/// A piece of a parameter: the tensor-parallel part of one rank, and of that the shard of one rank where state is
+/// sharded. Ordered as pieces are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Piece {
     key: ParameterKey,
@@ -63,7 +63,7 @@ fn own_pieces<'a>(network: &Network, trainer: &'a Trainer) -> Own<'a> {
         .collect()
 }
 
-/// The values of a piece, and after them what the optimizer remembers of it.
+/// Returns the values of a piece, and after them its optimizer state.
 fn contents(trainer: &Trainer, (unit, slot): (&Unit, &Slot), means: usize) -> Vec<Vec<f32>> {
     if slot.role == Role::Statistic {
         return vec![to_vec(slot.working())];
@@ -77,7 +77,7 @@ fn contents(trainer: &Trainer, (unit, slot): (&Unit, &Slot), means: usize) -> Ve
     std::iter::once(values).chain(means).collect()
 }
 
-/// The names of what the optimizer remembers after so many updates.
+/// Returns the names of the optimizer's state after so many updates.
 fn remembered(plan: &Plan, updates: u64) -> &'static [&'static str] {
     if updates == 0 { &[] } else { means_of(plan.optimizer()) }
 }
@@ -114,8 +114,8 @@ pub(super) fn save(job: &Job<'_>, trainer: &Trainer, progress: Progress) -> Resu
     Ok(Some(Saved { path, report: Some(CheckpointReport { step: progress.step, bytes, seconds }) }))
 }
 
-/// The first rank's number, once all ranks know that its checkpoint is whole: each may have to say what there is to go
-/// on from.
+/// Returns the first rank's number, once all ranks know that its checkpoint is whole: each may have to name the
+/// checkpoint to resume from.
 fn told_number(trainer: &Trainer, number: u64) -> Result<u64, GroupError> {
     // In two halves, which single precision holds exactly.
     let mut halves = vec![(number >> 24) as f32, (number & 0xff_ffff) as f32];
@@ -123,7 +123,7 @@ fn told_number(trainer: &Trainer, number: u64) -> Result<u64, GroupError> {
     Ok(((halves[0] as u64) << 24) + halves[1] as u64)
 }
 
-/// Which rank brings each piece, in the order of writing; only the first rank is told.
+/// Returns the rank that brings each piece, in the order of writing; `None` on all but the first rank.
 fn holders(trainer: &Trainer, own: &Own<'_>) -> Result<Option<Vec<(Piece, usize)>>, GroupError> {
     let fields = own.keys().flat_map(|piece| [piece.key.layer, piece.key.slot, piece.tensor, piece.shard]);
     let bytes: Vec<u8> = fields.flat_map(u32::to_le_bytes).collect();
@@ -152,7 +152,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// The next piece, if it is one of `key`.
+    /// Returns the next piece, if it is one of `key`.
     #[expect(clippy::type_complexity, reason = "a piece with its values, if there is one")]
     fn next_of(&mut self, key: ParameterKey) -> Result<Option<(Piece, Vec<Vec<f32>>)>, GroupError> {
         let world = self.trainer.world();
@@ -209,7 +209,7 @@ fn write_tensors(
 struct Assembly<'a> {
     parameter: &'a Parameter,
     ranks: usize,
-    /// By rank of the tensor group and kind of content: what was shared out, joined.
+    /// By rank of the tensor group and kind of content: the shards, joined.
     held: BTreeMap<usize, Vec<Vec<f32>>>,
 }
 
@@ -251,12 +251,12 @@ fn spec(parameter: &Parameter) -> TensorSpec {
     TensorSpec { name: parameter.name.clone(), shape: parameter.stored_shape() }
 }
 
-/// What files hold of a network's weights.
+/// Returns names and shapes of the tensors in a file of the network's weights.
 pub(super) fn specs(network: &Network) -> Vec<TensorSpec> {
     network.keys().map(|key| spec(network.parameter(key))).collect()
 }
 
-/// What files hold of what an optimizer remembers.
+/// Returns names and shapes of the tensors in a file of optimizer state.
 fn trained_specs(network: &Network) -> Vec<TensorSpec> {
     let all = network.keys().map(|key| network.parameter(key));
     all.filter(|parameter| parameter.role == Role::Trained).map(spec).collect()
@@ -288,8 +288,8 @@ pub(super) fn check_model(checkpoint: &Checkpoint, plan_document: &Value) -> Res
     })
 }
 
-/// The model of a plan document with all that may be left out. Its name says nothing of it, and all kernels of attention
-/// compute the same.
+/// Returns the model of a plan document with its defaults filled in, without name and attention kernel: the name says
+/// nothing of the model, and all attention kernels compute the same.
 fn model_of(mut document: Value) -> Map<String, Value> {
     let written = document.pointer_mut("/plan/model").map(Value::take).unwrap_or_default();
     let spec = serde_json::from_value(written.clone()).ok();
@@ -302,7 +302,7 @@ fn model_of(mut document: Value) -> Map<String, Value> {
     model
 }
 
-/// What one model has that the other has otherwise.
+/// Describes the fields of one model whose values differ in the other.
 fn what_differs(own: &Map<String, Value>, other: &Map<String, Value>) -> String {
     let said = |(key, value): (&String, &Value)| match value {
         Value::Array(_) | Value::Object(_) => format!("other {key}"),
@@ -325,7 +325,7 @@ impl<'a> Resumed<'a> {
         Self { network, checkpoint, failed: RefCell::new(None) }
     }
 
-    /// Whole values of a parameter.
+    /// Returns the whole values of a parameter.
     pub(super) fn values(&self, key: ParameterKey) -> Vec<f32> {
         self.read(MODEL, key)
     }

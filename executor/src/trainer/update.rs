@@ -70,7 +70,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// With shared sequences, gradients of what is not cut are parts of a sum over the tensor group.
+    /// Sums gradients of parameters that are not split over the tensor group: with sequence parallelism each rank has a
+    /// partial sum.
     fn sum_over_tokens(&mut self) -> Result<(), GroupError> {
         if !self.groups.tensor.shares_tokens() {
             return Ok(());
@@ -95,7 +96,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Both holders of a shared table add up their gradients, as Megatron-LM does, so that the copies stay equal.
+    /// Sums the gradients of a tied token table over both of its holders, as Megatron-LM does, so that the copies stay
+    /// equal.
     fn sum_ties(&mut self) -> Result<(), GroupError> {
         let Some((copy, source)) = self.network.tie() else { return Ok(()) };
         let take = |units: &mut BTreeMap<usize, crate::unit::Unit>, key: crate::network::ParameterKey| {
@@ -135,7 +137,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// A sum of two does not depend on their order, so both get the same bits.
+    /// Sums a gradient with that of another stage. A sum of two does not depend on their order, so both get the same
+    /// bits.
     fn sum_with(&self, StageId(other): StageId, own: Tensor<1>) -> Result<Tensor<1>, GroupError> {
         let mut own = to_vec(own);
         self.groups.pipeline.send(other as usize, TIE, own.clone())?;
@@ -145,7 +148,7 @@ impl Trainer {
         Ok(from_vec(own, [length], &self.device))
     }
 
-    /// The norm of the gradient of all parameters, each counted once; not finite where any gradient is not.
+    /// Returns the norm of the gradient of all parameters, each counted once; not finite where any gradient is not.
     fn gradient_norm(&mut self) -> Result<f64, GroupError> {
         let tied = self.network.tie().map(|(copy, _)| copy);
         let first_of_tensor = self.groups.tensor.rank() == 0;

@@ -3,7 +3,7 @@
 /// Prefixes that transformers puts before the names of a model with a head, and leaves out without one.
 const PREFIXES: [&str; 5] = ["transformer.", "model.", "bert.", "vit.", "resnet."];
 
-/// The names under which a file may hold the parameter `name`, the usual one first.
+/// Returns the names under which a file may hold the parameter `name`, the usual one first.
 pub(super) fn in_files(name: &str) -> Vec<String> {
     let mut names = vec![name.to_owned()];
     let is_gpt = ["wte.", "wpe.", "h.", "ln_f."].iter().any(|start| name.starts_with(start));
@@ -26,15 +26,15 @@ const BUFFERS: [&str; 5] =
 /// Heads of other tasks than those that are trained here.
 const OTHER_HEADS: [&str; 3] = ["cls.seq_relationship.", "bert.pooler.", "vit.pooler."];
 
-/// What a head that is tied to the token table is saved as besides.
+/// Additional names under which files hold a head that is tied to the token table.
 const TIED: [&str; 3] = ["lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"];
 
-/// Whether the tensor `name`, which no parameter is called, is of the head of another task.
+/// Returns `true` if the tensor `name`, which is not the name of a parameter, belongs to the head of another task.
 pub(super) fn is_of_other_head(name: &str) -> bool {
     OTHER_HEADS.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether a training may do without the tensor `name`, which no parameter is called.
+/// Returns `true` if training can ignore the tensor `name`, which is not the name of a parameter.
 pub(super) fn may_be_ignored(name: &str, is_tied: bool) -> bool {
     BUFFERS.iter().any(|end| name.ends_with(end)) || is_of_other_head(name) || (is_tied && TIED.contains(&name))
 }

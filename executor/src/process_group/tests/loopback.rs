@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// What one operation of a group has brought together.
+/// The contributions gathered so far to one operation of a group.
 #[derive(Default)]
 struct Meeting {
     brought: BTreeMap<usize, Payload>,
     left: usize,
 }
 
-/// What the processes share.
+/// State that the processes share.
 struct Network {
     threads: usize,
     limit: usize,
@@ -70,7 +70,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// What every process brings to this operation.
+    /// Returns what every process brings to this operation.
     fn all(&self, own: Payload) -> Result<Vec<Payload>, GroupError> {
         let key = (self.id, self.turn.fetch_add(1, Ordering::Relaxed));
         let mut meetings = lock(&self.network.meetings);

@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) wire: Wire,
 }
 
-/// What one rank gets from all collectives.
+/// The results of all collectives on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Got {
     pub(crate) reduced: Vec<f32>,
@@ -89,7 +89,7 @@ fn element(case: &Case, members: &[usize], i: usize) -> f32 {
     }
 }
 
-/// What the rank should get.
+/// Returns the results that the rank should get.
 pub(crate) fn expected(case: &Case, rank: usize) -> Got {
     let members: Vec<usize> = (0..case.colours.len()).filter(|r| case.colours[*r] == case.colours[rank]).collect();
     let place = members.iter().position(|member| *member == rank).expect("it is in its group");
