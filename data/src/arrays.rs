@@ -21,7 +21,7 @@ const INPUTS: &str = "inputs";
 /// The array of classes.
 const LABELS: &str = "labels";
 
-/// What one element is, least significant byte first.
+/// The type of an array's elements, least significant byte first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     U8,
@@ -48,7 +48,8 @@ impl Kind {
         }
     }
 
-    /// The integer in these bytes; nothing for other kinds. What no `i64` holds is as wrong as a negative number.
+    /// Returns the integer in these bytes; `None` for other kinds. What no `i64` holds is as wrong as a negative
+    /// number.
     fn integer(self, bytes: &[u8]) -> Option<i64> {
         Some(match self {
             Self::U8 => i64::from(bytes[0]),
@@ -63,7 +64,7 @@ impl Kind {
         })
     }
 
-    /// The number in these bytes, rounded to single precision; nothing for integers.
+    /// Returns the number in these bytes, rounded to single precision; `None` for integers.
     fn float(self, bytes: &[u8]) -> Option<f32> {
         Some(match self {
             Self::F16 => f16::from_le_bytes(bytes.try_into().ok()?).to_f32(),
@@ -93,7 +94,7 @@ impl Array {
         DataError::Array { path: self.path.clone(), array: self.name.clone(), field, found, allowed: allowed.into() }
     }
 
-    /// All elements as `read` makes them of their bytes; nothing if it does not for this type.
+    /// Returns all elements as `read` makes them of their bytes; `None` if it does not for this type.
     fn elements<T>(&self, read: impl Fn(Kind, &[u8]) -> Option<T>) -> Option<Vec<T>> {
         let kind = self.kind?;
         self.bytes.chunks_exact(kind.bytes()).map(|bytes| read(kind, bytes)).collect()
@@ -124,8 +125,8 @@ impl Array {
 /// that the library takes doubles with each.
 const NESTED_MAX: usize = 8;
 
-/// What a `.npy` file says of the length of its header, two bytes in version 1 and four in later ones, and all behind it;
-/// nothing if the file is shorter than that.
+/// Returns the length of a `.npy` file's header, which takes two bytes in version 1 and four in later ones, and all
+/// bytes behind it; `None` if the file is shorter than that.
 /// Source: NumPy, `numpy.lib.format`, "Format Version 1.0" and "2.0".
 fn header(content: &[u8]) -> Option<(u64, &[u8])> {
     let behind = if *content.get(6)? == 1 { 10 } else { 12 };
@@ -133,7 +134,7 @@ fn header(content: &[u8]) -> Option<(u64, &[u8])> {
     Some((field.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)), rest))
 }
 
-/// How many brackets stand within brackets, at most.
+/// Returns the greatest depth of brackets within brackets.
 fn nested(text: &[u8]) -> usize {
     let mut open: usize = 0;
     let depths = text.iter().map(|byte| {
@@ -147,7 +148,7 @@ fn nested(text: &[u8]) -> usize {
     depths.max().unwrap_or(0)
 }
 
-/// A whole `.npy` file.
+/// Reads a whole `.npy` file.
 fn npy(path: &Path, content: &[u8]) -> Result<Array, DataError> {
     let damaged = |problem: String| DataError::Damaged { path: path.to_owned(), problem };
     if let Some((length, rest)) = header(content) {
@@ -208,7 +209,7 @@ fn npy(path: &Path, content: &[u8]) -> Result<Array, DataError> {
     Ok(array)
 }
 
-/// One array of a safetensors file.
+/// Reads one array of a safetensors file.
 fn tensor(path: &Path, content: &[u8], name: &str, allowed: &'static str) -> Result<Array, DataError> {
     let damaged = |problem: String| DataError::Damaged { path: path.to_owned(), problem };
     let tensors = SafeTensors::deserialize(content).map_err(|error| damaged(error.to_string()))?;
@@ -239,14 +240,14 @@ fn tensor(path: &Path, content: &[u8], name: &str, allowed: &'static str) -> Res
     })
 }
 
-/// What `path` names and the labels beside it, if arrays are there.
+/// The array that `path` names and the labels beside it.
 pub(crate) struct ArrayFiles {
     inputs: PathBuf,
     safetensors: bool,
 }
 
 impl ArrayFiles {
-    /// The array that a file is, or that a folder holds under the name that the model's data has.
+    /// Returns the array that a file is, or that a folder holds under the name that the model's data has.
     pub(crate) fn at(path: &Path, folder: bool, wanted: &SampleKind) -> Option<Self> {
         if folder {
             let name = if wanted.sequence().is_some() { TOKENS } else { INPUTS };
@@ -257,7 +258,7 @@ impl ArrayFiles {
         (safetensors || files::ending(path) == "npy").then(|| Self { inputs: path.to_owned(), safetensors })
     }
 
-    /// Token ids below `vocabulary`, and the file's bytes.
+    /// Reads token ids below `vocabulary`, and returns the file's bytes beside them.
     pub(crate) fn tokens(&self, vocabulary: u64) -> Result<(Vec<u32>, Vec<u8>), DataError> {
         let content = files::bytes(&self.inputs)?;
         let array = if self.safetensors {
@@ -276,7 +277,7 @@ impl ArrayFiles {
         Ok((ids, content))
     }
 
-    /// Samples with their classes.
+    /// Reads samples with their classes.
     pub(crate) fn labelled(&self, wanted: &SampleKind) -> Result<Labelled, DataError> {
         const ALLOWED: &str = "`inputs`, one row for each sample, and `labels`, its class";
         let content = files::bytes(&self.inputs)?;
@@ -306,7 +307,7 @@ impl ArrayFiles {
     }
 }
 
-/// The shape of one sample, (channels, height, width), if it is what the model reads.
+/// Returns the shape of one sample, (channels, height, width), if it is what the model reads.
 fn sample_shape(inputs: &Array, wanted: &SampleKind) -> Result<[usize; 3], DataError> {
     let sample = inputs.shape.get(1..).unwrap_or(&[]);
     match *wanted {

@@ -1,6 +1,6 @@
-//! What a replica computes at once.
+//! A micro-batch: the samples that a replica computes at once.
 
-/// What the first layer of a network reads.
+/// The values that the first layer of a network reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
     /// Token ids, (samples, sequence), flat.
@@ -33,11 +33,11 @@ pub enum Inputs {
 /// Samples with their targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MicroBatch {
-    /// How many samples.
+    /// Number of samples.
     pub samples: usize,
-    /// What is read.
+    /// The values that the network reads.
     pub inputs: Inputs,
-    /// What is to be predicted: one for each scored position, in the order of rows.
+    /// The classes or tokens to predict: one for each scored position, in the order of rows.
     pub targets: Vec<i32>,
     /// The rows, sample · sequence + position, that are scored, the same number in each sample; without it every
     /// position of a text, or the one class of a sample.
@@ -45,12 +45,12 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// Nothing yet, of the kind that `inputs` is.
+    /// Returns a batch without samples, of the kind that `inputs` is.
     pub fn empty(inputs: Inputs) -> Self {
         Self { samples: 0, inputs, targets: Vec::new(), scored: None }
     }
 
-    /// What a rank knows of samples that it does not read: how many they are.
+    /// Returns the batch of a rank that reads no data: it knows only the number of samples.
     pub fn unread(samples: usize) -> Self {
         Self { samples, ..Self::empty(Inputs::Tokens { ids: Vec::new(), sequence: 0 }) }
     }

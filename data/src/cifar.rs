@@ -15,8 +15,8 @@ const SHAPE: [usize; 3] = [3, 32, 32];
 /// Bytes of an image.
 const PIXELS: usize = 3 * 32 * 32;
 
-/// The files at `path`, the training part before the test part: itself, or those in the folder that are named as the
-/// published ones are.
+/// Returns the files at `path`, the training part before the test part: itself, or those in the folder that are named
+/// as the published ones are.
 pub(crate) fn at(path: &Path, folder: bool) -> Result<Vec<PathBuf>, DataError> {
     if !folder {
         return Ok(if files::ending(path) == "bin" { vec![path.to_owned()] } else { Vec::new() });
@@ -34,7 +34,7 @@ fn is_test(path: &Path) -> bool {
     ["test_batch.bin", "test.bin"].contains(&files::name(path).as_str())
 }
 
-/// Bytes of labels before each image: the file's name says it, or its length.
+/// Returns the bytes of labels before each image: the file's name says it, or its length.
 fn label_bytes(path: &Path, length: usize) -> Result<usize, DataError> {
     let name = files::name(path);
     let named = if name.starts_with("data_batch") || name == "test_batch.bin" {

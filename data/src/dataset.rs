@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// What is named instead of a path for samples that are made up from the seed.
+/// The name given in place of a path for samples that are generated from the seed.
 pub const SYNTHETIC: &str = "synthetic";
 
-/// How many of these there are.
+/// Number of generated samples.
 const SYNTHETIC_SAMPLES: usize = 20_000;
 
 /// One sample in this many is kept from training and evaluated.
@@ -31,7 +31,7 @@ const HELD_OUT_INTERVAL: usize = 20;
 /// The most held-out samples that an evaluation reads.
 pub const HELD_OUT_MAX: usize = 64;
 
-/// Where data is, and how text becomes tokens.
+/// The location of the data, and the tokenizer of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSource {
     /// A file or folder, or [`SYNTHETIC`].
@@ -41,18 +41,18 @@ pub struct DataSource {
 }
 
 impl DataSource {
-    /// Data without a tokenizer.
+    /// Makes a source without a tokenizer.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), tokenizer: None }
     }
 
-    /// Whether samples are made up.
+    /// Returns `true` if samples are generated from the seed.
     pub fn is_synthetic(&self) -> bool {
         self.path.as_os_str() == SYNTHETIC
     }
 }
 
-/// How a text is cut into samples.
+/// The layout of samples in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// Tokens of the text from one sample to the next.
@@ -71,7 +71,7 @@ struct Framed {
     close: Option<i32>,
 }
 
-/// What samples are read from.
+/// The source that samples are read from.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a run")]
 enum Content {
@@ -81,7 +81,7 @@ enum Content {
     Synthetic,
 }
 
-/// What is known of data besides its content.
+/// Metadata of a dataset.
 #[derive(Clone, Debug, Default)]
 struct About {
     kind: &'static str,
@@ -103,7 +103,7 @@ pub struct Dataset {
     held_out: Vec<usize>,
 }
 
-/// What a sample is read for, which decides what is hidden from a masked language model.
+/// The use of a sample, which decides what is hidden from a masked language model.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Training { position: u64 },
@@ -142,33 +142,34 @@ impl Dataset {
         Ok(Self { source: source.clone(), wanted: *wanted, seed, content, about, training, held_out })
     }
 
-    /// Samples of an epoch.
+    /// Returns the number of samples of an epoch.
     pub fn training_samples(&self) -> usize {
         self.training.len()
     }
 
-    /// Samples that an evaluation reads.
+    /// Returns the number of samples that an evaluation reads.
     pub fn held_out_samples(&self) -> usize {
         self.held_out.len().min(HELD_OUT_MAX)
     }
 
-    /// XXH3 of the data and of the tokenizer behind it, 64 bits, hexadecimal; of a folder of images, of their paths and
-    /// sizes.
+    /// Returns XXH3 of the data and of the tokenizer behind it, 64 bits, hexadecimal; of a folder of images, of their
+    /// paths and sizes.
     pub fn checksum(&self) -> &str {
         &self.about.checksum
     }
 
-    /// Bytes of the data.
+    /// Returns the number of bytes of the data.
     pub fn bytes(&self) -> u64 {
         self.about.bytes
     }
 
-    /// The numbers of the samples met until now that cannot be decoded.
+    /// Returns the numbers of the samples met until now that cannot be decoded.
     pub fn corrupt_samples(&self) -> BTreeSet<usize> {
         if let Content::Images(images) = &self.content { images.corrupt() } else { BTreeSet::new() }
     }
 
-    /// What was read, with what was skipped until now. Whoever measures it says how long it was waited for.
+    /// Returns the report of the data, with the samples skipped until now. `waited_s` is 0: whoever measures the wait
+    /// sets it.
     pub fn report(&self) -> DataReport {
         DataReport {
             path: self.source.path.display().to_string(),
@@ -184,17 +185,17 @@ impl Dataset {
         }
     }
 
-    /// What the order of samples, and what is made up, follow from.
+    /// Returns the seed of the order of samples and of generated samples.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The numbers of training samples, ascending.
+    /// Returns the numbers of training samples, ascending.
     pub fn training(&self) -> &[usize] {
         &self.training
     }
 
-    /// A batch without samples.
+    /// Returns a batch without samples.
     pub fn empty(&self) -> MicroBatch {
         MicroBatch::empty(match self.wanted {
             SampleKind::NextToken { sequence, .. } | SampleKind::Masked { sequence, .. } => {
@@ -216,8 +217,8 @@ impl Dataset {
         self.add(number, Use::Training { position }, into)
     }
 
-    /// The samples of the held-out part with these indices, below [`Dataset::held_out_samples`]. Those read are spread
-    /// over all of it, and the same tokens are hidden from masked language models whenever they are.
+    /// Returns the samples of the held-out part with these indices, below [`Dataset::held_out_samples`]. Those read are
+    /// spread over all of it, and the same tokens are hidden from masked language models whenever they are read.
     ///
     /// # Errors
     ///
@@ -342,7 +343,7 @@ fn open(source: &DataSource, wanted: &SampleKind) -> Result<(Content, About), Da
     Err(DataError::UnknownKind { path: path.clone(), wanted: wanted.words(), allowed: wanted.allowed() })
 }
 
-/// A text, or the ids of one.
+/// Opens a text, or the ids of one.
 fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> Result<(Content, About), DataError> {
     let (SampleKind::NextToken { vocabulary, .. } | SampleKind::Masked { vocabulary, .. }) = *wanted else {
         unreachable!("only models of tokens read texts")
@@ -396,25 +397,25 @@ fn text(source: &DataSource, wanted: &SampleKind, ids: Option<&ArrayFiles>) -> R
 
 /// The tokens that masked language models know besides those of a text.
 struct Special {
-    /// What hides a token.
+    /// The mask token.
     mask: u32,
     /// Tokens below this may replace one.
     entries: u32,
-    /// What stands before a text.
+    /// The token before a text.
     begin: Option<u32>,
-    /// What stands after it.
+    /// The token after it.
     close: Option<u32>,
 }
 
 impl Special {
-    /// A mask that comes right after so many entries, and nothing else.
+    /// Returns a mask that comes right after so many entries, and no other special token.
     fn after(entries: u64) -> Self {
         let mask = u32::try_from(entries).unwrap_or(u32::MAX);
         Self { mask, entries: mask, begin: None, close: None }
     }
 }
 
-/// How a text is cut for the model.
+/// Returns the layout of samples that the model needs.
 fn layout(wanted: &SampleKind, special: &Special) -> Layout {
     match *wanted {
         SampleKind::Masked { sequence, predictions, .. } => {
@@ -435,7 +436,7 @@ fn layout(wanted: &SampleKind, special: &Special) -> Layout {
     }
 }
 
-/// Samples in a text of `tokens`.
+/// Returns the number of samples in a text of `tokens`.
 fn stream_samples(tokens: usize, layout: Layout) -> usize {
     tokens.saturating_sub(layout.taken - layout.stride) / layout.stride
 }
@@ -464,12 +465,12 @@ fn check_length(
     Ok(())
 }
 
-/// Training and held-out samples of data that ends with a test part of `test` samples, if it has one.
+/// Returns training and held-out samples of data that ends with a test part of `test` samples, if it has one.
 fn parts(count: usize, test: usize) -> (Vec<usize>, Vec<usize>) {
     if test == 0 { every_twentieth(count) } else { ((0..count - test).collect(), (count - test..count).collect()) }
 }
 
-/// Training and held-out samples. With few samples the last one is held out, so that there always is one.
+/// Returns training and held-out samples. With few samples the last one is held out, so that there always is one.
 fn every_twentieth(count: usize) -> (Vec<usize>, Vec<usize>) {
     (0..count).partition(|i| {
         let twentieth = i % HELD_OUT_INTERVAL == HELD_OUT_INTERVAL - 1;

@@ -12,7 +12,7 @@ pub enum DataError {
     /// A file or folder could not be read.
     #[error("cannot read `{}`", path.display())]
     Unreadable {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -20,13 +20,13 @@ pub enum DataError {
     /// The named file is not text.
     #[error("`{}` is not UTF-8 text", path.display())]
     NotText {
-        /// Which one.
+        /// The file.
         path: PathBuf,
     },
     /// A folder without text.
     #[error("`{}` holds no text files ({skipped} other files were skipped)", path.display())]
     NoText {
-        /// Which one.
+        /// The folder.
         path: PathBuf,
         /// Binary files in it.
         skipped: usize,
@@ -37,7 +37,7 @@ pub enum DataError {
         path.display()
     )]
     TooShort {
-        /// Where the text came from.
+        /// The file or folder of the text.
         path: PathBuf,
         /// Tokens found.
         found: usize,
@@ -54,7 +54,7 @@ pub enum DataError {
          needs {needed}", path.display()
     )]
     TooLittle {
-        /// Where the text came from.
+        /// The file or folder of the text.
         path: PathBuf,
         /// Tokens found.
         found: usize,
@@ -73,7 +73,7 @@ pub enum DataError {
         path.display()
     )]
     TooFew {
-        /// Where they came from.
+        /// The file or folder of the samples.
         path: PathBuf,
         /// Samples found.
         found: usize,
@@ -83,49 +83,49 @@ pub enum DataError {
     /// Nothing tells what a file or folder is.
     #[error("`{}` is of no known kind; {wanted} are read from {allowed}", path.display())]
     UnknownKind {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What the model reads.
+        /// The kind of data that the model reads.
         wanted: String,
-        /// What may be named.
+        /// The kinds of files that may be named.
         allowed: &'static str,
     },
     /// Data of a kind that the model does not read.
     #[error("`{}` is {kind}, but the model reads {wanted}", path.display())]
     Foreign {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What it is.
+        /// The kind of data found.
         kind: &'static str,
-        /// What the model reads.
+        /// The kind of data that the model reads.
         wanted: String,
     },
     /// Samples of another size than the model's.
     #[error("`{}` holds {found}, but the model reads {wanted}", path.display())]
     Sides {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// What a sample is there.
+        /// The samples found there.
         found: String,
-        /// What the model reads.
+        /// The samples that the model reads.
         wanted: String,
     },
     /// A file that breaks off or contradicts itself.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         problem: String,
     },
     /// An array that a file or folder should hold.
     #[error("`{}` holds no array `{array}`; it must hold {allowed}", path.display())]
     NoArray {
-        /// Where it is missing.
+        /// The file or folder.
         path: PathBuf,
         /// Its name.
         array: String,
-        /// What should be there.
+        /// The array that it must hold.
         allowed: &'static str,
     },
     /// An array of another type or shape.
@@ -137,9 +137,9 @@ pub enum DataError {
         array: String,
         /// `dtype` or `shape`.
         field: &'static str,
-        /// What it has.
+        /// The value of that field.
         found: String,
-        /// What is accepted.
+        /// The accepted values.
         allowed: String,
     },
     /// A class that the model does not have.
@@ -147,7 +147,7 @@ pub enum DataError {
     Label {
         /// The file.
         path: PathBuf,
-        /// Which sample, from 0.
+        /// Index of the sample, from 0.
         sample: usize,
         /// Its label.
         label: i64,
@@ -189,7 +189,7 @@ pub enum DataError {
     Tokenizer {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         problem: String,
     },
     /// A tokenizer without a token that masked training needs.
@@ -197,7 +197,7 @@ pub enum DataError {
     NoMask {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The tokens looked for.
         tokens: &'static str,
     },
     /// A tokenizer beside data that has none to do.
@@ -205,7 +205,7 @@ pub enum DataError {
     TokenizerUnused {
         /// The tokenizer.
         path: PathBuf,
-        /// What the data is.
+        /// The kind of the data.
         kind: &'static str,
     },
     /// More tokens than the model has entries.
@@ -223,7 +223,7 @@ pub enum DataError {
     TokenId {
         /// The file.
         path: PathBuf,
-        /// Which token, from 0.
+        /// Index of the token, from 0.
         position: usize,
         /// Its id.
         id: i64,
@@ -233,7 +233,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// What may help.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::EmptyPath | Self::Unreadable { .. } => "name a file or folder that is there and can be read",

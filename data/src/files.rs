@@ -1,11 +1,11 @@
-//! Which files a folder holds.
+//! The files of a folder.
 
 use crate::error::DataError;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     let read = || {
         // A device or a pipe may have no end.
@@ -14,13 +14,13 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     read().map_err(|source| DataError::Unreadable { path: path.to_owned(), source })
 }
 
-/// Whether `path` is a folder.
+/// Tells whether `path` is a folder.
 pub(crate) fn is_folder(path: &Path) -> Result<bool, DataError> {
     let about = fs::metadata(path).map_err(|source| DataError::Unreadable { path: path.to_owned(), source })?;
     Ok(about.is_dir())
 }
 
-/// The entries of a folder that are not hidden, sorted, so that nothing depends on the file system's order.
+/// Lists the entries of a folder that are not hidden, sorted, so that nothing depends on the file system's order.
 fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?;
@@ -30,13 +30,13 @@ fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, DataError> {
     Ok(entries)
 }
 
-/// The folders and the files right in a folder, each sorted. Links to files count as files.
+/// Lists the folders and the files right in a folder, each sorted. Links to files count as files.
 pub(crate) fn inside(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), DataError> {
     let paths = entries(folder)?.into_iter().map(|entry| entry.path());
     Ok(paths.partition(|path| path.is_dir()))
 }
 
-/// All files under a folder, sorted. Hidden ones, links, and folders named `target` and `runs` are left out.
+/// Lists all files under a folder, sorted. Hidden ones, links, and folders named `target` and `runs` are left out.
 pub(crate) fn all(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut files = Vec::new();
     for entry in entries(folder)? {
@@ -51,12 +51,12 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// The name of a file in lower case.
+/// Returns the name of a file in lower case.
 pub(crate) fn name(path: &Path) -> String {
     path.file_name().map_or(String::new(), |name| name.to_string_lossy().to_lowercase())
 }
 
-/// The ending of a file's name in lower case, without its dot.
+/// Returns the extension of a file's name in lower case, without its dot.
 pub(crate) fn ending(path: &Path) -> String {
     path.extension().map_or(String::new(), |ending| ending.to_string_lossy().to_lowercase())
 }

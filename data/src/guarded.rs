@@ -6,11 +6,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread is told as an error.
+    /// `true` while a panic of this thread is caught and returned as an error.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `call` returns, or why it panicked. Nothing that it could leave half done may be used after it.
+/// Returns the result of `call`, or the message of its panic. Nothing that it could leave half done may be used after
+/// it.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

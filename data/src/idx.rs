@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 /// Elements that are unsigned bytes.
 const BYTES: u8 = 8;
 
-/// Whether a file's name says that it holds images in this format.
+/// Returns `true` if a file's name says that it holds images in this format.
 fn is_images(path: &Path) -> bool {
     let name = files::name(path);
     name.ends_with("images-idx3-ubyte") || name.ends_with("images.idx3-ubyte")
 }
 
-/// Whether it is the part that is kept for testing.
+/// Returns `true` if it is the part that is kept for testing.
 fn is_test(path: &Path) -> bool {
     let name = files::name(path);
     name.starts_with("t10k") || name.contains("test")
 }
 
-/// The files of images that are at `path`: itself, or those in the folder, training before test.
+/// Returns the files of images that are at `path`: itself, or those in the folder, training before test.
 pub(crate) fn at(path: &Path, folder: bool) -> Result<Vec<PathBuf>, DataError> {
     let mut found = if folder { files::inside(path)?.1 } else { vec![path.to_owned()] };
     found.retain(|path| is_images(path));
@@ -61,13 +61,13 @@ pub(crate) fn read(images: &[PathBuf], wanted: &SampleKind) -> Result<Labelled, 
     Ok(all.expect("whoever reads has found a file").1)
 }
 
-/// The file of labels that belongs to one of images.
+/// Returns the file of labels that belongs to one of images.
 fn labels_of(images: &Path) -> PathBuf {
     let name = images.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     images.with_file_name(name.replace("images", "labels").replace("idx3", "idx1"))
 }
 
-/// The sides and the elements of a file.
+/// Returns the dimensions and the elements of a file.
 fn elements<'a, const N: usize>(path: &Path, content: &'a [u8]) -> Result<([usize; N], &'a [u8]), DataError> {
     let damaged = |problem: String| DataError::Damaged { path: path.to_owned(), problem };
     if content.get(..4) != Some(&[0, 0, BYTES, N as u8]) {

@@ -84,7 +84,7 @@ impl ImageFolder {
         Ok(Self { root: path.into(), files: images, sides, corrupt, test: count, skipped, bytes, checksum })
     }
 
-    /// How many images.
+    /// Returns the number of images.
     pub(crate) fn samples(&self) -> usize {
         self.files.len()
     }
@@ -95,8 +95,8 @@ impl ImageFolder {
         self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The pixels of an image, (channels, height, width), and its class; of the next good one of `part`, which lists
-    /// images in ascending order, if it is corrupt.
+    /// Returns the pixels of an image, (channels, height, width), and its class; those of the next good one of `part`,
+    /// which lists images in ascending order, if it is corrupt.
     pub(crate) fn read(&self, number: usize, part: &[usize]) -> Result<(Vec<u8>, i32), DataError> {
         let at = part.binary_search(&number).expect("an image belongs to its part");
         for candidate in part[at..].iter().chain(&part[..at]) {
@@ -113,7 +113,7 @@ impl ImageFolder {
     }
 }
 
-/// The folders of classes in a folder, with their images.
+/// Returns the folders of classes in a folder, with their images.
 fn classes(folder: &Path, skipped: &mut usize) -> Result<Vec<Class>, DataError> {
     let (folders, beside) = files::inside(folder)?;
     *skipped += beside.len();
@@ -132,7 +132,7 @@ fn classes(folder: &Path, skipped: &mut usize) -> Result<Vec<Class>, DataError> 
     Ok(classes)
 }
 
-/// Bytes of all images, and the checksum of their paths and sizes.
+/// Returns the bytes of all images, and the checksum of their paths and sizes.
 fn sizes(root: &Path, images: &[(PathBuf, i32)]) -> Result<(u64, String), DataError> {
     let (mut bytes, mut checksum) = (0, Xxh3::new());
     for (image, _) in images {
@@ -157,8 +157,8 @@ const UNFOLDED_MAX: u64 = 1032 * 8 * 4;
 /// Bytes that a decoder asks for beside its pixels.
 const DECODER: u64 = 1 << 20;
 
-/// The central part of an image that has the form of (channels, height, width), scaled to it; nothing if the bytes are
-/// no image. What a file's content says counts, not its name.
+/// Decodes the central part of an image that has the form of (channels, height, width), scaled to it; `None` if the
+/// bytes are no image. What a file's content says counts, not its name.
 fn decode(bytes: &[u8], sides: [usize; 3]) -> Option<Vec<u8>> {
     let [channels, height, width] = sides;
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?;
@@ -188,7 +188,7 @@ fn decode(bytes: &[u8], sides: [usize; 3]) -> Option<Vec<u8>> {
     Some((0..channels).flat_map(|channel| interleaved.iter().copied().skip(channel).step_by(channels)).collect())
 }
 
-/// An image of other sides, each pixel the weighted mean of those that it covers.
+/// Scales an image to other sides, each pixel the weighted mean of those that it covers.
 fn scaled(image: &DynamicImage, channels: usize, width: u32, height: u32) -> DynamicImage {
     if channels == 1 {
         imageops::resize(&image.to_luma8(), width, height, FilterType::Triangle).into()

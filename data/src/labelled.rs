@@ -10,12 +10,12 @@ use xxhash_rust::xxh3::Xxh3;
 /// Source: torchvision, documentation of its pre-trained models, "mean" and "std".
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
-/// What is taken off a pixel of `channel` of so many, and what it is divided by.
+/// Returns what is subtracted from a pixel of `channel`, one of `channels`, and what it is divided by.
 fn normalisation(channels: usize, channel: usize) -> (f32, f32) {
     if channels == 3 { IMAGENET[channel] } else { (0.5, 0.5) }
 }
 
-/// Normalised values of an image of (channels, height, width) bytes.
+/// Returns the normalised values of an image of (channels, height, width) bytes.
 pub(crate) fn normalised(pixels: &[u8], channels: usize) -> impl Iterator<Item = f32> {
     let plane = pixels.len() / channels;
     pixels.iter().enumerate().map(move |(at, pixel)| {
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Xxh3Text {
 }
 
 impl Labelled {
-    /// Samples of this shape that have no labels yet.
+    /// Makes samples of this shape that have no labels yet.
     pub(crate) fn new(shape: [usize; 3], values: Values) -> Self {
         let checksum = Xxh3Text::default();
         Self { shape, values, labels: Vec::new(), test: 0, files: 0, bytes: 0, checksum }
@@ -98,12 +98,12 @@ impl Labelled {
         }
     }
 
-    /// How many samples.
+    /// Returns the number of samples.
     pub(crate) fn samples(&self) -> usize {
         self.labels.len()
     }
 
-    /// XXH3 of all files, 64 bits, hexadecimal.
+    /// Returns XXH3 of all files, 64 bits, hexadecimal.
     pub(crate) fn checksum(&self) -> String {
         format!("{:?}", self.checksum)
     }

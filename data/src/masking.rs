@@ -9,24 +9,24 @@ const PREDICTED_SHARE: f64 = 0.15;
 /// Of those, the share that is replaced by the mask.
 /// Source: as above, appendix A.1.
 const MASKED_SHARE: f64 = 0.8;
-/// Of those, the share that is replaced by any token; the rest stays what it is.
+/// Of those, the share that is replaced by any token; the others stay unchanged.
 /// Source: as above, appendix A.1.
 const REPLACED_SHARE: f64 = 0.1;
 
-/// How texts are hidden.
+/// The parameters of masking texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Masking {
     /// Tokens that are predicted in every text: always as many, so that the mean over replicas and micro-batches of
     /// their means is the mean over the global batch.
     pub predictions: usize,
-    /// What hides a token.
+    /// The mask token.
     pub mask: i32,
     /// Tokens that may replace one: those below this.
     pub entries: i32,
 }
 
 impl Masking {
-    /// How many of `tokens` are predicted: what the model says, or 15 %, and at least one.
+    /// Returns the number of tokens predicted out of `tokens`: what the model says, or 15 %, and at least one.
     pub(crate) fn predictions(said: Option<usize>, tokens: usize) -> usize {
         said.unwrap_or_else(|| (tokens as f64 * PREDICTED_SHARE).round() as usize).clamp(1, tokens)
     }

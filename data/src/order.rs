@@ -14,13 +14,13 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The order of the samples of `data`, by its seed.
+    /// Makes the order of the samples of `data`, by its seed.
     pub fn new(data: &'a Dataset) -> Self {
         Self { data, epoch: None, shuffled: Vec::new() }
     }
 
-    /// The number of the sample at `position`, counted from the start of training. It depends on nothing but the data
-    /// and the seed.
+    /// Returns the number of the sample at `position`, counted from the start of training. It depends on nothing but
+    /// the data and the seed.
     pub fn sample(&mut self, position: u64) -> usize {
         let length = self.data.training().len() as u64;
         let epoch = position / length;
@@ -34,19 +34,19 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Which samples of each global batch a replica reads, and how.
+/// The part of each global batch that a replica reads, and its division into micro-batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     /// Samples of a micro-batch.
     pub micro: u64,
     /// Micro-batches of the replica in a step.
     pub accumulation: u64,
-    /// Which replica.
+    /// The number of the replica.
     pub replica: u64,
 }
 
 impl Slice {
-    /// The micro-batches of the step whose global batch begins at `position`.
+    /// Returns the micro-batches of the step whose global batch begins at `position`.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// What random numbers are for.
+/// The purpose of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// First values of a parameter.
@@ -16,27 +16,27 @@ pub enum Purpose {
     },
     /// The order of samples in an epoch.
     Order {
-        /// Which one.
+        /// The number of the epoch.
         epoch: u64,
     },
-    /// Which tokens of a training sample are hidden.
+    /// The hidden tokens of a training sample.
     Mask {
         /// The sample's place in the order of training.
         position: u64,
     },
-    /// Which tokens of a held-out sample are hidden.
+    /// The hidden tokens of a held-out sample.
     HeldOutMask {
-        /// Which of them.
+        /// Index of the held-out sample.
         index: u64,
     },
     /// The values of a sample that is made up.
     Synthetic {
-        /// Which one.
+        /// The number of the sample.
         number: u64,
     },
 }
 
-/// A generator for this purpose, unrelated to those for others.
+/// Returns a generator for this purpose, unrelated to those for others.
 pub fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
     let words = match purpose {
         Purpose::Parameter { layer, slot } => [1, u64::from(layer), u64::from(slot)],
@@ -48,7 +48,7 @@ pub fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
     Pcg64::seed_from_u64(words.into_iter().fold(mix(seed), |hash, word| mix(hash ^ word)))
 }
 
-/// SplitMix64's output function, a bijection whose every output bit depends on every input bit.
+/// Applies SplitMix64's output function, a bijection whose every output bit depends on every input bit.
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014, figure 17.
 fn mix(value: u64) -> u64 {
     let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

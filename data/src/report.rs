@@ -1,4 +1,4 @@
-//! What is told of data.
+//! Report of the data of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataReport {
-    /// Where it was read.
+    /// The path it was read from.
     pub path: String,
-    /// What made tokens of it; absent for text that was read as bytes, and for what is no text.
+    /// The path of the tokenizer; absent for text that was read as bytes, and for data other than text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// What it is: text, images, and so on.
+    /// The kind of data: text, images, and so on.
     #[serde(default)]
     pub kind: String,
     /// Files that were read, or that will be.

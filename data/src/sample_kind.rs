@@ -1,8 +1,8 @@
-//! What a model wants of its data.
+//! The kind of data that a model is trained on.
 
 use trainyard_models::{HeadKind, Model};
 
-/// What one sample of a training is, and how many values of a target there are.
+/// The kind of one training sample, and the number of values of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     /// So many tokens, each of which predicts the next.
@@ -42,7 +42,7 @@ pub enum SampleKind {
 }
 
 impl SampleKind {
-    /// What `model` wants; nothing if no data of the kinds that are read would train it.
+    /// Returns the kind that `model` is trained on; `None` if no data of the kinds that are read would train it.
     pub fn of(model: &Model) -> Option<Self> {
         let next_token = |sequence: u64, vocabulary| Some(Self::NextToken { sequence: sequence as usize, vocabulary });
         let image = |channels: u64, side: u64, classes| {
@@ -66,7 +66,7 @@ impl SampleKind {
         }
     }
 
-    /// Tokens of a sample, for models that read them.
+    /// Returns the number of tokens of a sample, for models that read them.
     pub fn sequence(&self) -> Option<usize> {
         match self {
             Self::NextToken { sequence, .. } | Self::Masked { sequence, .. } => Some(*sequence),
@@ -74,7 +74,7 @@ impl SampleKind {
         }
     }
 
-    /// Classes, for models that tell some apart.
+    /// Returns the number of classes, for models that tell some apart.
     pub fn classes(&self) -> Option<u64> {
         match self {
             Self::NextToken { .. } | Self::Masked { .. } => None,
@@ -82,7 +82,7 @@ impl SampleKind {
         }
     }
 
-    /// The same in words, for messages.
+    /// Describes the kind in words, for messages.
     pub fn words(&self) -> String {
         match self {
             Self::NextToken { sequence, .. } | Self::Masked { sequence, .. } => format!("texts of {sequence} tokens"),
@@ -91,7 +91,7 @@ impl SampleKind {
         }
     }
 
-    /// What may be named for it, for messages.
+    /// Returns the kinds of files that may be named for it, for messages.
     pub fn allowed(&self) -> &'static str {
         match self {
             Self::NextToken { .. } | Self::Masked { .. } => {

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// Entries of the byte vocabulary.
 pub const BYTE_VOCABULARY: u64 = 256;
 
-/// What stands between two files read as bytes: a zero, which text files do not hold.
+/// The byte that separates two files read as bytes: a zero, which text files do not hold.
 const SEPARATOR: u8 = 0;
 
 /// Tokens, one file's after another's.
@@ -23,7 +23,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// How many tokens.
+    /// Returns the number of tokens.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// `count` tokens from `first`.
+    /// Returns `count` tokens from `first`.
     pub(crate) fn tokens(&self, first: usize, count: usize) -> Vec<i32> {
         match self {
             Self::Bytes(bytes) => bytes[first..first + count].iter().map(|byte| i32::from(*byte)).collect(),
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// What its tokens are called.
+    /// Returns the name of its tokens in messages.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Bytes(_) => "bytes",
@@ -99,7 +99,7 @@ impl Text {
     }
 }
 
-/// The text of a file, if it is one.
+/// Returns the text of a file, if it is one.
 fn text(bytes: Vec<u8>) -> Option<String> {
     if bytes.contains(&SEPARATOR) { None } else { String::from_utf8(bytes).ok() }
 }

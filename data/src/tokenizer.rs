@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What may stand between two texts, the first that the tokenizer has.
+/// Tokens that may separate two texts; the first that the tokenizer has is taken.
 const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]", "<|im_end|>"];
-/// What may hide a token.
+/// Tokens that may serve as the mask.
 const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
-/// What may stand before a text of a masked language model.
+/// Tokens that may precede a text of a masked language model.
 const BEGINS: [&str; 2] = ["[CLS]", "<s>"];
-/// What may stand after it.
+/// Tokens that may follow such a text.
 const CLOSES: [&str; 2] = ["[SEP]", "</s>"];
 
 /// A tokenizer that fits the model.
@@ -45,7 +45,7 @@ impl Tokenizer {
         Ok(Self { path: path.to_owned(), inner, entries, content })
     }
 
-    /// The ids of a text.
+    /// Returns the ids of a text.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let encoding = told(|| self.inner.encode_fast(text, false)).map_err(|problem| self.broken(problem))?;
         Ok(encoding.get_ids().to_vec())
@@ -59,25 +59,25 @@ impl Tokenizer {
         tokens.iter().find_map(|token| self.inner.token_to_id(token))
     }
 
-    /// What stands between two texts, if there is something.
+    /// Returns the token that separates two texts, if there is one.
     pub(crate) fn end(&self) -> Option<u32> {
         self.first_of(&ENDS)
     }
 
-    /// What hides a token.
+    /// Returns the mask token.
     pub(crate) fn mask(&self) -> Result<u32, DataError> {
         self.first_of(&MASKS)
             .ok_or_else(|| DataError::NoMask { path: self.path.clone(), tokens: "`[MASK]` and `<mask>`" })
     }
 
-    /// What stands before and after a text of a masked language model.
+    /// Returns the tokens that precede and follow a text of a masked language model.
     pub(crate) fn frame(&self) -> (Option<u32>, Option<u32>) {
         (self.first_of(&BEGINS), self.first_of(&CLOSES))
     }
 }
 
-/// What the library returns, or why it did not. It panics on parts that do not fit together, such as merges without
-/// their tokens and maps of characters that are cut off (0.23.2), where it should tell of them.
+/// Returns the library's result, or its error or panic as text. It panics on parts that do not fit together, such as
+/// merges without their tokens and truncated maps of characters (0.23.2), where it should return an error.
 fn told<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match guarded(call) {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -85,19 +85,19 @@ fn told<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     }
 }
 
-/// How many times as long what replaces a text may be. Customary ones write `▁` for a space, or one kind of quotes for
-/// another.
+/// The greatest factor by which a replacement may lengthen a text. Customary ones write `▁` for a space, or one kind of
+/// quotes for another.
 const GROWTH_MAX: f64 = 1024.0;
 
-/// At most so many times as many characters a text has after a `normalizer`, as far as its parts replace patterns by
-/// texts that they name.
+/// Returns the greatest factor by which a `normalizer` increases a text's number of characters, as far as its parts
+/// replace patterns by texts that they name.
 fn growth(normalizer: &Value) -> f64 {
     let mut lengths = Lengths { known: BTreeMap::new(), other: 1.0 };
     parts(normalizer).into_iter().rev().for_each(|part| lengths.before(part));
     lengths.known.values().copied().fold(lengths.other, f64::max)
 }
 
-/// The parts of a normalizer, in the order in which they are applied.
+/// Returns the parts of a normalizer, in the order in which they are applied.
 fn parts(normalizer: &Value) -> Vec<&Value> {
     match normalizer["normalizers"].as_array() {
         Some(inside) => inside.iter().flat_map(parts).collect(),
@@ -105,7 +105,7 @@ fn parts(normalizer: &Value) -> Vec<&Value> {
     }
 }
 
-/// How long what becomes of a character is at most: of those that are replaced, and of all others.
+/// The greatest number of characters that one character can become: for each that is replaced, and for all others.
 struct Lengths {
     known: BTreeMap<char, f64>,
     other: f64,
@@ -116,7 +116,7 @@ impl Lengths {
         text.chars().map(|letter| self.known.get(&letter).unwrap_or(&self.other)).sum()
     }
 
-    /// What they are where `part` is applied before.
+    /// Updates the lengths for `part`, which is applied before the parts seen so far.
     fn before(&mut self, part: &Value) {
         if let Some(table) = part["precompiled_charsmap"].as_str() {
             // Which characters become the longest text is not looked for.
@@ -160,11 +160,11 @@ fn longest(table: &str) -> f64 {
     texts.split('\0').map(|text| text.chars().count()).max().unwrap_or_default() as f64
 }
 
-/// What tells nothing of how a text becomes ids, or of what is done here.
+/// Fields that do not affect how a text becomes ids, or are not needed here.
 const UNNEEDED: [&str; 4] = ["truncation", "padding", "post_processor", "decoder"];
 
-/// A `tokenizer.json` with what cuts up a text and numbers the pieces. The library panics on a decoder that is no JSON
-/// (0.23.2, `src/decoders/mod.rs`).
+/// Reduces a `tokenizer.json` to the fields that split a text and number the pieces. The library panics on a decoder
+/// that is not JSON (0.23.2, `src/decoders/mod.rs`).
 fn needed(content: &[u8]) -> tokenizers::Result<Vec<u8>> {
     let mut all: Map<String, Value> = serde_json::from_slice(content)?;
     all.retain(|name, _| !UNNEEDED.contains(&name.as_str()));
@@ -178,7 +178,7 @@ fn needed(content: &[u8]) -> tokenizers::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&all)?)
 }
 
-/// A tokenizer of a few words, for tests.
+/// Makes a tokenizer of a few words, for tests.
 #[cfg(test)]
 pub(crate) fn of_words(words: &[&str]) -> String {
     let vocab: Map<_, _> = words.iter().zip(0..).map(|(word, id)| ((*word).into(), id.into())).collect();
