@@ -19,17 +19,17 @@ pub(crate) struct Numbered {
     pub(crate) path: PathBuf,
 }
 
-/// Where a checkpoint stands when it is done.
+/// Returns the path of a finished checkpoint.
 pub fn numbered(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{PREFIX}{number}"))
 }
 
-/// Where it stands until then.
+/// Returns the path of a checkpoint while it is being written.
 pub(crate) fn unfinished(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{HIDDEN}{number}{UNFINISHED}"))
 }
 
-/// The checkpoints in a folder, oldest first; none if there is no such folder.
+/// Lists the checkpoints in a folder, oldest first; none if there is no such folder.
 pub(crate) fn list(folder: &Path) -> Result<Vec<Numbered>, CheckpointError> {
     let mut found = entries(folder, number)?;
     found.retain(|entry| entry.path.is_dir());
@@ -41,12 +41,12 @@ fn number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.parse().ok().filter(|number| *number < NUMBER_END)
 }
 
-/// The number of the next checkpoint, which no entry of the folder has.
+/// Returns the number of the next checkpoint, which no entry of the folder has.
 pub(crate) fn next_number(folder: &Path) -> Result<u64, CheckpointError> {
     Ok(entries(folder, number)?.iter().map(|entry| entry.number).max().unwrap_or(0) + 1)
 }
 
-/// Whether a folder holds checkpoints that a training wrote.
+/// Tells whether a folder holds checkpoints that a training wrote.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub fn holds_some(folder: &Path) -> Result<bool, CheckpointError> {
     Ok(list(folder)?.iter().any(|checkpoint| checkpoint.path.join(MANIFEST).is_file()))
 }
 
-/// What killed runs left behind.
+/// Returns the unfinished checkpoints that killed runs left behind.
 pub(crate) fn left_behind(folder: &Path) -> Result<Vec<Numbered>, CheckpointError> {
     let mut found = entries(folder, |name| name.strip_prefix(HIDDEN)?.strip_suffix(UNFINISHED)?.parse().ok())?;
     found.retain(|entry| entry.path.is_dir());
@@ -76,7 +76,7 @@ fn entries(folder: &Path, number: impl Fn(&str) -> Option<u64>) -> Result<Vec<Nu
     Ok(found)
 }
 
-/// The checkpoint that `path` means: itself, or the newest in it.
+/// Returns the checkpoint that `path` means: itself, or the newest in it.
 pub(crate) fn meant(path: &Path) -> Result<PathBuf, CheckpointError> {
     if is_one(path) {
         return Ok(path.to_owned());
@@ -85,20 +85,20 @@ pub(crate) fn meant(path: &Path) -> Result<PathBuf, CheckpointError> {
     Ok(newest.path)
 }
 
-/// Whether `path` is a checkpoint and not a folder of some, though it may be damaged.
+/// Returns `true` if `path` is a checkpoint, perhaps a damaged one, and not a folder of checkpoints.
 fn is_one(path: &Path) -> bool {
     let named = || path.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse::<u64>().ok();
     let empty = || list(path).is_ok_and(|inside| inside.is_empty());
     path.join(MANIFEST).exists() || (path.is_dir() && named().is_some() && empty())
 }
 
-/// The folder that new checkpoints go into when a training goes on from `path`.
+/// Returns the folder that new checkpoints go into when a training resumes from `path`.
 pub fn home(path: &Path) -> &Path {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     if is_one(path) { above.unwrap_or(Path::new(".")) } else { path }
 }
 
-/// The manifest of a checkpoint, whatever there is of its files.
+/// Reads the manifest of a checkpoint, whatever there is of its files.
 pub(crate) fn told(path: &Path) -> Result<Manifest, CheckpointError> {
     let document = path.join(MANIFEST);
     if !document.is_file() {
@@ -108,8 +108,8 @@ pub(crate) fn told(path: &Path) -> Result<Manifest, CheckpointError> {
     Manifest::from_json(&content, &document)
 }
 
-/// The manifest of a checkpoint whose files are all there, with the sizes that it tells. What they hold is not looked
-/// at: that takes as long as reading them.
+/// Reads the manifest of a checkpoint and checks that its files are all there, with the sizes that it lists. Their
+/// content is not checked: that takes as long as reading them.
 pub(crate) fn manifest(path: &Path) -> Result<Manifest, CheckpointError> {
     let read = |path: &Path| {
         let path = path.to_owned();

@@ -4,7 +4,7 @@ use crate::CheckpointError;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// What is written to see whether something can be.
+/// The file that is written to see whether the folder can be written to.
 const PROBE: &str = ".checkpoint-probe";
 
 /// A folder that no other training writes to until this is dropped. Two would remove each other's unfinished checkpoints.

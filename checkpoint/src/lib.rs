@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 const MANIFEST: &str = "manifest.json";
 /// The file of the plan that ran.
 pub const PLAN: &str = "plan.json";
-/// How names of files of tensors end.
+/// The extension of files of tensors.
 const TENSORS: &str = ".safetensors";
 /// The file of weights.
 pub const MODEL: &str = "model";
@@ -92,7 +92,7 @@ pub enum CheckpointError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         problem: String,
         /// The newest whole checkpoint before, with its steps.
         whole: Option<(PathBuf, u64)>,
@@ -126,7 +126,7 @@ pub enum CheckpointError {
     Mismatch {
         /// The checkpoint.
         path: PathBuf,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
         /// In the checkpoint.
         found: String,
@@ -136,12 +136,12 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// Damage of a file of which no other checkpoint is known.
+    /// Returns the error for damage of a file of which no other checkpoint is known.
     fn damaged(path: &Path, problem: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), problem: problem.into(), whole: None }
     }
 
-    /// What the user may do about it.
+    /// Returns what the user may do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
@@ -166,7 +166,7 @@ impl CheckpointError {
         }
     }
 
-    /// Whether the input is at fault, and not the machine.
+    /// Returns `true` if the input is at fault, and not the machine.
     pub fn is_input(&self) -> bool {
         !matches!(self, Self::Write { .. } | Self::Read { .. })
     }

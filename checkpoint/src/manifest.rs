@@ -1,4 +1,4 @@
-//! What a checkpoint says about itself.
+//! The manifest of a checkpoint.
 
 use crate::CheckpointError;
 use crate::storage::checksum;
@@ -19,10 +19,10 @@ const COUNTED_MAX: u64 = 1 << 53;
 /// Beyond this a scale overflows whatever it is multiplied with.
 const SCALE_MAX: f32 = 1e30;
 
-/// How random numbers come about, so that a reader of a checkpoint knows what is needed to go on.
+/// The source of random numbers, so that a reader of a checkpoint knows what is needed to resume.
 const RANDOM: &str = "pcg64 (rand_pcg 0.10) by seed, purpose and epoch; seed and position are its whole state";
 
-/// What a checkpoint says about itself.
+/// The manifest of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -30,11 +30,11 @@ pub struct Manifest {
     pub schema: String,
     /// Who wrote it.
     pub library: String,
-    /// How far the training is.
+    /// The progress of the training.
     pub progress: Progress,
     /// Name of the optimizer, as plans write it.
     pub optimizer: String,
-    /// What the training reads.
+    /// The data that the training reads.
     pub data: DataEntry,
     /// The generator of random numbers, in words.
     pub random: String,
@@ -44,7 +44,7 @@ pub struct Manifest {
     pub checksum: String,
 }
 
-/// How far a training is, and all that must be known to go on from there besides tensors.
+/// The progress of a training: all that is needed to resume, besides tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
@@ -56,7 +56,7 @@ pub struct Progress {
     pub updates: u64,
     /// Steps without update, because a loss or a gradient was not a number.
     pub skipped_steps: u64,
-    /// How many of them came last, without an update since.
+    /// Number of skipped steps since the last update.
     pub skipped_in_a_row: u32,
     /// Seed of parameters and data order.
     pub seed: u64,
@@ -66,12 +66,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A training before its first step.
+    /// Returns the progress of a training before its first step.
     pub fn start(seed: u64) -> Self {
         Self { step: 0, position: 0, updates: 0, skipped_steps: 0, skipped_in_a_row: 0, seed, loss_scaler: None }
     }
 
-    /// What no training comes to cannot be counted on from.
+    /// Refuses values that no training reaches and from which counting cannot go on.
     fn check(&self) -> Result<(), String> {
         let Self { step, position, updates, skipped_steps, skipped_in_a_row, .. } = *self;
         if updates.checked_add(skipped_steps) != Some(step) || u64::from(skipped_in_a_row) > skipped_steps {
@@ -92,11 +92,11 @@ impl Progress {
     }
 }
 
-/// Where dynamic loss scaling stands.
+/// The state of dynamic loss scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScalerState {
-    /// What losses are multiplied with.
+    /// The factor that losses are multiplied by.
     pub scale: f32,
     /// Steps without overflow since it last changed.
     pub steps_since_change: u32,
@@ -131,7 +131,7 @@ struct Schema {
 }
 
 impl Manifest {
-    /// A manifest without files, which the writer adds.
+    /// Makes a manifest without files, which the writer adds.
     pub fn new(progress: Progress, optimizer: String, data: DataEntry, framework: &str) -> Self {
         Self {
             schema: CHECKPOINT_SCHEMA.into(),
@@ -145,7 +145,7 @@ impl Manifest {
         }
     }
 
-    /// The document, with its checksum.
+    /// Returns the document, with its checksum.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let text = |manifest: &Self| {
             let mut text = serde_json::to_vec_pretty(manifest).expect("manifests hold only what JSON can hold");
@@ -156,7 +156,7 @@ impl Manifest {
         text(&Self { checksum: checksum(&text(&unsigned)), ..unsigned })
     }
 
-    /// The manifest of a document that stood at `path`.
+    /// Reads the manifest from a document that stood at `path`.
     pub(crate) fn from_json(document: &[u8], path: &Path) -> Result<Self, CheckpointError> {
         let Ok(Schema { schema }) = serde_json::from_slice(document) else {
             return Err(CheckpointError::damaged(path, "it is not a JSON document with a schema"));
@@ -181,7 +181,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Files are those beside the manifest, each once.
+    /// Checks that names are those of files beside the manifest, each listed once.
     fn check_names(&self) -> Result<(), String> {
         let mut known = BTreeSet::new();
         for FileEntry { name, .. } in &self.files {
@@ -196,13 +196,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether it is of the training that `other` is of.
+    /// Returns `true` if it belongs to the same training as `other`.
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         let of = |manifest: &Self| (manifest.progress.seed, manifest.optimizer.clone(), manifest.data.clone());
         of(self) == of(other)
     }
 
-    /// The entry of a file.
+    /// Returns the entry of a file.
     pub(crate) fn file(&self, name: &str) -> Option<&FileEntry> {
         self.files.iter().find(|entry| entry.name == name)
     }

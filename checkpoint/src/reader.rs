@@ -54,17 +54,17 @@ impl Checkpoint {
         Ok(Self { path: path.to_owned(), manifest, files })
     }
 
-    /// Where it is.
+    /// Returns the folder of the checkpoint.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says about itself.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The plan that ran.
+    /// Reads the plan that ran.
     ///
     /// # Errors
     ///
@@ -75,19 +75,19 @@ impl Checkpoint {
         serde_json::from_slice(&text).map_err(|error| CheckpointError::damaged(&path, error.to_string()))
     }
 
-    /// The names of what it holds of each parameter: `model`, and what the optimizer remembers.
+    /// Returns the names of what it holds of each parameter: `model`, and the optimizer's state.
     #[cfg(test)]
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// Names and shapes of the tensors of a file.
+    /// Returns names and shapes of the tensors of a file.
     pub fn tensors(&self, file: &str) -> Vec<TensorSpec> {
         let all = self.files.get(file).into_iter().flat_map(TensorIndex::tensors);
         all.map(|(name, _, shape)| TensorSpec { name: name.to_owned(), shape: shape.to_vec() }).collect()
     }
 
-    /// The values of a tensor at these places of its row-major order.
+    /// Reads the values of a tensor at these places of its row-major order.
     ///
     /// # Errors
     ///
@@ -100,11 +100,11 @@ impl Checkpoint {
         index.values(&path, name, range).map_err(|error| unusable(&path, error))
     }
 
-    /// Whether `file` holds exactly the tensors of `expected`.
+    /// Checks that `file` holds exactly the tensors of `expected`.
     ///
     /// # Errors
     ///
-    /// What differs first.
+    /// The first difference.
     pub fn expect(&self, file: &str, expected: &[TensorSpec]) -> Result<(), CheckpointError> {
         let mismatch = |found: String, expected: String| {
             Err(CheckpointError::Mismatch { path: self.path.clone(), field: "model", found, expected })
@@ -146,7 +146,7 @@ fn check_sums(path: &Path, manifest: &Manifest) -> Result<(), CheckpointError> {
     checked.into_iter().collect()
 }
 
-/// The newest whole checkpoint that is older than `path`, with its steps.
+/// Returns the newest whole checkpoint that is older than `path`, with its steps.
 fn whole_before(path: &Path) -> Option<(PathBuf, u64)> {
     let name = path.file_name();
     let all = list(folder::home(path)).ok()?.into_iter().rev();

@@ -124,7 +124,7 @@ impl Summed {
     }
 }
 
-/// The checksum of some bytes, as manifests hold it: XXH3 with 64 bits, as sixteen hexadecimal digits.
+/// Returns the checksum of some bytes, as manifests hold it: XXH3 with 64 bits, as sixteen hexadecimal digits.
 ///
 /// # Source
 ///
@@ -134,7 +134,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> String {
     text(xxh3_64(bytes))
 }
 
-/// The checksum of a file, with its length.
+/// Computes the checksum of a file, with its length.
 pub(crate) fn sum_file(path: &Path) -> io::Result<FileEntry> {
     let mut file = File::open(path)?;
     let (mut hash, mut bytes, mut buffer) = (Xxh3Default::new(), 0, vec![0; 1 << 20]);

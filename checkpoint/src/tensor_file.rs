@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 
 const ELEMENT: usize = size_of::<f32>();
-/// How many values are turned into bytes at once.
+/// Number of values that are turned into bytes at once.
 const CHUNK: usize = 1 << 18;
 /// The length field of the header.
 const LENGTH: usize = size_of::<u64>();
@@ -32,7 +32,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// How many values it has.
+    /// Returns the number of values.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -63,7 +63,7 @@ impl TensorFile {
         Ok(Self { name: name.to_owned(), to, left, bytes: Vec::new() })
     }
 
-    /// The next values, row-major. There must not be more of them than were declared.
+    /// Writes the next values, row-major. There must not be more of them than were declared.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl TensorFile {
         Ok(())
     }
 
-    /// The name of the file.
+    /// Returns the name of the file.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -98,7 +98,7 @@ impl TensorFile {
     }
 }
 
-/// The header of a file whose tensors follow each other as declared.
+/// Returns the header of a file whose tensors follow each other as declared.
 fn header(tensors: &[TensorSpec]) -> io::Result<Vec<u8>> {
     let mut header = serde_json::Map::new();
     // Readers of other frameworks ask for the framework that wrote the file.
@@ -117,7 +117,7 @@ fn header(tensors: &[TensorSpec]) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
-/// Whether values of this format are read.
+/// Returns `true` if values of this format can be read.
 pub(crate) fn is_readable(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }
@@ -131,7 +131,7 @@ struct Stored {
     start: u64,
 }
 
-/// What a file holds.
+/// The index of the tensors in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorIndex {
     tensors: BTreeMap<String, Stored>,
@@ -142,7 +142,7 @@ pub struct TensorIndex {
 pub enum IndexError {
     /// It could not be read.
     Unreadable(io::Error),
-    /// What is wrong with it.
+    /// It is not a valid file of tensors, for the reason given.
     Damaged(String),
 }
 
@@ -193,18 +193,18 @@ impl TensorIndex {
         Ok(Self { tensors: metadata.offset_keys().into_iter().filter_map(stored).collect() })
     }
 
-    /// Names, formats and shapes, by name.
+    /// Returns names, formats and shapes, by name.
     pub fn tensors(&self) -> impl Iterator<Item = (&str, Dtype, &[usize])> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype, tensor.shape.as_slice()))
     }
 
-    /// The shape of a tensor, if it is there.
+    /// Returns the shape of a tensor, if it is there.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.tensors.get(name).map(|tensor| tensor.shape.as_slice())
     }
 
-    /// The values of `name` at these places of its row-major order, from the file that the index was read from. Half
-    /// precision is widened.
+    /// Reads the values of `name` at these places of its row-major order, from the file that the index was read from.
+    /// Half precision is widened.
     ///
     /// # Errors
     ///

@@ -36,13 +36,13 @@ impl<'a> Writer<'a> {
         Ok(Self { folder: folder.to_owned(), number, hidden, open, files: Vec::new(), done: false })
     }
 
-    /// The number of the checkpoint.
+    /// Returns the number of the checkpoint.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// A new file of tensors, whose values are put there in the order of `tensors`: `model`, or what an optimizer
-    /// remembers.
+    /// Creates a file of tensors, whose values are put there in the order of `tensors`: `model`, or the optimizer's
+    /// state.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The next values of some file.
+    /// Writes the next values of some file.
     ///
     /// # Errors
     ///
