@@ -3,13 +3,13 @@
 use crate::format::facts;
 use trainyard_hardware_profiles::{Abilities, Stack};
 
-/// The kind of parallelism that is none of layers.
+/// The kind of parallelism that splits embedding tables instead of layers.
 const TABLES: &str = "tables";
 
-/// The most families that one line lists.
+/// Maximum number of families that one line lists.
 const FAMILIES_LISTED: usize = 6;
 
-/// A list in words; nothing in it, or anything if it is left out.
+/// Returns a list in words: `none` for an empty list, "any" for an absent one.
 fn words(list: Option<&[String]>, none: &str) -> String {
     match list {
         None => "any".into(),
@@ -18,7 +18,8 @@ fn words(list: Option<&[String]>, none: &str) -> String {
     }
 }
 
-/// What it can run on one line of a table: parallelism, what replicas shard, offload, and families if not all.
+/// Summarizes on one line of a table what a stack can run: parallelism, what replicas shard, offload, and families if
+/// not all.
 pub(crate) fn in_brief(runs: &Abilities) -> String {
     let limits = [&runs.families, &runs.degrees, &runs.schedules, &runs.state_sharding, &runs.offload];
     if limits.iter().all(|list| list.is_none()) {
@@ -57,12 +58,12 @@ fn parallelism(runs: &Abilities) -> String {
     )
 }
 
-/// Launch targets, best first, or a dash.
+/// Returns the launch targets, best first, or a dash.
 pub(crate) fn targets(runs: &Abilities) -> String {
     if runs.targets.is_empty() { "–".into() } else { runs.targets.join(", ") }
 }
 
-/// The abilities of a stack, one on each line.
+/// Lists the abilities of a stack, one on each line.
 pub(crate) fn in_full(stack: &Stack) -> String {
     let runs = &stack.runs;
     let known = if runs.today { "yes: compared for every job" } else { "no: known for what was measured with it" };
@@ -93,7 +94,7 @@ pub(crate) fn in_full(stack: &Stack) -> String {
     facts(&rows)
 }
 
-/// `memory-efficient on Turing and Volta, flash on others`.
+/// Describes the attention kernels: `memory-efficient on Turing and Volta, flash on others`.
 fn attention(runs: &Abilities) -> String {
     let (others, named): (Vec<_>, Vec<_>) = runs.attention.iter().partition(|(generation, _)| *generation == "other");
     let mut kernels: Vec<(&String, Vec<&str>)> = Vec::new();

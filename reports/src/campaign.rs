@@ -5,8 +5,8 @@ use crate::plan::{cluster, strategy};
 use trainyard_plan::{CampaignDocument, CampaignPhases, Interruptions, Quantiles, Scenario};
 use trainyard_units::human_count;
 
-/// A campaign document for a reader: time, cost and goodput with their spread, where the time goes, and how often
-/// machines are lost.
+/// Formats a campaign document for a reader: time, cost and goodput with their spread, where the time goes, and how
+/// often machines are lost.
 pub fn campaign(document: &CampaignDocument, width: Width) -> String {
     let plan = &document.plan;
     let mut text = format!("{} on {}, {}\n\n", plan.model.name, cluster(plan), strategy(plan));
@@ -31,7 +31,7 @@ pub fn campaign(document: &CampaignDocument, width: Width) -> String {
 /// The columns of [`quantities`].
 pub(crate) const QUANTITIES: [&str; 5] = ["", ">5 %", ">median", ">95 %", ">mean"];
 
-/// Time, cost and goodput over the courses.
+/// Returns time, cost and goodput over the simulated courses.
 pub(crate) fn quantities(document: &CampaignDocument) -> Vec<[String; 5]> {
     let row = |name: &str, quantiles: &Quantiles, show: fn(f64) -> String| {
         let Quantiles { p5, p50, p95, mean } = *quantiles;
@@ -73,12 +73,12 @@ fn interruptions(interruptions: Interruptions) -> String {
     format!("{} reclaimed, {} failed", count(interruptions.reclaims), count(interruptions.failures))
 }
 
-/// A mean count: `0.0021`, `3.4`.
+/// Formats a mean count: `0.0021`, `3.4`.
 fn count(mean: f64) -> String {
     if mean == 0.0 || mean >= 0.095 { format!("{mean:.1}") } else { format!("{mean:.4}") }
 }
 
-/// Where the time of a campaign goes, of `total` seconds.
+/// Returns the parts of a campaign's time, each with its share of `total` seconds.
 pub(crate) fn phases(phases: &CampaignPhases, total: f64) -> Vec<[String; 3]> {
     let rows = [
         ("waiting for machines", phases.waiting_s),
@@ -97,7 +97,7 @@ pub(crate) fn phases(phases: &CampaignPhases, total: f64) -> Vec<[String; 3]> {
 pub(crate) const SCENARIOS: [&str; 6] =
     ["reclaims", ">time (5 to 95 %)", ">cost (5 to 95 %)", ">goodput", ">reclaimed", ">checkpoint every"];
 
-/// The same campaign if spot instances are reclaimed more often.
+/// Returns the results of the same campaign if spot instances are reclaimed more often.
 pub(crate) fn scenarios(document: &CampaignDocument) -> Vec<[String; 6]> {
     let range = |quantiles: &Quantiles, show: fn(f64) -> String| {
         format!("{} ({} to {})", show(quantiles.p50), show(quantiles.p5), show(quantiles.p95))

@@ -5,7 +5,7 @@ use crate::plan::strategy;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{ComparisonDocument, Figures};
 
-/// A comparison document for a reader.
+/// Formats a comparison document for a reader.
 pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
     let mut text = format!(
         "{} on {}: {}, {} steps\n\n",
@@ -20,7 +20,7 @@ pub fn comparison(document: &ComparisonDocument, width: Width) -> String {
     text
 }
 
-/// What a loss is counted in: one prediction for each token, or for each sample.
+/// Returns the unit of a loss: a prediction for each token, or for each sample.
 pub fn loss_unit(model: &ModelSpec) -> &'static str {
     let reads_tokens = Model::try_from(model.clone()).is_ok_and(|model| model.tokens_per_sample().is_some());
     if reads_tokens { "nats per token" } else { "nats per sample" }
@@ -52,7 +52,7 @@ fn rows(document: &ComparisonDocument) -> Vec<[String; 4]> {
     rows
 }
 
-/// The phases that took time on either side, with the error of those that count.
+/// Returns the phases that took time on either side, with the error of those that matter.
 fn phases(document: &ComparisonDocument) -> impl Iterator<Item = [String; 4]> {
     let predicted = document.predicted.as_ref().map(|figures| figures.phases.named());
     let measured = document.measured.phases.named().into_iter().enumerate();
@@ -61,7 +61,7 @@ fn phases(document: &ComparisonDocument) -> impl Iterator<Item = [String; 4]> {
         if measured <= 0.0 && predicted.unwrap_or(0.0) <= 0.0 {
             return None;
         }
-        // Of nothing there is no share: what was not expected at all is told by its time.
+        // A phase predicted to take no time has no relative error: its time is shown instead.
         let expected = predicted.is_some_and(|predicted| predicted > 0.0);
         let error = document.error.as_ref().filter(|_| expected).and_then(|errors| errors.phases.get(name).copied());
         let shown = predicted.map_or_else(|| "–".into(), seconds);

@@ -4,7 +4,7 @@ use crate::format::{Width, facts, table};
 use trainyard_models::{Fact, StoredDataSet, catalog};
 use trainyard_units::human_count;
 
-/// All data sets.
+/// Formats a table of all data sets.
 pub fn data_sets(sets: &[StoredDataSet], width: Width) -> String {
     let rows = sets.iter().map(|set| {
         let bytes = match (&set.bytes_per_sample, &set.bytes_per_token) {
@@ -18,7 +18,7 @@ pub fn data_sets(sets: &[StoredDataSet], width: Width) -> String {
     table(width, ["data set", "format", ">bytes a sample", ">samples", "what it holds"], rows)
 }
 
-/// One data set.
+/// Formats one data set.
 pub fn data_set(set: &StoredDataSet) -> String {
     let number = |fact: &Fact<u64>| format!("{}  [{}]", human_count(fact.value), fact.source);
     let mut rows = vec![("format", set.format.name().to_owned())];

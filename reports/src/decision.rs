@@ -6,20 +6,20 @@ use trainyard_plan::Recompute;
 use trainyard_plan::document::{BatchChoice, PlanDocument, PrecisionChoice, Rejected, RejectedBy, Remedy};
 use trainyard_units::human_count;
 
-/// Tables for whoever tunes a plan: what makes room, and how number formats and batches compare.
+/// Formats tables for tuning a plan: what saves memory, and how number formats and batches compare.
 pub fn tuning(document: &PlanDocument, width: Width) -> String {
     let room = if lacks_room(document) { String::new() } else { remedies(document, width) };
     room + &precisions(document, width) + &batches(document, width)
 }
 
-/// Whether the plain plan does not fit even with one sample at a time.
+/// Returns `true` if the plain plan does not fit into memory even with one sample at a time.
 pub(crate) fn lacks_room(document: &PlanDocument) -> bool {
     let beyond = |remedy: &Remedy| remedy.memory_bytes > remedy.available_bytes;
     let smaller = document.remedies.iter().skip(1).find(|remedy| remedy.together_bytes.is_some());
     document.remedies.first().is_some_and(beyond) && smaller.is_none_or(beyond)
 }
 
-/// What makes room, each alone and with all before it that leave the training as it is.
+/// Formats a table of what saves memory: each remedy alone, and with all before it that leave the training unchanged.
 pub(crate) fn remedies(document: &PlanDocument, width: Width) -> String {
     let Some(first) = document.remedies.first() else { return String::new() };
     let of = format!(">of {}", bytes(first.available_bytes));
@@ -43,7 +43,7 @@ pub(crate) fn remedies(document: &PlanDocument, width: Width) -> String {
     format!("\n{}{note}", table(width, header, rows))
 }
 
-/// `87 %`, or `27 times` where that says more.
+/// Formats a ratio: `87 %`, or `27 times` where that says more.
 fn share(of: f64) -> String {
     if of < 10.0 { format!("{:.0} %", 100.0 * of) } else { format!("{of:.0} times") }
 }
@@ -100,10 +100,10 @@ fn marked(name: String, recommended: bool) -> String {
     if recommended { format!("{name} *") } else { name }
 }
 
-/// Less than half a per cent more is not told in figures.
+/// Ratio below which a difference is too small to print: half a per cent.
 const NOTICEABLE: f64 = 1.005;
 
-/// What was rejected, in sentences; types of machine that miss the same limit for certain share one.
+/// Lists what was rejected, in sentences; machine types that certainly miss the same limit share one.
 pub(crate) fn rejected(document: &PlanDocument) -> Vec<String> {
     let all = || document.rejected.iter().filter(|rejected| rejected.what != "other plans");
     let shares_sentence = |rejected: &&Rejected| {

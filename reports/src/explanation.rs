@@ -6,7 +6,7 @@ use crate::simulation::stages;
 use trainyard_plan::document::StageMemory;
 use trainyard_plan::{ExplainedPlan, ExplanationDocument, PathKind, PathPart};
 
-/// An explanation document for a reader.
+/// Formats an explanation document for a reader.
 pub fn explanation(document: &ExplanationDocument, width: Width) -> String {
     match &document.against {
         None => alone(document, width),
@@ -37,7 +37,7 @@ fn alone(document: &ExplanationDocument, width: Width) -> String {
     text + &bullets(width, "Note", &document.notes)
 }
 
-/// The parts of the path and their sum.
+/// Returns the parts of the critical path and their sum.
 pub(crate) fn path(own: &ExplainedPlan) -> Vec<[String; 3]> {
     let step = own.prediction.step_time_s;
     let row = |label: String, time: f64| [label, seconds(time), percent(time / step)];
@@ -61,7 +61,7 @@ fn figures(own: &ExplainedPlan) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What a device of the fullest stage holds.
+/// A part of the memory of a device of the fullest stage, in bytes.
 type Held = fn(&StageMemory) -> u64;
 
 const HELD: [(&str, Held); 8] = [
@@ -128,7 +128,7 @@ fn differences(document: &ExplanationDocument, width: Width) -> String {
     columns(width, &["what differs", "A", "B"], rows)
 }
 
-/// `+41.0 ms`, `−3.00 ms`, nothing if there is no difference to see.
+/// Formats a difference: `+41.0 ms`, `−3.00 ms`, empty if there is none to see.
 fn difference(own: f64, other: f64, print: impl Fn(f64) -> String) -> String {
     if print(own) == print(other) {
         return String::new();
@@ -156,7 +156,7 @@ fn both_paths(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<[String; 4]> {
     rows
 }
 
-/// A line of two times; one that is not there is a dash.
+/// Formats a row of two times; an absent one is a dash.
 fn times(name: String, own: f64, other: f64) -> [String; 4] {
     let shown = |time: f64| if time > 0.0 { seconds(time) } else { "–".into() };
     [name, shown(own), shown(other), difference(own, other, seconds)]

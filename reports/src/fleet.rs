@@ -7,7 +7,8 @@ use trainyard_plan::Objective;
 use trainyard_plan::fleet::document::{FleetDocument, FleetPlan};
 use trainyard_units::{Seconds, counted, human_count, human_duration};
 
-/// A fleet for a reader: what it takes, the plan of each kind of jobs, and the pools. `each` lists the jobs one by one.
+/// Formats a fleet for a reader: time and cost, the plan of each kind of jobs, and the pools. `each` lists the jobs one
+/// by one.
 pub fn fleet(document: &FleetDocument, width: Width, each: bool) -> String {
     let mut text = format!("{}\n\n", title(document));
     text += &facts(&headline(document));
@@ -93,7 +94,7 @@ fn plans(document: &FleetDocument, width: Width) -> String {
 fn pools(document: &FleetDocument, width: Width) -> String {
     let rows = document.pools.iter().map(|pool| {
         let prediction = &pool.prediction;
-        // In use over the time that the whole fleet takes.
+        // Utilisation is relative to the time that the whole fleet takes.
         let quota = f64::from(pool.queue.pool.max_instances) * document.prediction.makespan_s;
         let price = prediction.price.as_ref();
         [

@@ -4,11 +4,11 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Lin
 pub(crate) use trainyard_planner::usd;
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, human_bytes, human_count, human_duration};
 
-/// Columns of the terminal that a report may use.
+/// The number of terminal columns that a report may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(pub u16);
 
-/// A table with a header; columns whose header starts with `>` are aligned to the right.
+/// Formats a table with a header; columns whose header starts with `>` are aligned to the right.
 pub(crate) fn table<const N: usize>(
     width: Width,
     header: [&str; N],
@@ -17,15 +17,15 @@ pub(crate) fn table<const N: usize>(
     wrapped(width, &header, rows, 0)
 }
 
-/// The same where the number of columns is known later, and the title of the first is not broken either.
+/// Formats a table whose number of columns is known at run time; the title of the first column is not broken either.
 pub(crate) fn columns<R: AsRef<[String]>>(width: Width, header: &[&str], rows: impl IntoIterator<Item = R>) -> String {
     wrapped(width, header, rows, header.first().map_or(0, |title| title.chars().count()))
 }
 
-/// A text as short as this is not broken, and a longer one keeps as much room.
+/// Length up to which a text is not broken; a longer one keeps at least this many columns.
 const TEXT_KEPT: usize = 16;
 
-/// A table whose first column has room for this many letters.
+/// Formats a table whose first column has room for this many letters.
 fn wrapped<R: AsRef<[String]>>(
     width: Width,
     header: &[&str],
@@ -74,12 +74,12 @@ fn wrapped<R: AsRef<[String]>>(
     lines(table.lines().map(|line| line.trim_end().to_owned()))
 }
 
-/// Text of these lines, each ended.
+/// Joins lines, each ended by a line break.
 pub(crate) fn lines(lines: impl Iterator<Item = String>) -> String {
     lines.fold(String::new(), |text, line| text + &line + "\n")
 }
 
-/// Lines of `name  value`, the values under each other.
+/// Formats lines of `name  value`, with the values aligned.
 pub(crate) fn facts(rows: &[(&str, String)]) -> String {
     let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     lines(rows.iter().map(|(name, value)| {
@@ -88,7 +88,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> String {
     }))
 }
 
-/// Sentences as a list, wrapped to the width.
+/// Formats sentences as a list, wrapped to the width.
 pub(crate) fn bullets(width: Width, title: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
@@ -120,12 +120,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     human_bytes(Bytes(bytes))
 }
 
-/// A duration; steps of some minutes keep their three digits.
+/// Formats a duration; those of some minutes keep three digits.
 pub(crate) fn seconds(seconds: f64) -> String {
     if (119.5..999.5).contains(&seconds) { format!("{seconds:.0} s") } else { human_duration(Seconds(seconds)) }
 }
 
-/// Four digits and a decimal unit: `1.555 TB/s`, `15.75 GB/s`.
+/// Formats a bandwidth with four digits and a decimal unit: `1.555 TB/s`, `15.75 GB/s`.
 pub(crate) fn bandwidth(rate: BytesPerSecond) -> String {
     let (value, unit) = if rate.0 >= 1e12 { (rate.0 / 1e12, "TB/s") } else { (rate.0 / 1e9, "GB/s") };
     format!("{} {unit}", (value * 1e3).round() / 1e3)
@@ -135,12 +135,12 @@ pub(crate) fn percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
 }
 
-/// With its sign: `+3.2 %`.
+/// Formats a relative deviation with its sign: `+3.2 %`.
 pub(crate) fn deviation(fraction: f64) -> String {
     format!("{:+.1} %", fraction * 100.0)
 }
 
-/// A rate with three or more digits.
+/// Formats a rate with three or more digits.
 pub(crate) fn rate(value: f64) -> String {
     match value {
         v if v >= 1000.0 => human_count(v.round() as u64),

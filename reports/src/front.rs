@@ -6,21 +6,22 @@ use std::collections::BTreeMap;
 use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, PlanDocument};
 
-/// Points that are shown unless all are.
+/// Number of points that are shown unless all are.
 const SHOWN: usize = 8;
-/// Of them, those on each of the terms that are not the job's.
+/// Number of these on each of the terms that are not the job's.
 const OTHERS: usize = 2;
 
-/// How much of a front is shown.
+/// The points of a front to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
-    /// The ends, and what lies evenly between them.
+    /// The ends, and points spread evenly between them.
     Some,
-    /// All of it.
+    /// All points.
     All,
 }
 
-/// The plans that no other on the same terms beats in both time and cost, with their numbers and how to save one.
+/// Formats the plans that no other on the same terms beats in both time and cost, with their numbers and how to save
+/// one.
 pub(crate) fn front(document: &PlanDocument, points: Points, width: Width) -> String {
     let all = &document.pareto;
     if all.len() < 2 {
@@ -45,7 +46,7 @@ pub(crate) fn front(document: &PlanDocument, points: Points, width: Width) -> St
     format!("\nTime against cost\n{table}{notes}")
 }
 
-/// A point as a line of a table: number, terms, machines, strategy, time, cost.
+/// Formats a point as a row of a table: number, terms, machines, strategy, time, cost.
 pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
     [
         (index + 1).to_string(),
@@ -57,7 +58,7 @@ pub(crate) fn row(index: usize, point: &Alternative) -> [String; 6] {
     ]
 }
 
-/// When the prices were seen: those of different terms are not of one day.
+/// Tells the dates of the prices: those of different terms are not of one day.
 fn dates(all: &[Alternative]) -> Option<String> {
     let mut seen: BTreeMap<Pricing, Vec<&str>> = BTreeMap::new();
     for point in all {
@@ -77,7 +78,7 @@ fn dates(all: &[Alternative]) -> Option<String> {
     (!each.is_empty()).then(|| format!("Prices as of: {}.", each.join(", ")))
 }
 
-/// Some of many points: of each of the terms the fastest and the cheapest, of the first more.
+/// Selects some of many points: the fastest and the cheapest of each of the terms, and more of the first.
 fn selection(all: &[Alternative]) -> Vec<usize> {
     if all.len() <= SHOWN {
         return (0..all.len()).collect();
@@ -94,7 +95,7 @@ fn selection(all: &[Alternative]) -> Vec<usize> {
     terms.iter().enumerate().flat_map(|(place, (_, own))| spread(own, share(place))).collect()
 }
 
-/// At most so many of some indices, both ends included and evenly spread between them; at least two are asked for.
+/// Selects at most `most` (at least two) of some indices, both ends included and evenly spread between them.
 fn spread(own: &[usize], most: usize) -> Vec<usize> {
     if own.len() <= most {
         return own.to_vec();

@@ -4,7 +4,7 @@ use crate::format::{Width, bullets, columns, deviation, facts, lines, seconds, t
 use crate::shell::quoted;
 use trainyard_history::{ComparedDocument, Entry, Figures, HistoryAct, HistoryDocument, Kind, UtcTime};
 
-/// Entries for a reader; with their notes and command lines if everything shall be shown.
+/// Formats entries for a reader; with their notes and command lines if `everything` is set.
 pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> String {
     let mut text = format!("{}\n", title(document));
     if document.entries.is_empty() {
@@ -28,7 +28,7 @@ pub fn history(document: &HistoryDocument, width: Width, everything: bool) -> St
     text + &bullets(width, "Files", &files)
 }
 
-/// What is known of an entry besides its document.
+/// Formats the figures and facts of an entry that are not in its document.
 pub fn kept(entry: &Entry, width: Width) -> String {
     let Figures { step_time_s, predicted_step_time_s, time_s, cost_usd, loss } = entry.figures;
     let step = if entry.kind == Kind::Run { "measured step" } else { "step" };
@@ -51,7 +51,7 @@ pub fn kept(entry: &Entry, width: Width) -> String {
     text + &bullets(width, "Note", &entry.note.iter().map(|note| plain(note)).collect::<Vec<_>>())
 }
 
-/// Two entries side by side.
+/// Formats two entries side by side.
 pub fn compared(document: &ComparedDocument, width: Width) -> String {
     let (a, b) = (&document.a, &document.b);
     let word = |of: fn(&Entry) -> Option<String>| [a, b].map(|entry| of(entry).unwrap_or_else(none));
@@ -78,7 +78,7 @@ pub fn compared(document: &ComparedDocument, width: Width) -> String {
         + &bullets(width, "Commands", &commands)
 }
 
-/// A row for each entry, without columns in which there is nothing.
+/// Formats a row for each entry, without empty columns.
 fn rows(document: &HistoryDocument, width: Width) -> String {
     let header = ["id", "when, UTC", "kind", "model", "machines", ">step", ">time", ">cost", "tags"];
     let cells: Vec<[String; 9]> = document.entries.iter().map(row).collect();
@@ -127,7 +127,7 @@ fn none() -> String {
     "–".into()
 }
 
-/// A time as a table has room for it.
+/// Formats a time to the minute, for a table.
 fn minute(time: UtcTime) -> String {
     format!("{} {}", time.date(), &time.time_of_day()[..5])
 }
@@ -136,18 +136,19 @@ fn tags(entry: &Entry) -> String {
     entry.tags.iter().map(|tag| plain(tag)).collect::<Vec<_>>().join(" ")
 }
 
-/// The command as a shell would read it.
+/// Returns the command as a shell would read it.
 fn command(entry: &Entry) -> String {
     let word = |word: &String| quoted(&plain(word));
     std::iter::once("trainyard".to_owned()).chain(entry.arguments.iter().map(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Text of others on a line: what would move the cursor, break the line or turn the direction of writing is spelt out.
+/// Escapes foreign text on a line: characters that would move the cursor, break the line or turn the direction of
+/// writing are spelt out.
 fn plain(text: &str) -> String {
     spelt(text, |_| false)
 }
 
-/// A page with names of others in it, in which only its own lines end.
+/// Escapes a page that contains foreign names, so that only its own line breaks remain.
 pub fn harmless(page: &str) -> String {
     spelt(page, |letter| letter == '\n')
 }

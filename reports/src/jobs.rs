@@ -4,7 +4,7 @@ use crate::format::{Width, bullets, seconds, table};
 use trainyard_plan::list::{JobEnd, JobOutcome, JobsDocument, Variant};
 use trainyard_units::counted;
 
-/// A list of jobs for a reader: how each ended and what it reached, and why some failed.
+/// Formats a list of jobs for a reader: how each ended and what it reached, and why some failed.
 pub fn jobs(document: &JobsDocument, width: Width) -> String {
     let mut text = format!("{}\n\n", title(document));
     let header = ["job", "tried", ">devices", "end", ">step", ">predicted", ">loss", ">held out", ">took"];
@@ -20,7 +20,7 @@ pub fn jobs(document: &JobsDocument, width: Width) -> String {
     text + &bullets(width, "Failed", &failures)
 }
 
-/// The values that a job tries, `learning_rate 0.001, seed 2`.
+/// Formats the values that a job tries: `learning_rate 0.001, seed 2`.
 pub fn varied(variant: &Variant) -> String {
     let name = |path: &str| path.rsplit('.').next().unwrap_or(path).to_owned();
     let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), Into::into);

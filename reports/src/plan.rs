@@ -11,7 +11,7 @@ use trainyard_plan::{
 use trainyard_planner::expected_count;
 use trainyard_units::{counted, human_count};
 
-/// A plan document for a reader: the plan, what it takes, why, and what else there is.
+/// Formats a plan document for a reader: the plan, its time, memory and cost, the reasons, and the alternatives.
 pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
     let mut text = format!("{} on {}\n\n", document.plan.model.name, cluster(&document.plan));
     text += &facts(&headline(document));
@@ -32,13 +32,13 @@ pub fn plan(document: &PlanDocument, points: Points, width: Width) -> String {
     text
 }
 
-/// `pytorch-ddp: PyTorch 2 …`: a stack with what it is.
+/// Formats a stack with its title: `pytorch-ddp: PyTorch 2 …`.
 fn software(stack: &str) -> String {
     let known = catalog().stack(stack).map(|stack| format!(": {}", stack.description));
     format!("{stack}{}", known.unwrap_or_default())
 }
 
-/// What each of the stacks that were compared would give.
+/// Formats a table of what each of the stacks that were compared would give.
 fn stacks(document: &PlanDocument, width: Width) -> String {
     if document.stacks.is_empty() {
         return String::new();
@@ -56,7 +56,7 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
     format!("\n{}", table(width, header, document.stacks.iter().map(row)))
 }
 
-/// `2 × p4d.24xlarge`.
+/// Formats the machines: `2 × p4d.24xlarge`.
 pub(crate) fn cluster(plan: &PlanSpec) -> String {
     match &plan.cluster.profile {
         Some(profile) => format!("this machine ({profile})"),
@@ -64,7 +64,7 @@ pub(crate) fn cluster(plan: &PlanSpec) -> String {
     }
 }
 
-/// `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
+/// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
 pub(crate) fn strategy(plan: &PlanSpec) -> String {
     let parallel = plan.parallel;
     let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
@@ -83,7 +83,7 @@ pub(crate) fn strategy(plan: &PlanSpec) -> String {
     if parts.is_empty() { "one device".into() } else { parts.join(" × ") }
 }
 
-/// What replicas share out, what is kept off the devices, and how gradients travel, where it is not the plain way.
+/// Formats what replicas shard, what is offloaded, and how gradients travel, where it is not the default.
 fn states(plan: &PlanSpec) -> Option<String> {
     let ranks = plan.sharding_ranks.map_or(String::new(), |ranks| format!(" among {ranks} ranks"));
     let sharding = match plan.state_sharding {
@@ -102,7 +102,7 @@ fn states(plan: &PlanSpec) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// `data 4 × tensor 8`.
+/// Formats the degrees: `data 4 × tensor 8`.
 pub(crate) fn split(parallel: ParallelSpec) -> String {
     let ParallelSpec { data, tensor, context, pipeline, .. } = parallel;
     let degrees = [("data", data), ("tensor", tensor), ("context", context), ("pipeline", pipeline)];
@@ -125,7 +125,7 @@ fn batch(plan: &PlanSpec) -> String {
     )
 }
 
-/// What a plan is and takes, a line each.
+/// Returns the plan's choices, time, memory and cost, a line each.
 pub(crate) fn headline(document: &PlanDocument) -> Vec<(&'static str, String)> {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let recompute = match plan.recompute {
@@ -176,7 +176,7 @@ fn time(prediction: &Prediction) -> String {
     format!("{steps}, and {} of start-up, {} of checkpoints{interrupted}", seconds(start_up), seconds(checkpoints))
 }
 
-/// What a cost is made of, without what is lost in its digits.
+/// Formats the parts of a cost, without those too small to show in its digits.
 fn parts_of(parts: &CostParts) -> String {
     let named = [
         ("steps", parts.instances_usd),
@@ -190,7 +190,7 @@ fn parts_of(parts: &CostParts) -> String {
     named.map(|(name, amount)| format!("{name} {}", usd(amount))).collect::<Vec<_>>().join(", ")
 }
 
-/// How samples are brought in, how fast each stage of it is, and what limits the training.
+/// Returns the input pipeline: how samples are loaded, how fast each stage of it is, and what limits the training.
 pub(crate) fn input(plan: &PlanSpec, prediction: &Prediction) -> Vec<(&'static str, String)> {
     let (Some(input), Some(predicted)) = (plan.input, &prediction.input) else { return Vec::new() };
     let workers = if input.workers == 1 { "1 worker".into() } else { format!("{} workers", input.workers) };
@@ -235,7 +235,7 @@ fn throughput(prediction: &Prediction) -> String {
     [Some(samples), tokens, mfu].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Memory of each stage against its limit; equal neighbouring stages share a line.
+/// Formats the memory of each stage against its limit; equal neighbouring stages share a line.
 pub(crate) fn memory(prediction: &Prediction, width: Width) -> String {
     let memory = &prediction.memory_bytes;
     let mut rows: Vec<(usize, usize, [String; 7])> = Vec::new();
@@ -275,7 +275,7 @@ fn list(title: &str, plans: &[Alternative], width: Width) -> String {
     format!("\n{}", table(width, header, plans.iter().map(alternative)))
 }
 
-/// Another plan as a line of a table: machines, strategy, micro-batch and formats, time, cost, memory.
+/// Formats another plan as a row of a table: machines, strategy, micro-batch and formats, time, cost, memory.
 pub(crate) fn alternative(other: &Alternative) -> [String; 6] {
     let recompute = if other.plan.recompute == Recompute::Full { ", recompute" } else { "" };
     [
@@ -305,7 +305,7 @@ fn search(document: &PlanDocument, width: Width) -> String {
     bullets(width, "Search", &items)
 }
 
-/// Which families were not searched, and how the best of them that was found compares.
+/// Tells which families were not searched, and how the best of them that was found compares.
 fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
     let families: Vec<String> = left_out.families.iter().map(|family| family.to_uppercase()).collect();
     let families = families.join(", ");
@@ -321,7 +321,7 @@ fn not_considered(left_out: &LeftOut, own: &Prediction) -> String {
     format!("not considered: {families}: add --instances '*'{}", found.unwrap_or_default())
 }
 
-/// `3 % cheaper`, `2.1 times slower`: an amount beside another, of which less is better.
+/// Compares an amount with another, of which less is better: `3 % cheaper`, `2.1 times slower`.
 fn compared(other: f64, own: f64, [better, worse]: [&str; 2]) -> String {
     let (ratio, word) = if other <= own { (own / other, better) } else { (other / own, worse) };
     match ratio {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{CollectiveOperation, DeviceKind, MeasuredMachine, OperatorClass, OperatorSample};
 use trainyard_units::human_count;
 
-/// What was measured of a machine, in the numbers that steps depend on most.
+/// Formats the measurements of a machine, in the numbers that steps depend on most.
 pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
     let device = match machine.device {
         DeviceKind::Cpu => ("processor", format!("{} ({} threads)", machine.processor, machine.devices)),
@@ -30,7 +30,7 @@ pub fn profile(machine: &MeasuredMachine, width: Width) -> String {
     format!("{}\n\n{}\n{}", machine.name, facts(&rows), table(width, header, rates(machine)))
 }
 
-/// For each number of ranks, what the best linear layer and the largest messages reach.
+/// Returns, for each number of ranks, the rates that the best linear layer and the largest messages reach.
 fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
     let threads: BTreeMap<u32, u32> = machine.operators.iter().map(|sample| (sample.ranks, sample.threads)).collect();
     let ranks: BTreeSet<u32> = threads.keys().copied().collect();
@@ -65,7 +65,7 @@ fn rates(machine: &MeasuredMachine) -> Vec<[String; 6]> {
         .collect()
 }
 
-/// Two digits; what a network moves is not nothing beside what memory does.
+/// Formats a rate with two digits, so that a network's does not vanish beside memory's.
 fn rate(rate: f64) -> String {
     if rate < 1e9 { format!("{:.0} MB/s", rate / 1e6) } else { format!("{:.1} GB/s", rate / 1e9) }
 }

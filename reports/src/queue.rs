@@ -6,8 +6,8 @@ use trainyard_plan::queue::document::{JobRun, QueueDocument, QueuePrediction};
 use trainyard_plan::queue::{PoolSpec, QueueOrder};
 use trainyard_units::{Seconds, human_duration};
 
-/// A queue for a reader: how long it takes and what it costs, and how each kind of jobs fared. `each` lists the jobs one
-/// by one.
+/// Formats a queue for a reader: how long it takes and what it costs, and how each kind of jobs fared. `each` lists the
+/// jobs one by one.
 pub fn queue(document: &QueueDocument, width: Width, each: bool) -> String {
     let mut text = format!("{}\n\n", title(document));
     text += &facts(&headline(document));
@@ -20,12 +20,12 @@ pub fn queue(document: &QueueDocument, width: Width, each: bool) -> String {
     text + &bullets(width, "Mind", &document.warnings)
 }
 
-/// A time in a queue, in which less than a second is nothing.
+/// Formats a time in a queue, in which less than a second is nothing.
 pub(crate) fn time(seconds: f64) -> String {
     if seconds < 0.5 { "0 s".into() } else { human_duration(Seconds(seconds)) }
 }
 
-/// `50 jobs on up to 8 × g4dn.xlarge, shortest-first with backfilling`.
+/// Formats the title: `50 jobs on up to 8 × g4dn.xlarge, shortest-first with backfilling`.
 pub(crate) fn title(document: &QueueDocument) -> String {
     let PoolSpec { instance, max_instances, .. } = &document.queue.pool;
     let policy = document.queue.policy;
@@ -78,7 +78,7 @@ fn headline(document: &QueueDocument) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// Which of the bounds counts.
+/// Tells which of the lower bounds is the binding one.
 fn why(prediction: &QueuePrediction) -> &'static str {
     let bound = prediction.bound;
     if bound.largest_s() <= bound.longest_s {
@@ -90,7 +90,7 @@ fn why(prediction: &QueuePrediction) -> &'static str {
     }
 }
 
-/// A line for each kind of jobs, in the order of the file.
+/// Formats a line for each kind of jobs, in the order of the file.
 fn kinds(document: &QueueDocument, width: Width) -> String {
     let rows = document.queue.jobs.iter().map(|kind| {
         let runs: Vec<&JobRun> = document.jobs.iter().filter(|run| run.name == kind.name).collect();
@@ -123,7 +123,7 @@ pub(crate) fn runs(document: &QueueDocument, width: Width) -> String {
     table(width, ["job", ">submitted", ">start", ">end", "start-up", "instances"], rows)
 }
 
-/// `0–3, 6`.
+/// Formats places as ranges: `0–3, 6`.
 fn places(places: &[u32]) -> String {
     let runs = places.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let text = |run: &[u32]| match run {
@@ -141,7 +141,7 @@ pub(crate) mod tests {
     use trainyard_plan::queue::{PolicySpec, QueueSpec, QueuedJobSpec};
     use trainyard_planner::predict_queue;
 
-    /// This many trials and a gang of four, on eight instances that are kept warm.
+    /// Returns `trials` trials and a gang of four, on eight instances that are kept warm.
     pub(crate) fn document(trials: u32) -> QueueDocument {
         let pool = PoolSpec {
             instance: "g4dn.xlarge".into(),

@@ -3,7 +3,7 @@
 use crate::format::{Width, bullets, percent, seconds, table};
 use trainyard_calibration::{ConstantChange, Errors, RefitDocument};
 
-/// What changed, and how well steps are predicted before and after.
+/// Formats a refit: what changed, and how well steps are predicted before and after.
 pub fn refit(document: &RefitDocument, width: Width) -> String {
     let mut page = changes(document, width);
     if document.stacks.is_empty() {
@@ -31,7 +31,7 @@ pub fn refit(document: &RefitDocument, width: Width) -> String {
     page
 }
 
-/// What runs changed of a machine's profile, and how well their steps are predicted before and after.
+/// Formats the corrections that runs made to a machine's profile, and how well steps are predicted before and after.
 pub fn corrections(document: &RefitDocument, width: Width) -> String {
     let mut page = if document.constants.is_empty() {
         "What the profile says already predicts these runs better than what each says of the others.\n".into()
@@ -79,7 +79,7 @@ fn unsupported(document: &RefitDocument, width: Width) -> String {
     bullets(width, "Rows that were not used", &reasons)
 }
 
-/// What intervals are made of, beside what rows that were left out ask for.
+/// Formats the half-widths of which intervals are made, beside those that held-out rows ask for.
 pub fn refit_widths(document: &RefitDocument, width: Width) -> String {
     let rows = document.widths.iter().map(|term| {
         [

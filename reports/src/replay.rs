@@ -4,7 +4,7 @@ use crate::format::{facts, lines};
 use trainyard_plan::ReplayDocument;
 use trainyard_units::{Seconds, human_duration};
 
-/// Step time and what it is made of.
+/// Formats the step time of a replay and its parts.
 pub fn replay(document: &ReplayDocument) -> String {
     let ReplayDocument { traces, instance, instances, ranks, nodes, estimated, messages, .. } = document;
     let time = |seconds: f64| human_duration(Seconds(seconds));

@@ -1,6 +1,6 @@
 //! Words of commands that a reader may copy.
 
-/// A word that a POSIX shell takes as it is.
+/// Quotes a word for a POSIX shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -10,7 +10,7 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Words as one command.
+/// Joins words into one shell command.
 pub fn command(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }

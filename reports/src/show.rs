@@ -10,12 +10,12 @@ use trainyard_models::{CatalogEntry, Family, LayerRole, ModelSpec, Pass};
 use trainyard_plan::ScheduleName;
 use trainyard_units::{BytesPerSecond, Seconds, human_count};
 
-/// What can be shown, each with what it is.
+/// Lists the catalogs that can be shown, with descriptions.
 pub fn catalogs(catalogs: &[(String, String)], width: Width) -> String {
     table(width, ["catalog", "what it is"], catalogs.iter().map(|(name, about)| [name.clone(), about.clone()]))
 }
 
-/// These models.
+/// Formats a table of models.
 pub fn models(entries: &[CatalogEntry], width: Width) -> String {
     let rows = entries.iter().map(|entry| {
         let graph = entry.model.graph();
@@ -46,7 +46,7 @@ fn tera(flops: f64) -> String {
     }
 }
 
-/// One model.
+/// Formats one model.
 pub fn model(entry: &CatalogEntry) -> String {
     let graph = entry.model.graph();
     let mut rows = vec![
@@ -60,7 +60,7 @@ pub fn model(entry: &CatalogEntry) -> String {
     format!("{}\n\n{}", entry.model.name(), facts(&rows))
 }
 
-/// The fields of a specification that are set, in words.
+/// Returns the fields of a specification that are set, in words.
 fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let tokens = |count: Option<u64>| count.map(|count| format!("{count} tokens"));
     let number = |count: Option<u64>| count.map(|count| count.to_string());
@@ -120,7 +120,7 @@ fn dimensions(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     dimensions.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// All GPUs.
+/// Formats a table of all GPUs.
 pub fn gpus(catalog: &Catalog, width: Width) -> String {
     let rows = catalog.gpus().iter().map(|gpu| {
         [
@@ -138,28 +138,28 @@ pub fn gpus(catalog: &Catalog, width: Width) -> String {
     format!("{}\n  * peak in TFLOP/s, without sparsity\n", table(width, header, rows))
 }
 
-/// The peak rate in a number format in TFLOP/s, if the GPU has the format.
+/// Formats the peak rate in a number format in TFLOP/s, if the GPU has the format.
 fn peak(gpu: &Gpu, rate: Rate) -> String {
     if gpu.has(rate) { (gpu.peak(rate).0 / 1e12).to_string() } else { "–".into() }
 }
 
-/// One number with its source.
+/// Formats one number with its source.
 fn sourced<T: std::fmt::Display>(name: &'static str, number: &Sourced<T>) -> (&'static str, String) {
     (name, format!("{}  [{}]", number.value, provenance(number)))
 }
 
-/// The same where the number reads better rounded.
+/// Formats a rounded number with its source.
 fn sourced_as<T: Copy>(name: &'static str, number: &Sourced<T>, print: impl Fn(T) -> String) -> (&'static str, String) {
     (name, format!("{}  [{}]", print(number.value), provenance(number)))
 }
 
-/// Where a number comes from, and how sure it is if it was fitted.
+/// Tells the source of a number, and its uncertainty if it was fitted.
 fn provenance<T>(number: &Sourced<T>) -> String {
     let Sourced { source, fitted, .. } = number;
     fitted.as_ref().map_or_else(|| source.clone(), |fitted| format!("{source}; {fitted}"))
 }
 
-/// One GPU.
+/// Formats one GPU.
 pub fn gpu(gpu: &Gpu) -> String {
     let mut rows = vec![
         sourced("memory", &gpu.memory),
@@ -184,7 +184,8 @@ pub fn gpu(gpu: &Gpu) -> String {
     format!("{} ({})\n\n{}", gpu.name, gpu.generation, facts(&rows))
 }
 
-/// All instances with their price on demand in us-east-1 where it is known, and the systems that nobody rents out.
+/// Formats a table of all instances with their on-demand price in us-east-1 where it is known, and the systems that
+/// nobody rents out.
 pub fn instances(catalog: &Catalog, width: Width) -> String {
     let listed = |instance: &'_ Instance| {
         let here = |price: &&Price| price.region == "us-east-1" && price.purchase == Purchase::OnDemand;
@@ -226,7 +227,7 @@ fn transport(transport: Transport) -> &'static str {
     }
 }
 
-/// One instance.
+/// Formats one instance.
 pub fn instance(instance: &Instance, width: Width) -> String {
     let mut rows =
         vec![("gpus", format!("{} × {}", instance.gpus, instance.gpu)), ("vcpus", instance.vcpus.to_string())];
@@ -307,7 +308,7 @@ fn duration(time: Seconds) -> String {
     seconds(time.0)
 }
 
-/// All software stacks, those that trainings are started with today first.
+/// Formats a table of all software stacks, those in use today first.
 pub fn stacks(catalog: &Catalog, width: Width) -> String {
     let mut all: Vec<&Stack> = catalog.stacks().iter().collect();
     all.sort_by_key(|stack| !stack.runs.today);
@@ -318,7 +319,7 @@ pub fn stacks(catalog: &Catalog, width: Width) -> String {
     table(width, ["stack", "what it is", "what it can run", "launch targets"], rows)
 }
 
-/// One software stack.
+/// Formats one software stack.
 pub fn stack(stack: &Stack) -> String {
     let mut rows = vec![
         sourced_as("host time per kernel", &stack.launch, duration),
@@ -351,13 +352,13 @@ pub fn stack(stack: &Stack) -> String {
     format!("{}: {}\n\nWhat it can run\n{abilities}\nIts numbers\n{numbers}", stack.name, stack.description)
 }
 
-/// All schedules.
+/// Formats a table of all schedules.
 pub fn schedules(width: Width) -> String {
     let rows = ScheduleName::ALL.iter().map(|schedule| [schedule.to_string(), schedule.about().into()]);
     table(width, ["schedule", "what it does"], rows)
 }
 
-/// One schedule.
+/// Formats one schedule.
 pub fn schedule(schedule: ScheduleName) -> String {
     format!(
         "{schedule}\n\n{}",

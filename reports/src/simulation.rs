@@ -5,7 +5,7 @@ use crate::plan::{cluster, input, memory, strategy};
 use trainyard_plan::PlanSpec;
 use trainyard_plan::document::{PlanDocument, Prediction};
 
-/// What a simulation found of a plan.
+/// Formats the results of simulating a plan.
 pub fn simulation(document: &PlanDocument, width: Width) -> String {
     let prediction = &document.prediction;
     let phases = &prediction.phases;
@@ -33,7 +33,7 @@ pub fn simulation(document: &PlanDocument, width: Width) -> String {
     text + &memory(prediction, width)
 }
 
-/// How much of the step each stage computes.
+/// Formats the fraction of the step that each stage computes.
 pub(crate) fn stages(plan: &PlanSpec, prediction: &Prediction, width: Width) -> String {
     let stages = plan.stages.iter().zip(&prediction.utilisation).enumerate();
     let rows = stages.map(|(index, (stage, used))| {

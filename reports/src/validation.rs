@@ -3,7 +3,7 @@
 use crate::format::{Width, bullets, deviation, percent, seconds, table};
 use trainyard_calibration::{Reason, RowResult, SuiteResult};
 
-/// A validation for a reader: one line for each suite, and why rows have no prediction.
+/// Formats a validation for a reader: one line for each suite, and why rows have no prediction.
 pub fn validation(suites: &[SuiteResult], reasons: &[Reason], width: Width) -> String {
     let shown = |value: Option<f64>, print: fn(f64) -> String| value.map_or_else(|| "–".into(), print);
     let rows = suites.iter().map(|suite| {
@@ -34,7 +34,7 @@ fn reason(reason: &Reason) -> String {
     }
 }
 
-/// Every predicted row of a validation.
+/// Formats every predicted row of a validation.
 pub fn validation_rows(rows: &[RowResult], width: Width) -> String {
     let rows = rows.iter().filter_map(|row| {
         let (predicted, [low, high]) = (row.predicted_step_time_s?, row.interval_s?);

@@ -1,36 +1,36 @@
 //! Axes: how values lie along them, their customary marks, and the units of times.
 
-/// Marks on an axis, at most.
+/// Maximum number of marks on an axis.
 const MARKS: f64 = 6.0;
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 
-/// How values lie along an axis.
+/// The mapping of values to positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Equal distances for equal differences.
+    /// Linear: equal distances for equal differences.
     Linear(f64, f64),
-    /// Equal distances for equal ratios.
+    /// Logarithmic: equal distances for equal ratios.
     Log(f64, f64),
 }
 
 /// A named axis with its marks.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// What it shows, with the unit.
+    /// The name: the quantity that the axis shows, with its unit.
     pub(crate) name: String,
     pub(crate) scale: Scale,
     pub(crate) marks: Vec<(f64, String)>,
 }
 
 impl Scale {
-    /// From nothing to a little above the largest.
+    /// Returns a linear scale from 0 to a little above the largest value.
     pub(crate) fn from_nothing(largest: f64) -> Self {
         Self::Linear(0.0, if largest > 0.0 { largest * 1.1 } else { 1.0 })
     }
 
-    /// From 0 to 1 along the axis; what is beyond an end lies a little beyond it.
+    /// Maps a value to its position from 0 to 1 along the axis; values beyond an end lie a little beyond it.
     pub(crate) fn part(self, value: f64) -> f64 {
         let (low, high, at) = match self {
             Self::Linear(low, high) => (low, high, value),
@@ -39,7 +39,7 @@ impl Scale {
         if high > low { ((at - low) / (high - low)).clamp(-0.02, 1.02) } else { 0.5 }
     }
 
-    /// Customary values along the axis: 1, 2 or 5 times a power of ten.
+    /// Returns round values along the axis: 1, 2 or 5 times a power of ten.
     pub(crate) fn round(self) -> Vec<f64> {
         match self {
             Self::Linear(low, high) => {
@@ -51,7 +51,7 @@ impl Scale {
             Self::Log(low, high) => {
                 let decades = (high / low).log10();
                 let parts: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-                // An end that is nothing, or endless, has no power of ten.
+                // An end that is zero or infinite has no power of ten.
                 let power = |end: f64| end.log10().clamp(f64::from(f64::MIN_10_EXP), f64::from(f64::MAX_10_EXP));
                 let range = power(low).floor() as i32..=power(high).ceil() as i32;
                 let every = (decades / MARKS).ceil().max(1.0) as i32;
@@ -63,7 +63,7 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below a distance.
+/// Returns the least of 1, 2 and 5 times a power of ten that is not below a distance.
 pub(crate) fn customary(distance: f64) -> f64 {
     let power = 10f64.powf(distance.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -74,12 +74,12 @@ pub(crate) fn customary(distance: f64) -> f64 {
 }
 
 impl Axis {
-    /// An axis with customary marks.
+    /// Creates an axis with marks at round values.
     pub(crate) fn of(name: &str, scale: Scale, label: impl Fn(f64) -> String) -> Self {
         Self { name: name.into(), scale, marks: scale.round().into_iter().map(|mark| (mark, label(mark))).collect() }
     }
 
-    /// An axis of sizes, whose marks are powers of two.
+    /// Creates an axis of sizes, whose marks are powers of two.
     pub(crate) fn of_sizes(name: &str, [low, high]: [f64; 2], label: impl Fn(u64) -> String) -> Self {
         let (first, last) = (low.log2().ceil() as u32, high.log2().floor() as u32);
         let every = (f64::from(last.saturating_sub(first)) / MARKS).ceil().max(1.0) as u32;
@@ -89,13 +89,13 @@ impl Axis {
     }
 }
 
-/// The least and the largest of some values that are not negative; 1 and 1 of none.
+/// Returns the smallest and the largest of some values that are not negative; 1 and 1 if there are none.
 pub(crate) fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let ends = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     if ends.0.is_finite() { ends } else { (1.0, 1.0) }
 }
 
-/// Seconds of the unit in which the longest time is easily read, and its name.
+/// Returns the seconds in the unit in which the longest time is easily read, and the unit's name.
 pub(crate) fn time_unit(longest: f64) -> (f64, &'static str) {
     match longest {
         short if short < 1e-3 => (1e-6, "µs"),
@@ -107,8 +107,8 @@ pub(crate) fn time_unit(longest: f64) -> (f64, &'static str) {
     }
 }
 
-/// Marks of a span of time at most so many: seconds from its start with their number, and the unit of these. Steps are
-/// those of a calendar, so that hours and days begin at marks.
+/// Returns at most `most` marks of a span of time, as seconds from its start with their labels, and the unit of the
+/// labels. Steps are those of a calendar, so that hours and days begin at marks.
 pub(crate) fn calendar(span: f64, most: f64) -> (Vec<(f64, String)>, &'static str) {
     let step = calendar_step(span, most);
     let (unit, name) = match step {

@@ -10,7 +10,7 @@ const SAMPLE: i32 = 20;
 const BEFORE_WORDS: i32 = 6;
 const BETWEEN: i32 = 18;
 
-/// What stands before the words.
+/// The symbol before the words of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sample {
     /// A line with the mark of a series.
@@ -19,15 +19,15 @@ pub(crate) enum Sample {
     Mark(usize),
     /// A filled rectangle.
     Block(Tone),
-    /// One whose first half is lighter.
+    /// A rectangle whose first half is lighter.
     Starting(Colour),
     /// A line.
     Line(Colour),
-    /// A line with gaps.
+    /// A dashed line.
     Dashed,
-    /// Slanting lines.
+    /// Slanting lines, a hatch.
     Hatched,
-    /// Nothing.
+    /// No symbol.
     Words,
 }
 
@@ -38,13 +38,13 @@ struct Entry {
     row: i32,
 }
 
-/// Entries at their places between two edges.
+/// Legend entries, laid out between two edges.
 pub(crate) struct Legend {
     entries: Vec<Entry>,
 }
 
 impl Legend {
-    /// The entries in lines from `left` to `right`.
+    /// Lays out the entries in lines from `left` to `right`.
     pub(crate) fn of([left, right]: [i32; 2], named: impl IntoIterator<Item = (Sample, String)>) -> Self {
         let (mut x, mut row) = (left, 0);
         let place = |(sample, text): (Sample, String)| {

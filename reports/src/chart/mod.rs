@@ -22,12 +22,12 @@ pub use paint::Scheme;
 pub use picture::{Breadth, Picture};
 pub use theme::Theme;
 
-/// From the edge of a picture to what is in it.
+/// Pixels between the edge of a picture and its content.
 pub(crate) const MARGIN: i32 = 16;
-/// Room for the title.
+/// Height of the title, in pixels.
 pub(crate) const HEAD: i32 = 40;
 
-/// The title of a picture, cut to its width.
+/// Draws the title of a picture, cut to its width.
 pub(crate) fn title(picture: &mut Picture, text: &str) {
     let text = shortened(text, Letters::TITLE, picture.width - 2 * MARGIN);
     picture.words(text, (MARGIN, 22), Side::Left, Letters::TITLE);

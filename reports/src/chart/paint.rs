@@ -26,16 +26,16 @@ const EM_HEIGHT: f64 = 2400.0 / 2048.0;
 /// Below the middle of small letters their foot stands half their height, in em. SVG calls it 0.5ex.
 const FOOT: f64 = 0.26;
 
-/// What a file in light or dark is.
+/// The colour scheme of a file: light or dark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// What the reader's system prefers; a PNG file, which cannot know, is light.
+    /// The scheme that the reader's system prefers; a PNG file, which cannot know, is light.
     Auto,
     /// The same for every reader.
     Always(Theme),
 }
 
-/// The font, once in a process.
+/// Registers the font, once in a process.
 fn fonts() {
     static READY: Once = Once::new();
     READY.call_once(|| {
@@ -53,16 +53,16 @@ fn style_of(letters: Letters) -> FontStyle {
     if letters.strong { FontStyle::Bold } else { FontStyle::Normal }
 }
 
-/// How much wider than the font inside the program the widest of common fonts for pages is (DejaVu Sans, which many
-/// Linux systems have): of plain letters, and of strong ones.
+/// Width of the widest of common fonts for pages (DejaVu Sans, which many Linux systems have), relative to the embedded
+/// font: for plain letters, and for bold ones.
 const WIDEST: [f64; 2] = [1.2, 1.3];
 
-/// Room for a line of words, whatever the reader's font.
+/// Returns the width to reserve for a line of words, whatever the reader's font, in pixels.
 pub(crate) fn measure(text: &str, letters: Letters) -> i32 {
     (f64::from(width(text, letters)) * WIDEST[usize::from(letters.strong)]).ceil() as i32
 }
 
-/// How wide a line of words is in the font inside the program.
+/// Returns the width of a line of words in the embedded font, in pixels.
 fn width(text: &str, letters: Letters) -> i32 {
     // Measured large, because the library counts whole pixels.
     const LARGE: f64 = 16.0;
@@ -72,7 +72,7 @@ fn width(text: &str, letters: Letters) -> i32 {
     (f64::from(width) / LARGE).ceil() as i32
 }
 
-/// As much of a text as there is room for.
+/// Cuts a text to the width available.
 pub(crate) fn shortened(text: &str, letters: Letters, room: i32) -> String {
     if measure(text, letters) <= room {
         return text.into();
@@ -93,13 +93,13 @@ pub(crate) fn shortened(text: &str, letters: Letters, room: i32) -> String {
 
 type Painted<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Where a picture is painted.
+/// The surface on which a picture is painted.
 struct Painter<'a, DB: DrawingBackend> {
     area: &'a DrawingArea<DB, Shift>,
     theme: Theme,
     /// Pixels of the file for each of the picture.
     scale: i32,
-    /// Whether the plotting library takes sizes of letters as SVG has them.
+    /// `true` if the plotting library takes font sizes as SVG defines them.
     svg: bool,
 }
 
@@ -168,7 +168,7 @@ where
             Side::Middle => width / 2,
             Side::Right => width,
         };
-        // The library puts the foot of letters half their size below the place.
+        // The library puts the baseline half the font size below the place.
         let size = em * EM_HEIGHT;
         let top = f64::from(y * self.scale) + em * FOOT - size / 2.0;
         let style = font(size).pos(Pos::new(HPos::Left, VPos::Top));
@@ -177,7 +177,7 @@ where
 }
 
 impl Picture {
-    /// The picture as an SVG file, or as an element of a page.
+    /// Renders the picture as an SVG file, or as an element of a page.
     pub fn svg(&self, scheme: Scheme) -> String {
         let theme = match scheme {
             Scheme::Auto => Theme::Light,
@@ -191,7 +191,7 @@ impl Picture {
         svg.replacen(">\n", &format!(">\n{style}\n"), 1)
     }
 
-    /// The same without a style of its own: the page has [`dark_rules`].
+    /// Renders the SVG without a style of its own: the page has [`dark_rules`].
     pub(crate) fn inline_svg(&self) -> String {
         self.painted_svg(Theme::Light)
     }
@@ -207,7 +207,7 @@ impl Picture {
         svg.replacen("<svg ", &about, 1)
     }
 
-    /// The picture as a PNG file, two pixels for each of its own, each way.
+    /// Renders the picture as a PNG file, two pixels for each of its own, each way.
     pub fn png(&self, scheme: Scheme) -> Vec<u8> {
         fonts();
         let theme = match scheme {
@@ -227,7 +227,7 @@ impl Picture {
     }
 }
 
-/// Means over squares of pixels; `width` and `height` are those of the result.
+/// Averages squares of pixels; `width` and `height` are those of the result.
 fn smoothed(painted: &[u8], [width, height]: [usize; 2], samples: usize) -> Vec<u8> {
     let stride = width * samples * 3;
     let mut smooth = Vec::with_capacity(width * height * 3);
@@ -255,7 +255,7 @@ fn encoded(pixels: &[u8], [width, height]: [usize; 2]) -> Vec<u8> {
     file
 }
 
-/// Text inside an attribute of XML.
+/// Escapes text for an attribute of XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

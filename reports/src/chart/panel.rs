@@ -9,28 +9,28 @@ use super::theme::Colour;
 use super::{HEAD, MARGIN, title};
 use crate::format::rate;
 
-/// A panel: its name, its lines, its axis.
+/// Height above a panel for its name, in pixels.
 const PANEL_HEAD: i32 = 30;
 const PANEL_FOOT: i32 = 52;
-/// Between the marks of the upright axis and the panel.
+/// Pixels between the marks of the vertical axis and the panel.
 const MARKS_GAP: i32 = 8;
 
-/// What a line looks like.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stroke {
-    /// As its series: with marks.
+    /// The line of a series, with marks.
     Series(usize),
     /// Only the marks of its series.
     Marks(usize),
-    /// The same, where there are hundreds.
+    /// Faint marks of a series, for hundreds of points.
     Faint(usize),
-    /// What could be at best: grey, with gaps, without marks.
+    /// The ideal: grey, dashed, without marks.
     Ideal,
-    /// Without marks.
+    /// A line without marks.
     Plain(Colour),
 }
 
-/// Points that belong together, in order.
+/// Points of one line, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
@@ -45,11 +45,11 @@ impl Line {
     }
 }
 
-/// A line across a panel at a value.
+/// A line across the whole panel at a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) at: f64,
-    /// Whether it stands upright, at a value of the level axis.
+    /// `true` for a vertical line, at a value of the horizontal axis.
     pub(crate) upright: bool,
     pub(crate) text: String,
     pub(crate) colour: Colour,
@@ -63,22 +63,22 @@ pub(crate) struct Label {
     pub(crate) strong: bool,
 }
 
-/// One picture below another.
+/// One plot with its axes; a figure stacks several.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) name: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) height: i32,
-    /// What lies behind everything: corners, and how it is filled.
+    /// Areas behind everything else: corners and fill.
     pub(crate) areas: Vec<(Vec<(f64, f64)>, Tone)>,
-    /// Upright bars from nothing: from where to where, how high.
+    /// Vertical bars from 0: horizontal range, height and fill.
     pub(crate) bars: Vec<([f64; 2], f64, Tone)>,
     pub(crate) lines: Vec<Line>,
     pub(crate) rules: Vec<Rule>,
-    /// Where there is nothing to draw, because there is no plan.
+    /// Values of the horizontal axis at which there is nothing to draw, because there is no plan.
     pub(crate) missing: Vec<f64>,
-    /// Words beside points; of those that would lie on each other the first.
+    /// Words beside points; of those that would overlap only the first is drawn.
     pub(crate) labels: Vec<Label>,
 }
 
@@ -103,12 +103,12 @@ impl Panel {
     }
 }
 
-/// A mark without needless digits: `0.5`, `20`, `1,500`.
+/// Formats a mark without needless digits: `0.5`, `20`, `1,500`.
 pub(crate) fn plain(value: f64) -> String {
     if value >= 1000.0 { rate(value) } else { format!("{}", (value * 1e6).round() / 1e6) }
 }
 
-/// The panels below each other, with what the series are above them.
+/// Draws the panels below each other, with the legend of the series above them.
 pub(crate) fn figure(breadth: Breadth, name: &str, legend: Vec<(Sample, String)>, panels: &[Panel]) -> Picture {
     let width = breadth.width();
     let edges = [MARGIN, width - MARGIN];
@@ -127,7 +127,7 @@ pub(crate) fn figure(breadth: Breadth, name: &str, legend: Vec<(Sample, String)>
     picture
 }
 
-/// A panel at its place.
+/// A panel at its place in the picture.
 struct Frame<'a> {
     top: i32,
     left: i32,
@@ -192,7 +192,7 @@ impl Frame<'_> {
             let half = measure(text, Letters::MUTED) / 2;
             let at = self.x(*value);
             picture.line((at, self.top), (at, self.bottom() + 4), Colour::Grid);
-            // Words at the end stay inside.
+            // Words at the end stay inside the picture.
             let middle = at.min(self.right + MARGIN - half - 2);
             if middle - half >= free {
                 picture.words(text.as_str(), (middle, self.bottom() + 13), Side::Middle, Letters::MUTED);
@@ -234,7 +234,7 @@ impl Frame<'_> {
         }
     }
 
-    /// A line across with its words, those of an upright one so far below the top.
+    /// Draws a line across with its words; those of a vertical one stand `down` pixels below the top.
     fn rule(&self, picture: &mut Picture, rule: &Rule, down: i32) {
         let letters = Letters::PLAIN.of(Colour::Ink);
         if rule.upright {

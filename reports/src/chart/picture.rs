@@ -5,22 +5,22 @@ use super::theme::Colour;
 /// A place in pixels from the upper left corner.
 pub(crate) type Place = (i32, i32);
 
-/// Sizes of letters, in pixels.
+/// Font sizes, in pixels.
 pub(crate) const TITLE: i32 = 16;
 pub(crate) const TEXT: i32 = 13;
 pub(crate) const SMALL: i32 = 12;
 
-/// How much room there is.
+/// The width available to a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breadth {
-    /// A page, a screen, a slide.
+    /// The width of a page, a screen or a slide.
     Wide,
-    /// A phone held upright.
+    /// The width of a phone held upright.
     Narrow,
 }
 
 impl Breadth {
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub(crate) const fn width(self) -> i32 {
         match self {
             Self::Wide => 880,
@@ -29,7 +29,7 @@ impl Breadth {
     }
 }
 
-/// A colour with how much of what is behind it shows.
+/// A colour with its opacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tone {
     pub(crate) colour: Colour,
@@ -43,13 +43,13 @@ impl From<Colour> for Tone {
 }
 
 impl Colour {
-    /// The colour, through which so much of what is behind it shows.
+    /// Returns the colour with an opacity.
     pub(crate) fn at(self, opacity: f64) -> Tone {
         Tone { colour: self, opacity }
     }
 }
 
-/// Which part of words stands at their place.
+/// The part of a text that stands at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
@@ -57,7 +57,7 @@ pub(crate) enum Side {
     Right,
 }
 
-/// How words look.
+/// The style of text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Letters {
     pub(crate) size: i32,
@@ -76,25 +76,25 @@ impl Letters {
     }
 }
 
-/// Something drawn.
+/// A shape in a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// A rectangle from its upper left to its lower right corner.
     Bar { corners: [Place; 2], tone: Tone },
     /// A line through places.
     Path { places: Vec<Place>, tone: Tone, thickness: u32 },
-    /// What is inside of places.
+    /// The area enclosed by places.
     Area { places: Vec<Place>, tone: Tone },
     /// A disc.
     Dot { middle: Place, radius: i32, tone: Tone },
-    /// A line of words, whose middle height is at the place.
+    /// A line of text, whose middle height is at the place.
     Words { at: Place, side: Side, text: String, letters: Letters },
 }
 
 /// A picture of a certain size. [`Picture::svg`] and [`Picture::png`] make files of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// What it shows, for those who do not see it.
+    /// A description of the picture, for readers who do not see it.
     pub(crate) about: String,
     pub(crate) width: i32,
     pub(crate) height: i32,
@@ -130,7 +130,7 @@ impl Picture {
         self.shapes.push(Shape::Words { at, side, text: text.into(), letters });
     }
 
-    /// A line with gaps.
+    /// Draws a dashed line.
     pub(crate) fn dashed(&mut self, from: Place, to: Place, colour: Colour) {
         const DASH: f64 = 5.0;
         let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
@@ -145,7 +145,7 @@ impl Picture {
         }
     }
 
-    /// A rectangle of slanting lines.
+    /// Draws a rectangle of slanting lines.
     pub(crate) fn hatched(&mut self, [(left, top), (right, bottom)]: [Place; 2], colour: Colour) {
         const GAP: usize = 6;
         let rise = bottom - top;
@@ -159,7 +159,7 @@ impl Picture {
         }
     }
 
-    /// Another picture below this one.
+    /// Puts another picture below this one.
     #[must_use]
     pub fn above(mut self, below: Self) -> Self {
         let down = self.height;
@@ -179,7 +179,7 @@ impl Picture {
         self
     }
 
-    /// All words, for tests.
+    /// Returns all words, for tests.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         let words = self.shapes.iter().filter_map(|shape| match shape {
@@ -189,7 +189,7 @@ impl Picture {
         words.collect::<Vec<_>>().join("\n")
     }
 
-    /// What is outside of the picture, for tests: a picture has nothing there.
+    /// Returns the shapes that reach outside the picture, for tests: there should be none.
     #[cfg(test)]
     pub(crate) fn outside(&self) -> Vec<&Shape> {
         let inside = |(x, y): &Place| (0..=self.width).contains(x) && (0..=self.height).contains(y);
@@ -211,7 +211,7 @@ impl Picture {
     }
 }
 
-/// A number of things as pixels are counted.
+/// Converts a count to pixels' integer type.
 pub(crate) fn count(things: impl TryInto<i32>) -> i32 {
     things.try_into().unwrap_or(i32::MAX)
 }

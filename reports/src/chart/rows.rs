@@ -4,14 +4,14 @@ use super::MARGIN;
 use super::paint::{measure, shortened};
 use super::picture::{Breadth, Letters, Picture, Place, Side, count};
 
-/// The widest that names may be before the bars.
+/// Maximum width of names before the bars, in pixels.
 const NAMES: i32 = 250;
 const BAR: i32 = 18;
 const ROW: i32 = 28;
-/// Height of a name above its bar.
+/// Height of a name above its bar, in pixels.
 const ABOVE: i32 = 16;
 
-/// Rows from the top downwards, and where their bars may lie.
+/// Rows from the top downwards, and the horizontal range of their bars.
 pub(crate) struct Rows {
     pub(crate) left: i32,
     pub(crate) right: i32,
@@ -21,7 +21,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Rows for these names; `after` pixels stay free behind the bars.
+    /// Lays out rows for these names; `after` pixels stay free behind the bars.
     pub(crate) fn of(breadth: Breadth, top: i32, names: &[String], after: i32) -> Self {
         let names_above = breadth == Breadth::Narrow;
         let widest = names.iter().map(|name| measure(name, Letters::PLAIN)).max().unwrap_or(0).min(NAMES);
@@ -37,7 +37,7 @@ impl Rows {
         self.top + self.count * self.height()
     }
 
-    /// Upper and lower edge of the bar of a row.
+    /// Returns the upper and lower edge of the bar of a row.
     pub(crate) fn bar(&self, row: usize) -> [i32; 2] {
         let bottom = self.top + (count(row) + 1) * self.height() - (ROW - BAR) / 2;
         [bottom - BAR, bottom]
@@ -48,7 +48,7 @@ impl Rows {
         i32::midpoint(top, bottom)
     }
 
-    /// Corners of a part of a row's bar.
+    /// Returns the corners of a part of a row's bar.
     pub(crate) fn part(&self, row: usize, [from, to]: [i32; 2]) -> [Place; 2] {
         let [top, bottom] = self.bar(row);
         [(from, top), (to, bottom)]

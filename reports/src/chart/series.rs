@@ -3,21 +3,21 @@
 use super::picture::{Picture, Place};
 use super::theme::{Colour, KINDS};
 
-/// How much of a mark there is.
+/// The prominence of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strength {
-    /// Few of them.
+    /// For few marks.
     Strong,
-    /// Hundreds, which lie on each other.
+    /// For hundreds of marks, which overlap.
     Faint,
 }
 
-/// The colour of a series.
+/// Returns the colour of a series.
 pub(crate) fn series_colour(series: usize) -> Colour {
     KINDS[series % KINDS.len()]
 }
 
-/// The mark of a series: a disc, a square, a triangle, a diamond.
+/// Draws the mark of a series: a disc, a square, a triangle or a diamond.
 pub(crate) fn mark(picture: &mut Picture, (x, y): Place, series: usize, strength: Strength) {
     let (radius, tone) = match strength {
         Strength::Strong => (4, series_colour(series).at(1.0)),

@@ -7,7 +7,7 @@
 use plotters::style::RGBColor;
 use std::fmt::Write;
 
-/// The ground that a picture stands on.
+/// The background of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     /// Dark on white.
@@ -16,16 +16,16 @@ pub enum Theme {
     Dark,
 }
 
-/// What a colour is for.
+/// The role of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
-    /// The ground.
+    /// The background.
     Paper,
-    /// Words and axes.
+    /// Text and axes.
     Ink,
-    /// Words that explain.
+    /// Explanatory text.
     Muted,
-    /// Lines behind everything, and idle time.
+    /// Grid lines behind everything, and idle time.
     Grid,
     Blue,
     Amber,
@@ -33,18 +33,18 @@ pub(crate) enum Colour {
     Purple,
     Orange,
     Sky,
-    /// Letters on a light fill.
+    /// Text on a light fill.
     OnLight,
-    /// Letters on a dark fill; fills are light on dark ground.
+    /// Text on a dark fill; fills are light on a dark background.
     OnDark,
 }
 
 use Colour::{Amber, Blue, Green, Grid, Ink, Muted, OnDark, OnLight, Orange, Paper, Purple, Sky};
 
-/// Kinds that are told apart by colour alone; neighbours differ most.
+/// Colours of kinds that differ by colour alone; neighbours differ most.
 pub(crate) const KINDS: [Colour; 6] = [Blue, Amber, Green, Purple, Orange, Sky];
 
-/// Every colour on light and on dark ground. No two are the same on light ground, so that a style sheet can tell them
+/// Every colour on a light and on a dark background. No two are the same on light, so that a style sheet can tell them
 /// apart.
 const COLOURS: [(Colour, [u32; 2]); 12] = [
     (Paper, [0x00ff_ffff, 0x0015_191f]),
@@ -71,7 +71,7 @@ impl Colour {
         RGBColor(red, green, blue)
     }
 
-    /// The colour of letters on a fill of this one.
+    /// Returns the colour of text on a fill of this one.
     pub(crate) fn letters(self) -> Self {
         // Rec. 709 luma.
         let RGBColor(red, green, blue) = self.rgb(Theme::Light);
@@ -80,7 +80,7 @@ impl Colour {
     }
 }
 
-/// Rules that turn the colours of a picture on light ground into those on dark ground.
+/// Returns CSS rules that turn the colours of a picture on a light background into those on a dark one.
 pub(crate) fn dark_rules() -> String {
     COLOURS.iter().fold(String::new(), |mut rules, (_, [light, dark])| {
         for property in ["fill", "stroke"] {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Relative luminance, WCAG 2.2.
+    /// Computes the relative luminance as WCAG 2.2 defines it.
     fn luminance(RGBColor(red, green, blue): RGBColor) -> f64 {
         let linear = |part: u8| {
             let part = f64::from(part) / 255.0;

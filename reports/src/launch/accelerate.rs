@@ -19,7 +19,7 @@ use trainyard_plan::{LaunchFile, Precision, Recompute, ScheduleName, StateShardi
 
 const CONFIG: &str = "accelerate.yaml";
 
-/// `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shares states out, its configuration.
+/// Writes `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shards states, its configuration.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let (job, plan) = (draft.job, draft.job.plan());
     let mut config = common(&mut draft);
@@ -65,9 +65,9 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-/// What the script is told beside the configuration.
+/// Returns the script's arguments, besides the configuration.
 fn arguments(draft: &mut Draft<'_>) -> Result<Vec<(String, String)>, LaunchError> {
-    // What the configuration tells the script need not hear twice: recomputation inside FSDP's units is Accelerate's.
+    // Arguments need not repeat the configuration: Accelerate does the recomputation inside FSDP's units.
     let by_launcher = draft.job.plan().recompute() == Recompute::Full
         && draft.engine != Engine::Deepspeed
         && draft.job.plan().state_sharding() >= StateSharding::Gradients;
@@ -106,7 +106,7 @@ fn common(draft: &mut Draft<'_>) -> Map<String, Value> {
     }
 }
 
-/// What Accelerate calls replicas that share nothing.
+/// Returns Accelerate's `distributed_type` for replicas that shard nothing.
 fn plain_type(draft: &Draft<'_>) -> &'static str {
     let alone = draft.job.machines() * draft.job.processes() == 1;
     match (alone, draft.job.has_gpus()) {

@@ -15,19 +15,19 @@ use trainyard_plan::{
     StateSharding, Store,
 };
 
-/// Who reads the configuration.
+/// The program that reads the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// A script of the user's.
     Script,
-    /// transformers' Trainer, which fills in what is `auto`.
+    /// transformers' Trainer, which fills in values that are `auto`.
     Trainer,
 }
 
 const CONFIG: &str = "deepspeed.json";
 const HOSTS: &str = "hostfile";
 
-/// `deepspeed.sh`, `deepspeed.json` and, for several machines, their list and the variables of their environment.
+/// Writes `deepspeed.sh`, `deepspeed.json` and, for several machines, their list and the environment variables.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if !draft.job.has_gpus() {
         return Err(draft.cannot(Field::Instance, "DeepSpeed's launcher wants GPUs"));
@@ -47,7 +47,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let variables = environment(&mut draft);
     if !variables.is_empty() && machines > 1 {
         let text = variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        // The launcher hands these on to all machines, and looks for them only where there are several.
+        // The launcher passes these on to all machines, and looks for them only where there are several.
         files.push(LaunchFile { name: ".deepspeed_env".into(), text });
     }
     let words = [vec![script_name], vec!["--deepspeed".into(), "--deepspeed_config".into(), CONFIG.into()]];
@@ -60,7 +60,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-/// What the script must do itself for a training to survive interruptions, and what it starts from.
+/// Tells what the script must do itself for a training to survive interruptions, and what it starts from.
 fn checkpoints(draft: &mut Draft<'_>) {
     let every = draft.job.checkpoint_steps();
     draft.writes(Field::CheckpointInterval, format!("save_checkpoint every {every} steps"));
@@ -78,7 +78,7 @@ fn checkpoints(draft: &mut Draft<'_>) {
     }
 }
 
-/// The configuration as a file.
+/// Writes the configuration file.
 pub(super) fn config_file(draft: &mut Draft<'_>, reader: Reader) -> Result<LaunchFile, LaunchError> {
     let config = config(draft, reader)?;
     let text = serde_json::to_string_pretty(&config).expect("values are JSON") + "\n";
@@ -109,7 +109,7 @@ fn config(draft: &mut Draft<'_>, reader: Reader) -> Result<Value, LaunchError> {
     Ok(Value::Object(config))
 }
 
-/// A number that was printed.
+/// Parses a number that was printed.
 fn number(text: &str) -> Value {
     text.parse().map_or_else(|_| json!(text), |number: f64| json!(number))
 }
@@ -135,7 +135,7 @@ fn pipeline(draft: &mut Draft<'_>, config: &mut Map<String, Value>) -> Result<()
 }
 
 fn precision(draft: &mut Draft<'_>, config: &mut Map<String, Value>) {
-    // TensorFloat-32 is a variable of the environment.
+    // TensorFloat-32 is set by an environment variable.
     draft.tells(&[Field::Precision]);
     let key = match draft.job.plan().precision() {
         Precision::Fp32 | Precision::Tf32 => return,
@@ -168,7 +168,7 @@ fn zero(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) 
         zero.insert(key.into(), elsewhere(store));
     }
     if draft.job.sharding_ranks().is_some() {
-        // MiCS, which did, is gone since 0.19.
+        // MiCS, which could shard in groups, is gone since 0.19.
         return Err(draft.cannot(Field::ShardingRanks, "DeepSpeed shares states out among all replicas only"));
     }
     let each_micro_batch = plan.gradient_reduction() == GradientReduction::MicroBatch;
@@ -250,7 +250,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     parameters.insert("weight_decay".into(), json!(rule.weight_decay));
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam) && draft.job.stack().is_some() {
-        // Its own kernel updates all tensors at once, PyTorch's does not.
+        // DeepSpeed's own kernel updates all tensors at once, PyTorch's does not.
         parameters.insert("torch_adam".into(), json!(!draft.job.has_fused_optimizer()));
     }
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
@@ -266,7 +266,7 @@ fn optimizer(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Rea
     }
 }
 
-/// The peak learning rate; nothing where the Trainer fills it in from its own arguments.
+/// Returns the peak learning rate; `None` where the Trainer fills it in from its own arguments.
 fn learning_rate(draft: &mut Draft<'_>, reader: Reader) -> Option<Value> {
     let rate = match reader {
         Reader::Script => Some(draft.learning_rate_or_blank("peak learning rate, a number without quotes")),
@@ -278,9 +278,9 @@ fn learning_rate(draft: &mut Draft<'_>, reader: Reader) -> Option<Value> {
 fn scheduler(draft: &mut Draft<'_>, config: &mut Map<String, Value>, reader: Reader) {
     let job = draft.job;
     let (warm_up, steps, last) = (job.warm_up(), job.steps(), job.final_learning_rate());
-    // Where there is no scheduler here, the Trainer makes the one that its arguments name.
+    // Without a scheduler here, the Trainer makes the one that its arguments name.
     let Some(rate) = learning_rate(draft, reader) else { return };
-    // What the schedules share.
+    // The parameters that all schedules have.
     let warm = json!({
         "warmup_min_lr": 0, "warmup_max_lr": rate, "warmup_num_steps": warm_up, "warmup_type": "linear",
     });

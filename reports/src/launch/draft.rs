@@ -8,7 +8,7 @@ use super::{LaunchOptions, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::{Assumption, Blank, LaunchFile};
 
-/// Something that a plan does not know and a flag can say.
+/// A command-line flag for something that a plan does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flag {
     /// The training script.
@@ -17,13 +17,13 @@ pub enum Flag {
     Image,
     /// The IAM role.
     Role,
-    /// Where the data is.
+    /// The location of the data.
     Data,
-    /// Where checkpoints and results go.
+    /// The location of checkpoints and results.
     Results,
-    /// The peak learning rate, before that of the job.
+    /// The peak learning rate; takes precedence over that of the job.
     LearningRate,
-    /// Weights to start from.
+    /// The weights to start from.
     Weights,
 }
 
@@ -31,7 +31,7 @@ impl Flag {
     const ALL: [Self; 7] =
         [Self::Script, Self::Image, Self::Role, Self::Data, Self::Results, Self::LearningRate, Self::Weights];
 
-    /// As it is typed.
+    /// Returns the flag as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Script => "--script",
@@ -44,7 +44,7 @@ impl Flag {
         }
     }
 
-    /// A value that it may have.
+    /// Returns an example of a value that it may have.
     fn example(self) -> &'static str {
         match self {
             Self::Script => "train.py",
@@ -57,7 +57,7 @@ impl Flag {
         }
     }
 
-    /// Why a value is refused.
+    /// Creates the error for a refused value.
     pub(super) fn refused(self, value: &str, rule: &'static str) -> LaunchError {
         LaunchError::Option { flag: self.name(), value: value.to_owned(), rule, example: self.example() }
     }
@@ -75,7 +75,7 @@ impl Flag {
     }
 }
 
-/// Files with what is to be said about them.
+/// Finished files with the notes about them.
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
     pub(super) files: Vec<LaunchFile>,
@@ -84,13 +84,13 @@ pub(super) struct Finished {
     pub(super) notes: Vec<String>,
 }
 
-/// What the head of a file says.
+/// The content of a file's head.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) lines: Vec<String>,
 }
 
-/// A draft of launch files.
+/// A draft of launch files: collects which fields the files express.
 #[derive(Clone, Debug)]
 pub(super) struct Draft<'a> {
     pub(super) target: Target,
@@ -105,7 +105,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty draft.
+    /// Creates an empty draft.
     pub(super) fn new(target: Target, job: &'a Job<'a>, options: &'a LaunchOptions) -> Result<Self, LaunchError> {
         for flag in Flag::ALL {
             let Some(value) = flag.given(options) else { continue };
@@ -126,7 +126,7 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// The software of the plan decides what is started; where nobody knows how to start it, something else is.
+    /// Tells which engine is started: the software of the plan, or another where nobody knows how to start it.
     fn tells_the_stack(&mut self) {
         if self.job.stack().is_none_or(|stack| Engine::of_stack(&stack.name).is_some()) {
             self.tells(&[Field::Stack]);
@@ -135,25 +135,26 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The files tell these fields.
+    /// Records that the files express these fields.
     pub(super) fn tells(&mut self, fields: &[Field]) {
         self.told.extend(fields);
     }
 
-    /// What the plan says of a field, which the files then tell; nothing where it says what any training does.
+    /// Returns the plan's value of a field and records that the files express it; `None` for the usual value.
     pub(super) fn told(&mut self, field: Field) -> Option<String> {
         self.told.insert(field);
         value(field, self.job)
     }
 
-    /// The files do not tell a field, if the plan says anything there, and a note says what to do about it.
+    /// Records that the files do not express a field, and adds a note on what to do about it if the plan has a value
+    /// there.
     pub(super) fn note(&mut self, field: Field, advice: &str) {
         if let Some(value) = self.told(field) {
             self.notes.push(format!("{} is {value}: {advice}", field.path()));
         }
     }
 
-    /// The files say something of a field, `weight_decay 0.1`, that the job may leave open.
+    /// Records a value in the files, `weight_decay 0.1`, of a field that the job may leave open.
     pub(super) fn writes(&mut self, field: Field, written: String) {
         self.told.insert(field);
         if !is_said(field, self.job) {
@@ -162,18 +163,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Something else that the reader should know.
+    /// Adds another remark for the reader.
     pub(super) fn remark(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Why the target cannot express a field.
+    /// Creates the error for a field that the target cannot express.
     pub(super) fn cannot(&self, field: Field, why: impl Into<String>) -> LaunchError {
         let value = value(field, self.job).unwrap_or_else(|| "the plain one".into());
         LaunchError::Inexpressible { field: field.path(), value, why: why.into(), others: Vec::new() }
     }
 
-    /// What the user says with a flag, or a word that stands for it.
+    /// Returns the user's value of a flag, or a placeholder.
     pub(super) fn asks(&mut self, flag: Flag, placeholder: &str, what: &str) -> String {
         self.asked.insert(flag);
         if let Some(value) = flag.given(self.options) {
@@ -184,13 +185,13 @@ impl<'a> Draft<'a> {
         placeholder.to_owned()
     }
 
-    /// What the user says with a flag, or what is usual.
+    /// Returns the user's value of a flag, or the usual one.
     pub(super) fn asks_or(&mut self, flag: Flag, usual: &str) -> String {
         self.asked.insert(flag);
         flag.given(self.options).unwrap_or(usual).to_owned()
     }
 
-    /// What the user wants to start from; else a remark says that weights are random.
+    /// Returns the weights that the user wants to start from; otherwise adds a remark that weights are random.
     pub(super) fn weights(&mut self) -> Option<String> {
         self.asked.insert(Flag::Weights);
         let given = Flag::Weights.given(self.options).map(ToOwned::to_owned);
@@ -200,31 +201,31 @@ impl<'a> Draft<'a> {
         given
     }
 
-    /// The peak learning rate: what the user says, else what the job does.
+    /// Returns the peak learning rate: the user's, else the job's.
     pub(super) fn learning_rate(&mut self) -> Option<String> {
         self.asked.insert(Flag::LearningRate);
         let of_job = self.told(Field::LearningRate);
         Flag::LearningRate.given(self.options).map(ToOwned::to_owned).or(of_job)
     }
 
-    /// The same, or a word that stands for it.
+    /// Returns the peak learning rate, or a placeholder.
     pub(super) fn learning_rate_or_blank(&mut self, what: &str) -> String {
         let rate = self.learning_rate();
         rate.unwrap_or_else(|| self.asks(Flag::LearningRate, "LEARNING_RATE", what))
     }
 
-    /// The file of the plan document.
+    /// Returns the file name of the plan document.
     pub(super) fn plan_file(&self) -> String {
         self.options.plan.clone().unwrap_or_else(|| "plan.json".into())
     }
 
-    /// Whether the user says something with a flag.
+    /// Returns `true` if the user gave a flag.
     pub(super) fn given(&self, flag: Flag) -> bool {
         flag.given(self.options).is_some()
     }
 
-    /// What the head of a file says, once everything was told: refuses what the target cannot express and notes what it
-    /// leaves out.
+    /// Returns the head of a file once all fields are recorded: refuses fields that the target cannot express and notes
+    /// those that the files leave out.
     pub(super) fn close(&mut self, what: &str) -> Result<Head, LaunchError> {
         for field in Field::ALL.iter().copied().filter(|field| !self.told.contains(field)) {
             let Some(value) = value(field, self.job) else { continue };
@@ -256,14 +257,14 @@ impl<'a> Draft<'a> {
         Head { lines: lines.iter().map(|line| line.replace(char::is_control, " ")).collect() }
     }
 
-    /// The files with what is to be said about them.
+    /// Returns the files with the notes about them.
     pub(super) fn finished(self, files: Vec<LaunchFile>) -> Finished {
         let (blanks, assumed) = (self.blanks.into_values().collect(), self.assumed.into_values().collect());
         Finished { files, blanks, assumed, notes: self.notes }
     }
 }
 
-/// What is to be filled in, then what stands in the files although no job says so, with what sets either.
+/// Lists the placeholders to fill in, then the assumed values that no job states, each with what sets it.
 pub(super) fn to_fill_in<'a>(
     blanks: impl IntoIterator<Item = &'a Blank>,
     assumed: impl IntoIterator<Item = &'a Assumption>,
@@ -276,7 +277,7 @@ pub(super) fn to_fill_in<'a>(
 }
 
 impl Head {
-    /// As comments that begin with `#`.
+    /// Formats the head as comments that begin with `#`.
     pub(super) fn comment(&self) -> String {
         let line = |line: &String| if line.is_empty() { "#\n".to_owned() } else { format!("# {line}\n") };
         self.lines.iter().map(line).collect()

@@ -2,10 +2,10 @@
 
 use trainyard_plan::PlanError;
 
-/// Why a plan has no launch files for a target.
+/// The reason why a plan has no launch files for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// The plan of the document is none.
+    /// The document's plan is not valid.
     #[error("in `plan`: {0}")]
     Plan(#[from] PlanError),
     /// The target cannot express a field of the plan.
@@ -13,14 +13,14 @@ pub enum LaunchError {
     Inexpressible {
         /// Path of the field in the document.
         field: &'static str,
-        /// What it holds.
+        /// The value of the field.
         value: String,
-        /// What the target has instead.
+        /// The reason: what the target has instead.
         why: String,
-        /// The targets that can, once they were asked.
+        /// The targets that can express the field, once they were asked.
         others: Vec<&'static str>,
     },
-    /// The plan names software that nobody knows.
+    /// The plan names unknown software.
     #[error("`plan.stack` is {0}, but the catalog has no such software stack")]
     Stack(String),
     /// An option that changes nothing in the target's files.
@@ -28,25 +28,25 @@ pub enum LaunchError {
     Unused {
         /// The flag of the command line.
         flag: &'static str,
-        /// What the files are for.
+        /// The target of the files.
         target: &'static str,
     },
-    /// An option that cannot stand in a launch file.
+    /// An option whose value cannot stand in a launch file.
     #[error("`{flag}` is {value:?}, but {rule}")]
     Option {
         /// The flag of the command line.
         flag: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What is allowed.
+        /// The rule that values must keep.
         rule: &'static str,
-        /// A value that is.
+        /// An example of an allowed value.
         example: &'static str,
     },
 }
 
 impl LaunchError {
-    /// What the user may do about it.
+    /// Returns advice on what the user may do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
@@ -64,7 +64,7 @@ impl LaunchError {
         }
     }
 
-    /// The same, with the targets that can express the plan.
+    /// Adds the targets that can express the plan to the error.
     pub(super) fn with_others(self, can: impl Fn() -> Vec<&'static str>) -> Self {
         match self {
             Self::Inexpressible { field, value, why, .. } => Self::Inexpressible { field, value, why, others: can() },

@@ -5,10 +5,10 @@ use super::job::Job;
 pub(super) use trainyard_plan::Field;
 use trainyard_plan::{CheckpointStorage, DecodePlace, Optimizer, StartKind, StorageMode};
 
-/// Fields that the number of processes, and what is told of the other fields, say.
+/// Fields that follow from the number of processes and from the other fields.
 pub(super) const FOLLOWING: [Field; 4] = [Field::Instances, Field::Data, Field::Global, Field::VirtualStages];
 
-/// Whether the document says it, of those that a job may leave open.
+/// Returns `true` if the document states a field that a job may leave open.
 pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
     let training = job.training();
     match field {
@@ -24,7 +24,7 @@ pub(super) fn is_said(field: Field, job: &Job<'_>) -> bool {
     }
 }
 
-/// What the document says there; nothing where it says what any training does.
+/// Returns the document's value of a field; `None` for the value that any training has.
 pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
     let (plan, training) = (job.plan(), job.training());
     match field {
@@ -50,8 +50,7 @@ pub(super) fn value(field: Field, job: &Job<'_>) -> Option<String> {
     }
 }
 
-/// The numbers of the optimizer's rule, of those that the rule has or the job says: engines have usual values of
-/// their own.
+/// Returns a hyper-parameter of the optimizer that its rule has or the job states: engines have defaults of their own.
 fn of_the_rule(field: Field, job: &Job<'_>) -> Option<String> {
     let (kind, said, rule) = (job.plan().optimizer(), job.training(), job.hyper_parameters());
     let has_velocity = matches!(kind, Optimizer::Momentum | Optimizer::Lars);
@@ -86,7 +85,7 @@ fn of_the_campaign(field: Field, job: &Job<'_>) -> Option<String> {
     }
 }
 
-/// What a user does for a field that launch files leave out, where one word of it is not enough.
+/// Returns what a user must do for a field that launch files leave out, where one word is not enough.
 pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static str> {
     let input = job.plan().input()?;
     match field {
@@ -98,12 +97,12 @@ pub(super) fn left_to_the_user(field: Field, job: &Job<'_>) -> Option<&'static s
     }
 }
 
-/// Whether samples of this mode come from objects of S3.
+/// Returns `true` if samples of this storage mode come from objects of S3.
 pub(super) fn from_objects(storage: StorageMode) -> bool {
     matches!(storage, StorageMode::S3FastFile | StorageMode::S3Pipe | StorageMode::S3File)
 }
 
-/// Says where checkpoints go at a target that keeps them in S3.
+/// Tells where checkpoints go at a target that keeps them in S3.
 pub(super) fn checkpoints_in_s3(draft: &mut Draft<'_>) {
     let elsewhere =
         draft.job.campaign().and_then(|campaign| campaign.checkpoint_storage) == Some(CheckpointStorage::Ebs);

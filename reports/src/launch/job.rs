@@ -9,11 +9,11 @@ use trainyard_plan::{CampaignSpec, Decay, HyperParameters, LearningRate, Plan, P
 use trainyard_planner::stored_bytes;
 use trainyard_units::{Bytes, Seconds};
 
-/// The Region where neither a price nor the job names one.
+/// The default Region, where neither a price nor the job names one.
 const REGION: &str = "us-east-1";
 
-/// Time from one checkpoint to the next where neither the job nor the prediction says: an interruption then costs half an
-/// hour on average.
+/// Default time between checkpoints, where neither the job nor the prediction states one: an interruption then costs
+/// half an hour on average.
 const CHECKPOINT_INTERVAL: Seconds = Seconds(3600.0);
 
 /// A plan with the machines it was made for.
@@ -24,14 +24,14 @@ pub(super) struct Job<'a> {
     /// The software of the plan, if the plan names it.
     stack: Option<&'a Stack>,
     pool: &'a Pool,
-    /// Machines on which there are ranks.
+    /// Number of machines on which there are ranks.
     machines: u32,
-    /// Ranks of each.
+    /// Number of ranks on each machine.
     processes: u32,
 }
 
 impl<'a> Job<'a> {
-    /// Of a document, and of the machines and the software that its plan names.
+    /// Creates the job of a document, with the machines and the software that its plan names.
     pub(super) fn new(
         document: &'a PlanDocument,
         cluster: &'a Cluster,
@@ -59,22 +59,23 @@ impl<'a> Job<'a> {
         &self.plan
     }
 
-    /// The software of the plan, if the plan names it.
+    /// Returns the software of the plan, if the plan names it.
     pub(super) fn stack(&self) -> Option<&'a Stack> {
         self.stack
     }
 
-    /// Whether the stack compiles the model.
+    /// Returns `true` if the stack compiles the model.
     pub(super) fn is_compiled(&self) -> bool {
         self.stack.is_some_and(|stack| stack.runs.compiled)
     }
 
-    /// Whether the stack's update is one kernel for all tensors.
+    /// Returns `true` if the stack's optimizer updates all tensors in one fused kernel.
     pub(super) fn has_fused_optimizer(&self) -> bool {
         self.stack.is_some_and(|stack| stack.runs.fused_optimizer)
     }
 
-    /// The attention that the stack computes on these GPUs; nothing for models without, and where no stack says so.
+    /// Returns the attention that the stack computes on these GPUs; `None` for models without attention, and where no
+    /// stack states it.
     pub(super) fn attention(&self) -> Option<Attention<'a>> {
         let gpu = self.pool.device.gpu()?;
         let attends = |operator: &Operator| matches!(operator.kind, OperatorKind::Attention(_));
@@ -95,52 +96,52 @@ impl<'a> Job<'a> {
         self.document.job.campaign.as_ref()
     }
 
-    /// Machines on which there are ranks.
+    /// Returns the number of machines on which there are ranks.
     pub(super) fn machines(&self) -> u32 {
         self.machines
     }
 
-    /// Ranks of each machine.
+    /// Returns the number of ranks on each machine.
     pub(super) fn processes(&self) -> u32 {
         self.processes
     }
 
-    /// Whether ranks compute on GPUs.
+    /// Returns `true` if ranks compute on GPUs.
     pub(super) fn has_gpus(&self) -> bool {
         self.pool.device.gpu().is_some()
     }
 
-    /// The type of the catalog, if the plan names one.
+    /// Returns the instance type of the catalog, if the plan names one.
     pub(super) fn instance(&self) -> Option<&'static Instance> {
         let named = self.plan.cluster();
         let rented = named.profile.is_none() && named.file.is_none();
         if rented { catalog().instance(&named.instance).ok() } else { None }
     }
 
-    /// The network cards of a machine if collectives go through the Elastic Fabric Adapter.
+    /// Returns the number of network cards of a machine if collectives go through the Elastic Fabric Adapter.
     pub(super) fn efa_cards(&self) -> Option<u32> {
         let Fabric::Wired { network, .. } = &self.pool.fabric else { return None };
         let efa = matches!(network.transport, Transport::Efa | Transport::EfaGpudirect);
         (efa && self.machines > 1).then_some(network.interfaces)
     }
 
-    /// Whether the adapter reads GPU memory.
+    /// Returns `true` if the Elastic Fabric Adapter reads GPU memory (GPUDirect).
     pub(super) fn efa_reads_gpus(&self) -> bool {
         matches!(&self.pool.fabric, Fabric::Wired { network, .. } if network.transport == Transport::EfaGpudirect)
     }
 
-    /// Nine tenths of a machine's main memory in GiB: what is left beside the system's own.
+    /// Returns nine tenths of a machine's main memory in GiB: the remainder is for the system.
     pub(super) fn memory_share_gib(&self) -> u64 {
         let memory = self.pool.host.as_ref().map_or(Bytes(0), |host| host.memory);
         (memory.0 / 10 * 9) >> 30
     }
 
-    /// `2 × p4d.24xlarge`.
+    /// Formats the machines: `2 × p4d.24xlarge`.
     pub(super) fn machines_in_words(&self) -> String {
         format!("{} × {}", self.plan.cluster().instances, self.plan.cluster().instance)
     }
 
-    /// Layers of each stage, or of each run where a stage has several, in the order of the model.
+    /// Lists the layers of each stage, or of each run where a stage has several, in the order of the model.
     pub(super) fn stages_in_words(&self) -> String {
         let layers: Vec<String> = self.stages().iter().map(|stage| stage.layers.to_string()).collect();
         format!("{} layers", layers.join(", "))
@@ -150,50 +151,50 @@ impl<'a> Job<'a> {
         &self.plan.spec().stages
     }
 
-    /// Over how many replicas a state is shared out, if not over all that hold the same parameters.
+    /// Returns the number of replicas over which a state is sharded, if not over all that hold the same parameters.
     pub(super) fn sharding_ranks(&self) -> Option<u32> {
         let parallel = self.plan.mesh().parallel();
         self.plan.sharding_ranks().filter(|ranks| *ranks != parallel.data * parallel.context)
     }
 
-    /// Whether more than one way to number ranks makes a difference.
+    /// Returns `true` if more than one order of ranks makes a difference.
     pub(super) fn placement_matters(&self) -> bool {
         let parallel = self.plan.mesh().parallel();
         [parallel.data, parallel.tensor, parallel.pipeline].into_iter().filter(|degree| *degree > 1).count() > 1
             || (self.plan.mesh().placement() == trainyard_plan::Placement::Spread && self.machines > 1)
     }
 
-    /// Optimizer steps of the whole training.
+    /// Returns the optimizer steps of the whole training.
     pub(super) fn steps(&self) -> u64 {
         self.document.prediction.steps
     }
 
-    /// The numbers of the optimizer's rule: what the job says, else what the optimizer is usually run with.
+    /// Returns the optimizer's hyper-parameters: those of the job, else the optimizer's usual ones.
     pub(super) fn hyper_parameters(&self) -> HyperParameters {
         HyperParameters::with(self.plan.optimizer(), self.training())
     }
 
-    /// How the learning rate changes over the training. Its peak is only known where the job says so.
+    /// Returns the learning-rate schedule of the training. Its peak is only known where the job states it.
     fn rate(&self) -> LearningRate {
         LearningRate::of(self.training(), self.steps())
     }
 
-    /// Steps over which the learning rate rises.
+    /// Returns the warm-up steps, over which the learning rate rises.
     pub(super) fn warm_up(&self) -> u64 {
         self.rate().warm_up
     }
 
-    /// What becomes of the learning rate after that.
+    /// Returns the decay of the learning rate after the warm-up.
     pub(super) fn decay(&self) -> Decay {
         self.rate().decay
     }
 
-    /// The power of a polynomial decay.
+    /// Returns the power of a polynomial decay.
     pub(super) fn decay_power(&self) -> f64 {
         self.rate().power
     }
 
-    /// The learning rate at the last step, where it decays.
+    /// Returns the learning rate at the last step, where it decays.
     pub(super) fn final_learning_rate(&self) -> f64 {
         self.rate().last
     }
@@ -208,37 +209,37 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Time from one checkpoint to the next: what the job says, else what the plan was priced with.
+    /// Returns the time between checkpoints: that of the job, else that with which the plan was priced.
     pub(super) fn checkpoint_interval(&self) -> Option<Seconds> {
         let of_job = self.campaign().and_then(|campaign| campaign.checkpoint_interval.as_ref()?.parse().ok());
         let priced = || self.document.prediction.checkpoint_interval_s.map(Seconds);
         of_job.or_else(priced).filter(|interval| interval.0.is_finite())
     }
 
-    /// Steps from one checkpoint to the next, those of the whole training at most.
+    /// Returns the steps between checkpoints, at most those of the whole training.
     pub(super) fn checkpoint_steps(&self) -> u64 {
         let interval = self.checkpoint_interval().unwrap_or(CHECKPOINT_INTERVAL);
         let steps = (interval.0 / self.document.prediction.step_time_s).round().max(1.0) as u64;
         steps.min(self.steps()).max(1)
     }
 
-    /// Whether machines are spare capacity.
+    /// Returns `true` if machines are spot instances.
     pub(super) fn is_spot(&self) -> bool {
         self.plan.pricing() == Pricing::Spot
     }
 
-    /// The Region of the price, else of the job.
+    /// Returns the Region of the price, else of the job.
     pub(super) fn region(&self) -> &str {
         let priced = self.document.prediction.price.as_ref().map(|price| price.region.as_str());
         priced.or(self.document.job.cluster.region.as_deref()).unwrap_or(REGION)
     }
 
-    /// Bytes of the data set as stored, where its size is known.
+    /// Returns the bytes of the data set as stored, where its size is known.
     pub(super) fn data_bytes(&self) -> Option<Bytes> {
         stored_bytes(&self.document.job, self.plan.model())
     }
 
-    /// Seconds that the training takes if steps take as long as the slow end of their interval.
+    /// Returns the seconds that the training takes if steps take as long as the slow end of their interval.
     pub(super) fn elapsed_at_most(&self) -> Seconds {
         let prediction = &self.document.prediction;
         let slower = (prediction.interval_s[1] / prediction.step_time_s).max(1.0);
@@ -246,7 +247,7 @@ impl<'a> Job<'a> {
         Seconds(steps + prediction.around_s())
     }
 
-    /// A name that all launchers accept: at most 40 letters, digits and hyphens.
+    /// Returns a name that all launchers accept: at most 40 letters, digits and hyphens.
     pub(super) fn name(&self) -> String {
         let model = self.plan.model().name().to_lowercase();
         let words: Vec<&str> =
@@ -257,7 +258,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Machines of so many devices that `ranks` ranks fill, and the ranks of each; nothing if the last would be half full.
+/// Returns the machines of `devices` devices that `ranks` ranks fill, and the ranks of each; `None` if the last would
+/// not be full.
 fn filled(ranks: u32, devices: u32) -> Option<(u32, u32)> {
     match ranks {
         ranks if ranks <= devices => Some((1, ranks)),

@@ -16,10 +16,10 @@ use trainyard_plan::LaunchFile;
 
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
 
-/// Pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
+/// Huge pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
 const HUGE_PAGES: &str = "5120Mi";
 
-/// `kubernetes.yaml` and what must be in the image.
+/// Writes `kubernetes.yaml` and the files that must be in the image.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, PLACES)?;
     let job = job(&mut draft, &program);
@@ -63,7 +63,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         environment(draft).into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
     let limits = limits(draft);
     let mut container = json!({
-        // The operator looks for a container of this name.
+        // The training operator looks for a container of this name.
         "name": "pytorch",
         "image": image,
         "command": ["bash", "-c", format!("set -e\n{}", program.command(&start))],
@@ -82,7 +82,7 @@ fn template(draft: &mut Draft<'_>, program: &Program) -> Value {
         "volumes": [
             { "name": "data", "persistentVolumeClaim": { "claimName": data, "readOnly": true } },
             { "name": "results", "persistentVolumeClaim": { "claimName": results } },
-            // Ranks of a machine and their loaders meet here.
+            // Ranks of a machine and their data loaders share this memory.
             { "name": "shared-memory", "emptyDir": { "medium": "Memory" } },
         ],
     });
@@ -103,13 +103,13 @@ fn limits(draft: &Draft<'_>) -> Value {
     if let Some(cards) = job.efa_cards() {
         limits["vpc.amazonaws.com/efa"] = json!(cards);
         limits["hugepages-2Mi"] = json!(HUGE_PAGES);
-        // Huge pages are granted beside memory only.
+        // Kubernetes grants huge pages beside memory only.
         limits["memory"] = json!(format!("{}Gi", job.memory_share_gib()));
     }
     limits
 }
 
-/// Which machines pods may stand on, where the plan names a type that is rented out.
+/// Returns the node selector for pods, where the plan names an instance type.
 fn selector(draft: &mut Draft<'_>) -> Option<Value> {
     let job = draft.job;
     let instance = job.instance()?;

@@ -20,10 +20,10 @@ use trainyard_plan::{
     StateSharding, Store,
 };
 
-/// Checkpoints of a training that are kept besides the newest, about.
+/// Approximate number of checkpoints that are kept besides the newest.
 const KEPT: u64 = 3;
 
-/// `megatron.sh`.
+/// Writes `megatron.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
     let body = exports(&environment(&mut draft)) + &program.command(&torchrun::start(draft.job));
@@ -33,7 +33,8 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(vec![file]))
 }
 
-/// Whether kernels and transfers must be launched in one order for tensor parallelism to overlap them.
+/// Returns `true` if kernels and transfers must be launched in one order (`CUDA_DEVICE_MAX_CONNECTIONS=1`) for tensor
+/// parallelism to overlap them.
 pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
     let parallel = draft.job.plan().mesh().parallel();
     let started = draft.target == Target::Megatron || draft.engine == Engine::Megatron;
@@ -41,7 +42,7 @@ pub(super) fn wants_one_connection(draft: &Draft<'_>) -> bool {
     started && !sharded && (parallel.tensor > 1 || parallel.context > 1)
 }
 
-/// The script for the model's family with all its arguments.
+/// Returns the script for the model's family with all its arguments.
 pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
     if !draft.job.has_gpus() {
         return Err(draft.cannot(Field::Instance, "Megatron-LM trains on GPUs only"));
@@ -57,11 +58,11 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     schedule(draft, &mut words);
     data(draft, &mut words, places);
     let script = draft.asks_or(Flag::Script, usual);
-    // It looks for its newest checkpoint itself.
+    // Megatron-LM looks for its newest checkpoint itself.
     Ok(Program { script, arguments: words.0, resume: None, files: Vec::new(), what })
 }
 
-/// Arguments, in groups that stand on one line.
+/// Arguments, in groups; each group stands on one line.
 #[derive(Default)]
 pub(super) struct Words(Vec<Vec<String>>);
 
@@ -72,7 +73,7 @@ impl Words {
         self
     }
 
-    /// A flag.
+    /// Adds a flag.
     pub(super) fn flag(&mut self, name: &str) -> &mut Self {
         if self.0.is_empty() {
             self.line();
@@ -83,7 +84,7 @@ impl Words {
         self
     }
 
-    /// A flag with a value.
+    /// Adds a flag with a value.
     pub(super) fn set(&mut self, name: &str, value: impl ToString) -> &mut Self {
         self.flag(name);
         if let Some(line) = self.0.last_mut() {
@@ -93,8 +94,8 @@ impl Words {
     }
 }
 
-/// The kernels that the stack was priced with. Without Transformer Engine the layers are Megatron-LM's own, whose layer norm
-/// is Apex's where ranks share sequences and PyTorch's otherwise.
+/// Selects the kernels with which the stack was priced. Without Transformer Engine the layers are Megatron-LM's own,
+/// whose layer norm is Apex's where ranks shard sequences and PyTorch's otherwise.
 fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
     let Some(attention) = draft.job.attention() else { return Ok(()) };
     draft.tells(&[Field::Attention]);
@@ -121,7 +122,7 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
     }
     let half = matches!(draft.job.plan().precision(), Precision::Fp16Mixed | Precision::Bf16Mixed);
     let backend = match attention.kernel {
-        // Fused kernels are there for half precision only.
+        // Fused kernels exist for half precision only.
         _ if !half => "unfused",
         "flash" => "flash",
         "unfused" => "unfused",
@@ -131,7 +132,7 @@ fn kernels(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> 
     Ok(())
 }
 
-/// What the stack sends while it computes, and the number format in which gradients are summed.
+/// Adds what the stack overlaps with computing, and the number format in which gradients are summed.
 fn overlap(draft: &Draft<'_>, words: &mut Words) {
     let (Some(stack), plan) = (draft.job.stack(), draft.job.plan()) else { return };
     if plan.mesh().parallel().data > 1 && stack.bucket.value.0 > 0 {
@@ -182,7 +183,7 @@ fn parallel(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError>
     Ok(())
 }
 
-/// Where layers are cut: by a number where stages are alike, else by a layout.
+/// Cuts the layers into stages: by a number where stages are alike, else by a layout.
 fn stages(draft: &mut Draft<'_>, words: &mut Words) -> Result<(), LaunchError> {
     let (job, plan) = (draft.job, draft.job.plan());
     draft.tells(&[Field::Stages]);
@@ -270,7 +271,7 @@ fn batch_and_memory(draft: &mut Draft<'_>, words: &mut Words) {
     words.line().set("micro-batch-size", plan.batch().micro).set("global-batch-size", plan.batch().global);
     draft.tells(&[Field::Micro, Field::Accumulation]);
     match plan.precision() {
-        // TensorFloat-32 is a variable of the environment.
+        // TensorFloat-32 is set by an environment variable.
         Precision::Fp32 | Precision::Tf32 => {}
         Precision::Fp16Mixed => {
             words.flag("fp16");
@@ -302,7 +303,7 @@ fn optimizer(draft: &mut Draft<'_>, words: &mut Words) {
         Optimizer::AdamW => {
             words.set("optimizer", "adam");
         }
-        // Without weight decay the two are one.
+        // Without weight decay Adam and AdamW are the same.
         Optimizer::Adam if rule.weight_decay == 0.0 => {
             words.set("optimizer", "adam");
         }
@@ -360,7 +361,7 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
     let data = data.unwrap_or_else(|| draft.asks(Flag::Data, "DATA", "data set, as Megatron-LM's tools write one"));
     words.line().set("data-path", data);
     if let Model::Bert(_) = job.plan().model() {
-        // Sentences are put together and words masked while it trains, for which it must know what stands for either.
+        // Sentences are paired and words masked during training, which takes a tokenizer and a vocabulary.
         words.set("tokenizer-type", "BertWordPieceLowerCase").set("vocab-file", "VOCAB-FILE");
         draft.remark(
             "write the file of the WordPiece vocabulary that made the data for VOCAB-FILE; BertWordPieceCase, if it tells capitals apart",
@@ -389,12 +390,12 @@ fn data(draft: &mut Draft<'_>, words: &mut Words, places: Places) {
     }
 }
 
-/// Checkpoints, from the newest of which the script goes on by itself; else from weights to start from.
+/// Adds checkpoints: the script resumes from the newest by itself, or else starts from given weights.
 fn checkpoints(draft: &mut Draft<'_>, words: &mut Words, results: &str) {
     let (every, steps) = (draft.job.checkpoint_steps(), draft.job.steps());
     words.line().set("save", results).set("load", results).set("save-interval", every);
     draft.writes(Field::CheckpointInterval, format!("save-interval {every}"));
-    // What is kept besides the newest must fall on a checkpoint.
+    // The interval of kept checkpoints must be a multiple of the checkpoint interval.
     let between = (steps / (KEPT * every)).max(1) * every;
     words.set("save-retain-interval", between);
     if let Some(weights) = draft.weights() {

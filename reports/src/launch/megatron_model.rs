@@ -9,7 +9,7 @@ use trainyard_plan::Precision;
 
 const SCRIPTS: &str = "Megatron-LM's scripts train GPT, Llama and BERT";
 
-/// The arguments of the model; the script that builds it, and what to call that.
+/// Adds the arguments of the model; returns the script that trains it, and a name for that script.
 pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'static str, &'static str), LaunchError> {
     draft.tells(&[Field::Model]);
     let script = match draft.job.plan().model() {
@@ -49,7 +49,7 @@ pub(super) fn arguments(draft: &mut Draft<'_>, words: &mut Words) -> Result<(&'s
 }
 
 fn attention(draft: &mut Draft<'_>, kernel: AttentionKernel, words: &mut Words) {
-    // Where a stack says what attention it computes, that decides.
+    // A stack that states its attention decides.
     match kernel {
         AttentionKernel::Flash if draft.job.attention().is_none() => {
             words.set("attention-backend", "flash");
@@ -108,8 +108,8 @@ fn bert(draft: &Draft<'_>, model: &Bert, words: &mut Words) -> Result<(), Launch
     }
 }
 
-/// Layers with experts, or why Megatron-LM does not train these with the plan: `validate_args` for half precision,
-/// `MoELayer.forward` for tensor parallelism.
+/// Adds the arguments of layers with experts, or tells why Megatron-LM does not train these with the plan:
+/// `validate_args` for half precision, `MoELayer.forward` for tensor parallelism.
 fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) -> Result<(), LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
@@ -123,7 +123,7 @@ fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) 
     }
     words.line().set("num-experts", experts.count).set("moe-router-topk", experts.per_token);
     words.set("moe-token-dispatcher-type", "alltoall");
-    // Without it no token is dropped.
+    // Without a capacity factor no token is dropped.
     if let Some(factor) = experts.capacity_factor {
         words.set("moe-expert-capacity-factor", factor);
     }
@@ -137,7 +137,7 @@ fn experts(draft: &Draft<'_>, experts: Experts, layers: u32, words: &mut Words) 
     Ok(())
 }
 
-/// Says how weights are brought into Megatron-LM's format and cut for the plan.
+/// Tells how weights are converted into Megatron-LM's format and cut for the plan.
 pub(super) fn conversion(draft: &mut Draft<'_>, weights: &str, converted: &str) {
     let plan = draft.job.plan();
     let loader = match plan.model() {

@@ -42,7 +42,7 @@ use trainyard_hardware_profiles::{Cluster, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
 
-/// What launch files can be made for.
+/// A launcher for which launch files can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// Amazon SageMaker training jobs: a request, and an estimator of its Python SDK.
@@ -76,7 +76,7 @@ impl Target {
         Self::Kubernetes,
     ];
 
-    /// The target as it is written.
+    /// Returns the target's name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sagemaker => "sagemaker",
@@ -90,7 +90,7 @@ impl Target {
         }
     }
 
-    /// The target in sentences.
+    /// Returns the target's name for sentences.
     pub fn title(self) -> &'static str {
         match self {
             Self::Sagemaker => "Amazon SageMaker",
@@ -105,7 +105,7 @@ impl Target {
     }
 }
 
-/// What a plan does not know; a placeholder stands for what is left out.
+/// Values that a plan does not know; a placeholder stands for each that is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchOptions {
     /// The training script.
@@ -114,20 +114,20 @@ pub struct LaunchOptions {
     pub image: Option<String>,
     /// The IAM role of a SageMaker job.
     pub role: Option<String>,
-    /// Where the data is: a path, or an address such as `s3://bucket/prefix`.
+    /// The location of the data: a path, or an address such as `s3://bucket/prefix`.
     pub data: Option<String>,
-    /// Where checkpoints and results go, in the same form.
+    /// The location of checkpoints and results, in the same form.
     pub results: Option<String>,
-    /// The peak learning rate, before that of the job.
+    /// The peak learning rate; takes precedence over that of the job.
     pub learning_rate: Option<String>,
-    /// Weights to start from: a folder, or a name on the Hugging Face Hub.
+    /// The weights to start from: a folder, or a name on the Hugging Face Hub.
     pub weights: Option<String>,
     /// The file of the plan document, for this program's own executor.
     pub plan: Option<String>,
 }
 
-/// The files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan names, with
-/// the software that the plan names: `stack` if that is its name, else that of the catalog.
+/// Makes the files with which `target` runs the plan of a document on the machines of `cluster`, those that the plan
+/// names, with the software that the plan names: `stack` if that is its name, else that of the catalog.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<La
     })
 }
 
-/// The files one after another, each under its name if there are several.
+/// Concatenates the files, each under its name if there are several.
 pub fn launch_page(document: &LaunchDocument) -> String {
     match document.files.as_slice() {
         [only] => only.text.clone(),
@@ -188,7 +188,7 @@ pub fn launch_page(document: &LaunchDocument) -> String {
     }
 }
 
-/// Which files there are, what to fill in, and what they do not say.
+/// Lists the files, the placeholders to fill in, and the fields that the files do not express.
 pub fn launch_listing(document: &LaunchDocument, width: Width) -> String {
     let names: Vec<String> = document.files.iter().map(|file| file.name.clone()).collect();
     let blanks = draft::to_fill_in(&document.blanks, &document.assumed);

@@ -11,30 +11,31 @@ use super::training_arguments::{self, Sharding};
 use crate::shell::quoted;
 use trainyard_plan::{Collectives, LaunchFile, Precision};
 
-/// A script with the arguments that tell it the plan.
+/// A script with the arguments that express the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// The script.
     pub(super) script: String,
-    /// Its arguments, in groups that stand on one line.
+    /// Its arguments, in groups; each group stands on one line.
     pub(super) arguments: Vec<Vec<String>>,
-    /// Where it looks for a checkpoint to go on from, if the launcher must tell it which.
+    /// The search for a checkpoint to resume from, if the launcher must name it to the script.
     pub(super) resume: Option<Resume>,
-    /// Files that must lie beside it.
+    /// Files that must lie beside the script.
     pub(super) files: Vec<LaunchFile>,
-    /// What it is, for the heads of files.
+    /// A description of the program, for the heads of files.
     pub(super) what: &'static str,
 }
 
 impl Program {
-    /// The script and its arguments.
+    /// Returns the script and its arguments.
     pub(super) fn words(&self) -> Vec<Vec<String>> {
         let mut words = vec![vec![self.script.clone()]];
         words.extend(self.arguments.iter().cloned());
         words
     }
 
-    /// Lines of a shell script that start it with a launcher, from its newest checkpoint if there is one.
+    /// Returns lines of a shell script that start the program with a launcher, from its newest checkpoint if there is
+    /// one.
     pub(super) fn command(&self, start: &str) -> String {
         match &self.resume {
             Some(resume) => resume.search() + &command_with(start, &self.words(), Some(Resume::ARGUMENT)),
@@ -43,7 +44,8 @@ impl Program {
     }
 }
 
-/// The search for the newest checkpoint of transformers' Trainer, which starts anew unless its script is told to go on.
+/// The search for the newest checkpoint of transformers' Trainer, which starts anew unless its script is told to
+/// resume.
 #[derive(Clone, Debug)]
 pub(super) struct Resume {
     /// The folder of checkpoints.
@@ -54,12 +56,13 @@ impl Resume {
     /// The argument that names the checkpoint, if there is one.
     pub(super) const ARGUMENT: &'static str = "${LATEST:+--resume_from_checkpoint \"${LATEST%/*}\"}";
 
-    /// In a folder of checkpoints.
+    /// Creates the search in a folder of checkpoints.
     pub(super) fn new(results: String) -> Self {
         Self { results }
     }
 
-    /// Lines that look for the newest checkpoint. The Trainer writes this file last, so that the checkpoint is whole.
+    /// Returns shell lines that look for the newest checkpoint. The Trainer writes this file last, so that the
+    /// checkpoint is complete.
     pub(super) fn search(&self) -> String {
         format!(
             "LATEST=$(ls -d {}/checkpoint-*/trainer_state.json 2>/dev/null | sort -V | tail -n 1 || true)\n",
@@ -68,25 +71,25 @@ impl Resume {
     }
 }
 
-/// Where a launcher puts what it moves; nothing where the user says so.
+/// The locations where a launcher mounts data and results; `None` where the user names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
-    /// Where the program finds its data.
+    /// The location of the program's data.
     pub(super) data: Option<&'static str>,
-    /// Where it leaves checkpoints and results.
+    /// The location of checkpoints and results.
     pub(super) results: Option<&'static str>,
 }
 
 impl Places {
-    /// Where the program leaves checkpoints and results.
+    /// Returns the location of checkpoints and results, or a placeholder.
     pub(super) fn results(self, draft: &mut Draft<'_>) -> String {
         let ask = |draft: &mut Draft<'_>| draft.asks(Flag::Results, "RESULTS", "folder for checkpoints and results");
         self.results.map_or_else(|| ask(draft), ToOwned::to_owned)
     }
 }
 
-/// What runs the plan under a launcher that starts processes and nothing else: Megatron-LM's scripts, or a script with the
-/// arguments of transformers' Trainer.
+/// Returns the program that runs the plan under a launcher that only starts processes: Megatron-LM's scripts, or a
+/// script with the arguments of transformers' Trainer.
 pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
     if draft.engine == Engine::Megatron {
         return megatron::program(draft, places);
@@ -94,7 +97,7 @@ pub(super) fn program(draft: &mut Draft<'_>, places: Places) -> Result<Program, 
     data_parallel(draft, places)
 }
 
-/// A script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed.
+/// Returns a script with the arguments of transformers' Trainer, which shards states by FSDP or by DeepSpeed.
 pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Program, LaunchError> {
     let (sharding, files) = if draft.engine == Engine::Deepspeed {
         (Sharding::Deepspeed, vec![deepspeed::config_file(draft, deepspeed::Reader::Trainer)?])
@@ -112,11 +115,11 @@ pub(super) fn data_parallel(draft: &mut Draft<'_>, places: Places) -> Result<Pro
     })
 }
 
-/// Whether replicas share states with those of their machine only, instead of with all.
+/// Returns `true` if replicas shard states among those of their machine only (hybrid sharding), instead of among all.
 ///
 /// # Errors
 ///
-/// When they share them in other groups, for which FSDP has no words.
+/// Fails if they are sharded over other groups, which FSDP cannot express.
 pub(super) fn among_neighbours(draft: &Draft<'_>) -> Result<bool, LaunchError> {
     match draft.job.sharding_ranks() {
         Some(ranks) if ranks != draft.job.processes() => {
@@ -127,7 +130,7 @@ pub(super) fn among_neighbours(draft: &Draft<'_>) -> Result<bool, LaunchError> {
     }
 }
 
-/// Variables of the environment that the fabric and the number formats ask for.
+/// Returns the environment variables that the fabric and the number formats need.
 pub(super) fn environment(draft: &mut Draft<'_>) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     let mut set = |name: &str, value: &str| variables.push((name.to_owned(), value.to_owned()));

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// A value as an expression of Python, its lines after the first indented by `indent` spaces. JSON's strings and finite
-/// numbers are Python's too.
+/// Formats a value as a Python expression, its lines after the first indented by `indent` spaces. JSON's strings and
+/// finite numbers are Python's too.
 pub(super) fn literal(value: &Value, indent: usize) -> String {
     let inner = " ".repeat(indent + 4);
     let close = " ".repeat(indent);

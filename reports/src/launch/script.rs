@@ -3,12 +3,13 @@
 use super::draft::Head;
 use crate::shell::{self, quoted};
 
-/// A command of several lines: the first as it is written for a shell, then words that are quoted, a line for each group.
+/// Formats a command of several lines: the first as it is written for a shell, then words that are quoted, a line for
+/// each group.
 pub(super) fn command(start: &str, groups: &[Vec<String>]) -> String {
     command_with(start, groups, None)
 }
 
-/// The same with a last line as it is written for a shell, if there is one.
+/// Formats such a command with a last line as it is written for a shell, if there is one.
 pub(super) fn command_with(start: &str, groups: &[Vec<String>], end: Option<&str>) -> String {
     let line = |words: &Vec<String>| shell::command(words);
     let start = std::iter::once(start.to_owned());
@@ -16,12 +17,12 @@ pub(super) fn command_with(start: &str, groups: &[Vec<String>], end: Option<&str
     format!("{}\n", lines.join(" \\\n  "))
 }
 
-/// A bash script that stops at the first failure.
+/// Returns a bash script that stops at the first failure.
 pub(super) fn script(head: &Head, body: &str) -> String {
     format!("#!/usr/bin/env bash\n{}set -euo pipefail\n\n{body}", head.comment())
 }
 
-/// Lines that set variables of the environment.
+/// Returns lines that set environment variables.
 pub(super) fn exports(variables: &[(String, String)]) -> String {
     variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
 }

@@ -15,7 +15,7 @@ use trainyard_plan::{LaunchFile, Pricing, StorageMode};
 
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
 
-/// `skypilot.yaml` and what must lie beside it.
+/// Writes `skypilot.yaml` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if draft.job.instance().is_none() {
         return Err(draft.cannot(Field::Instance, "SkyPilot rents machines, and nobody rents this one out"));
@@ -77,8 +77,8 @@ fn resources(draft: &mut Draft<'_>) -> Value {
     resources
 }
 
-/// How data and results get there: streamed, or copied before the start. Results must come back, which only a bucket
-/// does.
+/// Returns the mounts of data and results: streamed, or copied before the start. Results must come back, for which only
+/// a bucket serves.
 fn mounts(draft: &mut Draft<'_>) -> Result<Value, LaunchError> {
     let storage = draft.job.plan().input().map(|input| input.storage);
     let data = draft.asks(Flag::Data, "s3://DATA-BUCKET/PREFIX", "bucket that holds the data set");

@@ -6,7 +6,7 @@ use super::job::Job;
 use trainyard_hardware_profiles::{EXECUTOR_STACK, Stack};
 use trainyard_plan::{Offload, Plan, StateSharding};
 
-/// What runs the steps of a plan.
+/// The software that runs the steps of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// Trainyard's own executor.
@@ -22,8 +22,8 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// The engine that a stack of the catalog is made of; nothing for software that no launch file starts, such as
-    /// frameworks that are known by published step times only.
+    /// Returns the engine of a stack of the catalog; `None` for software that no launch file starts, such as frameworks
+    /// that are known by published step times only.
     pub(super) fn of_stack(name: &str) -> Option<Self> {
         let known = [
             ("megatron", Self::Megatron),
@@ -38,9 +38,9 @@ impl Engine {
         known.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, engine)| engine)
     }
 
-    /// What a plan is usually started with, where no stack says so: Megatron-LM where ranks share layers, tokens or
-    /// experts; DeepSpeed where FSDP has no word for how states are kept, because FSDP shards gradients as soon as
-    /// anything and keeps everything or nothing elsewhere.
+    /// Returns the usual engine of a plan that names no stack: Megatron-LM where ranks share layers, tokens or experts;
+    /// DeepSpeed where FSDP cannot express how states are kept, because FSDP shards gradients as soon as anything and
+    /// offloads everything or nothing.
     fn of_plan(plan: &Plan) -> Self {
         let parallel = plan.mesh().parallel();
         let degrees = [parallel.tensor, parallel.pipeline, parallel.context, parallel.expert];
@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// The engine that a target starts for a plan.
+    /// Returns the engine that a target starts for a plan.
     pub(super) fn of(job: &Job<'_>, target: Target) -> Self {
         let of_stack = job.stack().and_then(|stack| Self::of_stack(&stack.name));
         of_stack.unwrap_or_else(|| match target {
@@ -65,12 +65,12 @@ impl Engine {
         })
     }
 
-    /// Whether a target has files that start it.
+    /// Returns `true` if a target has files that start the engine.
     fn is_started_by(self, target: Target) -> bool {
         match target {
             Target::Slurm => true,
             Target::Torchrun | Target::Accelerate | Target::Skypilot | Target::Kubernetes => self != Self::Executor,
-            // Its scripts are started by name and value only, and Megatron-LM has flags without values.
+            // SageMaker starts scripts with names and values only, and Megatron-LM has flags without values.
             Target::Sagemaker => !matches!(self, Self::Executor | Self::Megatron),
             Target::Deepspeed => self == Self::Deepspeed,
             Target::Megatron => self == Self::Megatron,
@@ -92,24 +92,24 @@ pub(super) fn starts_the_stack(job: &Job<'_>, target: Target) -> Result<(), Laun
 /// The attention kernel that a stack chooses on GPUs of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attention<'a> {
-    /// As the catalog names it: `flash`, `memory-efficient`, `fused`, `unfused`.
+    /// The kernel's name in the catalog: `flash`, `memory-efficient`, `fused`, `unfused`.
     pub(super) kernel: &'a str,
-    /// The generation.
+    /// The generation of the GPUs.
     pub(super) generation: &'a str,
 }
 
 impl<'a> Attention<'a> {
-    /// That of a stack on GPUs of a generation.
+    /// Returns the attention kernel of a stack on GPUs of a generation.
     pub(super) fn of(stack: &'a Stack, generation: &'a str) -> Self {
         Self { kernel: stack.runs.attention_on(generation).unwrap_or("unfused"), generation }
     }
 
-    /// Whether scores go through memory.
+    /// Returns `true` if attention scores go through memory.
     pub(super) fn is_unfused(self) -> bool {
         self.kernel == "unfused"
     }
 
-    /// Whether NVIDIA's Transformer Engine has no kernels for the GPUs, which it has from Ampere on.
+    /// Returns `true` if NVIDIA's Transformer Engine has no kernels for the GPUs; it has them from Ampere on.
     pub(super) fn is_before_transformer_engine(self) -> bool {
         matches!(self.generation, "Pascal" | "Volta" | "Turing")
     }

@@ -7,7 +7,7 @@ use trainyard_hardware_profiles::{Abilities, Stack, catalog};
 use trainyard_plan::LaunchDocument;
 use trainyard_plan::document::PlanDocument;
 
-/// Software of this name, with what it runs; the rest is of no matter here.
+/// Creates a stack of this name with its abilities; its other fields do not matter here.
 fn stack(name: &str, targets: &[&str], rest: Abilities) -> Stack {
     let base = catalog().stacks().first().expect("the catalog has stacks").clone();
     let targets = targets.iter().map(|target| (*target).to_owned()).collect();
@@ -118,7 +118,7 @@ fn what_was_priced_is_switched_on() {
     assert!(launch.files[1].text.contains("dynamo_backend: INDUCTOR"), "{}", launch.files[1].text);
     let without = first(&[], &stack("pytorch-ddp", &[], Abilities::default()), Target::Torchrun);
     assert!(without.contains("--optim adamw_torch ") && !without.contains("attn_implementation"), "{without}");
-    // Where PyTorch's attention keeps no scores, nothing is left to be done about them.
+    // PyTorch's attention keeps no scores, so that selective recomputation needs no note.
     let selective = first(&[("plan.recompute", json!("selective"))], &eager, Target::Torchrun);
     assert!(!selective.contains("plan.recompute"), "{selective}");
 }
@@ -164,7 +164,7 @@ fn slurm_starts_a_launcher_on_each_machine() {
     assert!(export(&[], &executor, Target::Torchrun).is_err());
 }
 
-/// Half a second a step: an hour is 7200 steps, of 7629.
+/// At half a second a step an hour is 7200 steps, of 7629.
 #[test]
 fn checkpoints_are_as_far_apart_as_the_job_or_the_plan_says() {
     let steps = |changes: &[(&str, Value)]| {

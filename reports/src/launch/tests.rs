@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::catalog;
 use trainyard_plan::LaunchDocument;
 use trainyard_plan::document::PlanDocument;
 
-/// GPT-2 on two p4d.24xlarge, data parallel.
+/// Returns the document of GPT-2 on two p4d.24xlarge, data parallel.
 pub(super) fn document() -> Value {
     let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
     json!({
@@ -40,7 +40,7 @@ pub(super) fn document() -> Value {
     })
 }
 
-/// The document with the value at a path set.
+/// Returns the document with the values at some paths set.
 pub(super) fn with(changes: &[(&str, Value)]) -> Value {
     let mut document = document();
     for (path, value) in changes {
@@ -64,18 +64,18 @@ fn plain(document: &Value, target: Target) -> Result<LaunchDocument, LaunchError
     export(document, target, &LaunchOptions::default())
 }
 
-/// A field of a plan document, and what it is.
+/// The path of a field of a plan document, and its value.
 type Field = (&'static str, Value);
 
-/// A plan that differs from another in one field: what is set first, and what is changed then.
+/// A plan that differs from another in one field: the fields set first, and the field changed then.
 type Variation = (Vec<Field>, Field);
 
-/// A change of the plan that all others are made from.
+/// Changes one field of the plan that all others are made from.
 fn one(path: &'static str, value: Value) -> Variation {
     (Vec::new(), (path, value))
 }
 
-/// Plans that differ from another in one field.
+/// Returns plans that differ from another in one field.
 fn variations() -> Vec<Variation> {
     [variations_of_the_cut(), variations_of_the_rest()].concat()
 }
@@ -84,7 +84,7 @@ fn sharded() -> Vec<Field> {
     vec![("plan.state_sharding", json!("parameters"))]
 }
 
-/// How work and states are cut.
+/// Returns variations of parallelism and sharding.
 fn variations_of_the_cut() -> Vec<Variation> {
     let pipeline = || {
         let stages = json!([{ "first": 0, "layers": 7 }, { "first": 7, "layers": 7 }]);
@@ -125,7 +125,7 @@ fn variations_of_the_cut() -> Vec<Variation> {
     ]
 }
 
-/// What travels, what is kept elsewhere, the optimizer, the data and what is around a training.
+/// Returns variations of communication, offload, optimizer, data and the surroundings of a training.
 fn variations_of_the_rest() -> Vec<Variation> {
     let input = json!({ "storage": "s3-fastfile", "decode": "cpu", "workers": 4, "prefetch": 2, "cache": "none" });
     let fed = || vec![("plan.input", input.clone())];
@@ -176,8 +176,7 @@ fn variations_of_the_rest() -> Vec<Variation> {
     ]
 }
 
-/// Whether what this program's own executor is to do stands in the plan document that it reads, or goes without
-/// saying.
+/// Returns `true` if Trainyard's own executor reads a field from the plan document, or needs no word of it.
 fn reads_the_document(target: Target, path: &str) -> bool {
     let around = [
         "plan.cluster",
@@ -222,14 +221,14 @@ fn plain_and_fully_sharded_plans_export_everywhere() {
     }
 }
 
-/// The text of the file of this name.
+/// Returns the text of the file of this name.
 pub(super) fn file(document: &Value, target: Target, name: &str) -> String {
     let launch = plain(document, target).unwrap_or_else(|error| panic!("{}: {error}", target.name()));
     let found = launch.files.into_iter().find(|file| file.name == name);
     found.unwrap_or_else(|| panic!("{} has no {name}", target.name())).text
 }
 
-/// The parameters of the optimizer in DeepSpeed's configuration.
+/// Returns the parameters of the optimizer in DeepSpeed's configuration.
 fn rule_of_deepspeed(document: &Value) -> Value {
     let config: Value = serde_json::from_str(&file(document, Target::Deepspeed, "deepspeed.json")).expect("JSON");
     config["optimizer"]["params"].clone()
@@ -270,7 +269,7 @@ fn what_a_job_leaves_open_of_the_optimizer_is_what_trainyard_runs_with() {
     assert!(file(&sgd, Target::Megatron, "megatron.sh").contains("--sgd-momentum 0 --weight-decay 0 "));
 }
 
-/// transformers refuses a configuration of DeepSpeed that says something else than its own arguments.
+/// transformers refuses a configuration of DeepSpeed that contradicts its own arguments.
 #[test]
 fn the_trainer_hears_the_same_as_deepspeed() {
     let shared = ("plan.state_sharding", json!("optimizer"));
@@ -286,7 +285,7 @@ fn the_trainer_hears_the_same_as_deepspeed() {
     }
 }
 
-/// Mixtral, whose publication drops no token, with its experts over eight ranks.
+/// Returns the document of Mixtral, whose publication drops no token, with its experts over eight ranks.
 fn mixtral(changes: &[(&str, Value)]) -> Value {
     let model = &trainyard_models::find("mixtral-8x7b").expect("in the catalog").model;
     let own = [
@@ -359,8 +358,8 @@ fn deepspeed_hears_of_the_environment_on_one_machine_too() {
     assert!(file(&two, Target::Deepspeed, ".deepspeed_env").contains(variable));
 }
 
-/// Slurm tells the batch shell alone. mpirun waits before it tells the ranks and again before it kills them, a second
-/// unless it is told how long: twice 270 seconds must be over before Slurm kills all.
+/// Slurm signals the batch shell alone. mpirun waits before it signals the ranks and again before it kills them, a
+/// second by default: twice 270 seconds must be over before Slurm kills all.
 #[test]
 fn ranks_have_the_time_of_the_warning_for_a_checkpoint() {
     let script = file(&document(), Target::Slurm, "slurm.sh");
@@ -384,7 +383,7 @@ fn states_are_shared_among_the_replicas_of_a_machine_or_all() {
         |ranks: u32| with(&[("plan.state_sharding", json!("parameters")), ("plan.sharding_ranks", json!(ranks))]);
     let files = plain(&among(8), Target::Torchrun).expect("machines have eight").files;
     assert!(files[0].text.contains("--fsdp 'hybrid_shard auto_wrap'"), "{}", files[0].text);
-    // FSDP2, which is meant without it, has no groups.
+    // FSDP2, which is the default without a version, has no groups.
     let config = r#"--fsdp_config '{"state_dict_type":"SHARDED_STATE_DICT","version":1}'"#;
     assert!(files[0].text.contains(config), "{}", files[0].text);
     for (ranks, target) in [(4, Target::Torchrun), (4, Target::Accelerate), (8, Target::Deepspeed)] {

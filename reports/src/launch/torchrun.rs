@@ -11,10 +11,10 @@ use super::program::{Places, environment, program};
 use super::script::{exports, script};
 use trainyard_plan::LaunchFile;
 
-/// The port of the first machine where nobody names one: that of torchrun.
+/// The default port of the first machine: that of torchrun.
 pub(super) const PORT: u16 = 29_500;
 
-/// `torchrun.sh` and what must lie beside it.
+/// Writes `torchrun.sh` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;
     let body = exports(&environment(&mut draft)) + &program.command(&start(draft.job));
@@ -25,7 +25,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-/// Says how a script is started on several machines.
+/// Tells how a script is started on several machines.
 pub(super) fn on_each_machine(draft: &mut Draft<'_>) {
     if draft.job.machines() > 1 {
         draft.remark(format!(
@@ -35,12 +35,12 @@ pub(super) fn on_each_machine(draft: &mut Draft<'_>) {
     }
 }
 
-/// The launcher with what says where it runs, for a script that runs on each machine.
+/// Returns the launcher's command with its rendezvous, for a script that runs on each machine.
 pub(super) fn start(job: &Job<'_>) -> String {
     start_at(job, "$NODE_RANK", "$MASTER_ADDR", &format!("${{MASTER_PORT:-{PORT}}}"))
 }
 
-/// The same with the shell's words for the number of a machine and for the first one's name and port.
+/// Returns that command with shell expressions for the number of a machine and for the first one's name and port.
 pub(super) fn start_at(job: &Job<'_>, node_rank: &str, address: &str, port: &str) -> String {
     let (machines, processes) = (job.machines(), job.processes());
     if machines == 1 {

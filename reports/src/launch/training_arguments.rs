@@ -14,13 +14,13 @@ use serde_json::json;
 use trainyard_models::Divisible;
 use trainyard_plan::{Decay, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 
-/// Checkpoints that are kept, the newest ones.
+/// Number of checkpoints that are kept, the newest ones.
 pub(super) const KEPT: u32 = 3;
 
-/// Who shares states out.
+/// The software that shards states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharding {
-    /// PyTorch's fully sharded data parallelism, as these arguments say.
+    /// PyTorch's fully sharded data parallelism, as these arguments configure it.
     Fsdp,
     /// DeepSpeed, as its configuration says.
     Deepspeed,
@@ -28,7 +28,7 @@ pub(super) enum Sharding {
     Launcher,
 }
 
-/// A plan as names and values.
+/// Expresses a plan as names and values of Trainer arguments.
 pub(super) fn arguments(
     draft: &mut Draft<'_>,
     sharding: Sharding,
@@ -86,7 +86,7 @@ fn recompute(draft: &mut Draft<'_>, list: &mut List) {
     match draft.job.plan().recompute() {
         Recompute::None => {}
         Recompute::Full => list.add("gradient_checkpointing", true),
-        // It is what PyTorch's fused attention does.
+        // PyTorch's fused attention recomputes scores anyway.
         Recompute::Selective if draft.job.attention().is_some_and(|attention| !attention.is_unfused()) => {}
         Recompute::Selective => {
             let advice = "take an attention that keeps no scores, attn_implementation sdpa or flash_attention_2";
@@ -96,7 +96,7 @@ fn recompute(draft: &mut Draft<'_>, list: &mut List) {
     draft.tells(&[Field::Recompute]);
 }
 
-/// Whether the model is compiled, and the attention that transformers chooses by itself.
+/// Adds whether the model is compiled, and the attention that transformers chooses by itself.
 fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     // A launcher compiles by its own configuration.
     if draft.job.is_compiled() && !compiled_by_launcher(draft, sharding) {
@@ -114,7 +114,7 @@ fn kernels(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) {
     });
 }
 
-/// Whether the configuration of the launcher says that the model is compiled: that of Accelerate does.
+/// Returns `true` if the configuration of the launcher compiles the model, as that of Accelerate does.
 fn compiled_by_launcher(draft: &Draft<'_>, sharding: Sharding) -> bool {
     sharding == Sharding::Launcher && draft.target == Target::Accelerate
 }
@@ -135,7 +135,7 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
         list.add("fsdp", format!("{strategy} auto_wrap"));
         let mut config = json!({ "state_dict_type": "SHARDED_STATE_DICT" });
         if strategy.starts_with("hybrid") {
-            // Without a word transformers 5 takes FSDP2, which it lets share among all replicas only.
+            // By default transformers 5 takes FSDP2, which it lets shard among all replicas only.
             config["version"] = json!(1);
         }
         list.add("fsdp_config", config);
@@ -146,12 +146,12 @@ fn sharded(draft: &mut Draft<'_>, sharding: Sharding, list: &mut List) -> Result
     Ok(())
 }
 
-/// Says what becomes of weights that each rank saves its part of, as checkpoints are priced.
+/// Tells how to merge weights of which each rank saves its shard, as checkpoints are priced.
 pub(super) fn sharded_checkpoints(draft: &mut Draft<'_>) {
     draft.remark("each rank saves its part of a checkpoint: `accelerate merge-weights` makes one file of the weights");
 }
 
-/// How often gradients are summed, which Accelerate decides under the Trainer.
+/// Returns the argument for how often gradients are summed, which Accelerate decides under the Trainer.
 pub(super) fn reduction_arguments(draft: &mut Draft<'_>) -> Option<(String, String)> {
     let mut list = List::default();
     reduction(draft, &mut list);
@@ -165,7 +165,7 @@ fn reduction(draft: &mut Draft<'_>, list: &mut List) {
     draft.tells(&[Field::GradientReduction]);
 }
 
-/// The word for what FSDP shares out; nothing where replicas share nothing.
+/// Returns FSDP's sharding strategy; `None` where replicas shard nothing.
 pub(super) fn fsdp_strategy(draft: &Draft<'_>) -> Result<Option<&'static str>, LaunchError> {
     Ok(match (draft.job.plan().state_sharding(), among_neighbours(draft)?) {
         (StateSharding::None, _) => None,
@@ -184,7 +184,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     let adamw = if draft.job.has_fused_optimizer() { "adamw_torch_fused" } else { "adamw_torch" };
     match kind {
         Optimizer::AdamW => list.add("optim", adamw),
-        // Without weight decay the two are one.
+        // Without weight decay Adam and AdamW are the same.
         Optimizer::Adam if rule.weight_decay == 0.0 => list.add("optim", adamw),
         Optimizer::Sgd => list.add("optim", "sgd"),
         Optimizer::RmsProp => list.add("optim", "rmsprop"),
@@ -196,7 +196,7 @@ fn optimizer(draft: &mut Draft<'_>, list: &mut List) {
     list.add("learning_rate", draft.learning_rate_or_blank("peak learning rate"));
     list.add("weight_decay", rule.weight_decay);
     draft.writes(Field::WeightDecay, format!("weight_decay {}", rule.weight_decay));
-    // The Trainer has no LAMB, but DeepSpeed does, whose configuration must say the same as these arguments.
+    // The Trainer has no LAMB, but DeepSpeed does, whose configuration must agree with these arguments.
     if matches!(kind, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb) {
         let [first, second] = rule.betas;
         list.add("adam_beta1", first);

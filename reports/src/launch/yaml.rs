@@ -7,8 +7,8 @@
 
 use serde_json::Value;
 
-/// A value as a YAML document. Text of several lines becomes a literal block; other text is quoted unless it is plainly
-/// a word.
+/// Formats a value as a YAML document. Text of several lines becomes a literal block; other text is quoted unless it is
+/// plainly a word.
 pub(super) fn yaml(value: &Value) -> String {
     let mut text = String::new();
     block(value, 0, &mut text);
@@ -59,8 +59,8 @@ fn nested(value: &Value, indent: usize, text: &mut String) {
     }
 }
 
-/// Whether text can stand as it is: several lines, the first not indented, the last ended once, nothing that YAML
-/// takes for a line break of its own.
+/// Returns `true` if text can be a literal block: several lines, the first not indented, the last ended once, nothing
+/// that YAML takes for a line break of its own.
 fn is_literal(text: &str) -> bool {
     let plain = |c: char| c == '\n' || (!c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}'));
     text.ends_with('\n') && !text.ends_with("\n\n") && !text.starts_with([' ', '\n']) && text.chars().all(plain)
@@ -73,7 +73,8 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Whether text needs no quotes in any version of YAML: it is no number, no truth value, and holds no sign of syntax.
+/// Returns `true` if text needs no quotes in any version of YAML: it is no number, no truth value, and has no syntax
+/// characters.
 fn is_word(text: &str) -> bool {
     let reserved = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"];
     text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -6,16 +6,16 @@ use trainyard_calibration::RowResult;
 use trainyard_plan::CollectiveCurve;
 use trainyard_units::{Bytes, human_bytes};
 
-/// Bytes a second of an algorithm, in GB of 10⁹: the message over the time.
+/// Computes the algorithm bandwidth in GB/s (10⁹ bytes): message size over time.
 fn rate(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
 }
 
-/// Message over time against the message's size, for the collectives of a plan's machines.
+/// Draws algorithm bandwidth (message size over time) against message size, for the collectives of a plan's machines.
 ///
 /// # Errors
 ///
-/// A sentence, if there is no collective: one device talks to nobody.
+/// Returns a sentence if there is no collective: a single device communicates with nobody.
 pub fn bandwidth(machines: &str, curves: &[CollectiveCurve], breadth: Breadth) -> Result<Picture, String> {
     let points = |curve: &CollectiveCurve| -> Vec<(f64, f64)> {
         curve.points.iter().map(|(bytes, seconds)| (*bytes as f64, rate(*bytes, *seconds))).collect()
@@ -26,7 +26,7 @@ pub fn bandwidth(machines: &str, curves: &[CollectiveCurve], breadth: Breadth) -
     drawn(breadth, &format!("{machines}: bandwidth against message size"), legend.collect(), lines)
 }
 
-/// `all-reduce, 16 devices of 2 machines`.
+/// Names a curve: `all-reduce, 16 devices of 2 machines`.
 fn name(curve: &CollectiveCurve) -> String {
     if curve.operation == "send" {
         return "send to the next machine".into();
@@ -35,13 +35,13 @@ fn name(curve: &CollectiveCurve) -> String {
     format!("{}, {} devices of {machines}", curve.operation, curve.devices)
 }
 
-/// The same for a table of measured collectives: a line for what is predicted, marks for what was measured.
+/// Draws the bandwidth of measured collectives: a line for predictions, marks for measurements.
 ///
 /// # Errors
 ///
-/// A sentence, if no row with the size of its message was predicted.
+/// Returns a sentence if no row with the size of its message was predicted.
 pub fn measured_bandwidth(rows: &[RowResult], breadth: Breadth) -> Result<Picture, String> {
-    // Bytes, what is predicted, what was measured.
+    // Bytes, predicted, measured.
     let mut series: BTreeMap<String, Vec<(u64, f64, f64)>> = BTreeMap::new();
     for row in rows {
         let times = row.predicted_step_time_s.zip(row.measured_step_time_s);

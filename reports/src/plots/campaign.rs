@@ -6,11 +6,12 @@ use crate::plan::cluster;
 use trainyard_plan::{CampaignDocument, Histogram, Quantiles};
 use trainyard_units::human_count;
 
-/// Histograms of time and cost over the courses of a campaign, with the median and the ends of nine courses in ten.
+/// Draws histograms of time and cost over the courses of a campaign, with the median and the ends of nine courses in
+/// ten.
 ///
 /// # Errors
 ///
-/// A sentence, if all courses are alike.
+/// Returns a sentence if all courses are alike.
 pub fn campaign_plot(document: &CampaignDocument, breadth: Breadth) -> Result<Picture, String> {
     let mut panels = Vec::new();
     if let Some(histogram) = &document.time_histogram_s {

@@ -8,18 +8,18 @@ use trainyard_plan::Pricing;
 use trainyard_plan::document::{Alternative, PlanDocument};
 use trainyard_units::Seconds;
 
-/// Series after those of the terms, with other colours and other shapes.
+/// Index of the series after those of the terms, with other colours and other shapes.
 const OTHERS: usize = 9;
 const RECOMMENDED: usize = 22;
-/// Where the axes reach beyond the points, as a factor.
+/// Factor by which the axes reach beyond the points.
 const ROOM: f64 = 1.25;
 
-/// The front of time and cost of a plan document: a series for each kind of terms, the recommended plan, the runners-up,
-/// deadline and budget.
+/// Draws the front of time and cost of a plan document: a series for each kind of terms, the recommended plan, the
+/// runners-up, deadline and budget.
 ///
 /// # Errors
 ///
-/// A sentence, if there is no plan with a price.
+/// Returns a sentence if there is no plan with a price.
 pub fn front_plot(document: &PlanDocument, breadth: Breadth) -> Result<Picture, String> {
     let point = |other: &Alternative| Some((other.time_s, other.cost_usd?));
     let own = &document.prediction;

@@ -6,7 +6,7 @@ use crate::chart::{
 use crate::format::{bytes, percent};
 use trainyard_plan::document::{Memory, StageMemory};
 
-/// What is told apart, and where it stands in the document.
+/// A part of the memory: name, fill, and its bytes in the document.
 type Part = (&'static str, Tone, fn(&StageMemory) -> u64);
 
 fn parts() -> [Part; 6] {
@@ -20,12 +20,12 @@ fn parts() -> [Part; 6] {
     ]
 }
 
-/// A bar for each stage of a plan of a model, or for neighbouring stages that hold the same: what one of their devices holds, and
-/// what it has.
+/// Draws a bar for each stage of a plan of a model, or for neighbouring stages that hold the same: the memory that one
+/// of their devices uses, and its capacity.
 ///
 /// # Errors
 ///
-/// A sentence, if there is no stage.
+/// Returns a sentence if there is no stage.
 pub fn memory_plot(model: &str, memory: &Memory, breadth: Breadth) -> Result<Picture, String> {
     let stages = grouped(memory);
     if stages.is_empty() {
@@ -46,7 +46,7 @@ pub fn memory_plot(model: &str, memory: &Memory, breadth: Breadth) -> Result<Pic
     let mut picture = Picture::new(name.as_str(), (breadth.width(), rows.bottom() + 46));
     title(&mut picture, &name);
     legend.draw(&mut picture, HEAD);
-    // A document may tell of parts that are more than their total.
+    // The parts in a document may add up to more than their total.
     let drawn =
         stages.iter().map(|(_, held)| shown.iter().fold(0, |sum: u64, (.., part)| sum.saturating_add(part(held))));
     let most = drawn.chain([memory.peak(), memory.limit]).max().unwrap_or(0) as f64 * 1.02;
@@ -84,7 +84,7 @@ fn marks(picture: &mut Picture, rows: &Rows, most: f64, x: impl Fn(u64) -> i32) 
     picture.words(name, (middle, rows.bottom() + 32), Side::Middle, Letters::MUTED);
 }
 
-/// Stages with their names; neighbours that hold the same share a row.
+/// Groups stages with their names; neighbours that hold the same share a row.
 fn grouped(memory: &Memory) -> Vec<(String, StageMemory)> {
     let stages: Vec<(usize, &StageMemory)> = memory.stages.iter().enumerate().collect();
     let groups = stages.chunk_by(|(_, one), (_, other)| one == other);

@@ -98,7 +98,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A plan on two machines, with a front on two kinds of terms, a deadline and a budget.
+    /// Returns a plan on two machines, with a front on two kinds of terms, a deadline and a budget.
     pub(crate) fn plan_document() -> PlanDocument {
         let goal = GoalSpec { deadline: Some("3 d".into()), budget: Some(2500.0), ..GoalSpec::default() };
         PlanDocument {
@@ -128,7 +128,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Where its step goes.
+    /// Returns the critical path of that plan's step.
     pub(crate) fn explained() -> ExplainedPlan {
         let part = |kind, between_machines, time_s| PathPart { kind, between_machines, time_s };
         ExplainedPlan {
@@ -148,7 +148,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What may become of its training.
+    /// Returns a campaign of that plan's training.
     pub(crate) fn campaign_document() -> CampaignDocument {
         let quantiles = |scale: f64| Quantiles { p5: scale, p50: 1.05 * scale, p95: 1.4 * scale, mean: 1.1 * scale };
         let histogram = |scale: f64| {

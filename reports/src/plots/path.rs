@@ -8,7 +8,7 @@ use crate::chart::{
 use crate::format::{percent, seconds};
 use trainyard_plan::{ExplainedPlan, PathKind};
 
-/// What a part is, for its colour.
+/// The class of a part of the path, which sets its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Computing,
@@ -44,21 +44,21 @@ impl Class {
     }
 }
 
-/// Where the step of a plan goes.
+/// Draws the critical path of a plan's step.
 ///
 /// # Errors
 ///
-/// A sentence, if the step took no time.
+/// Returns a sentence if the step took no time.
 pub fn path_plot(plan: &ExplainedPlan, breadth: Breadth) -> Result<Picture, String> {
     let name = format!("{}: critical path of a step", plan.plan.model.name);
     waterfall(plan, &name, plan.prediction.step_time_s, breadth)
 }
 
-/// The same of two plans, one above the other on one axis.
+/// Draws the critical paths of two plans, one above the other on one axis.
 ///
 /// # Errors
 ///
-/// A sentence, if a step took no time.
+/// Returns a sentence if a step took no time.
 pub fn paths_plot(own: &ExplainedPlan, other: &ExplainedPlan, breadth: Breadth) -> Result<Picture, String> {
     let longest = own.prediction.step_time_s.max(other.prediction.step_time_s);
     let drawn = |letter: &str, plan: &ExplainedPlan| {
@@ -95,7 +95,7 @@ fn waterfall(plan: &ExplainedPlan, name: &str, longest: f64, breadth: Breadth) -
         picture.bar(rows.part(row, ends), Class::of(part.kind).colour());
         picture.words(told(part.time_s), (ends[1] + 6, rows.middle(row)), Side::Left, Letters::PLAIN);
         before += part.time_s;
-        // To the part that begins here.
+        // Connects to the part that begins here.
         picture.line((x(before), rows.bar(row)[1]), (x(before), rows.bar(row + 1)[0]), Colour::Muted);
     }
     let strong = Letters { strong: true, ..Letters::PLAIN };

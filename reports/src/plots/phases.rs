@@ -7,11 +7,11 @@ use trainyard_plan::document::ComparisonDocument;
 const WIDTH: i32 = Breadth::Wide.width();
 const PANEL: i32 = 300;
 const FOOT: i32 = 56;
-/// Part of a group's width that its two bars take.
+/// Fraction of a group's width that its two bars take.
 const BARS: f64 = 0.62;
-/// Room above the tallest bar, for its words.
+/// Factor for the room above the tallest bar, for its words.
 const ROOM: f64 = 1.15;
-/// Lines across, about.
+/// Approximate number of lines across.
 const LINES: f64 = 5.0;
 
 /// A pair of bars.
@@ -22,12 +22,12 @@ struct Pair {
     error: Option<f64>,
 }
 
-/// Predicted and measured seconds of a step and of each of its phases, as bars side by side, with the error above each
-/// pair.
+/// Draws predicted and measured seconds of a step and of each of its phases, as bars side by side, with the error above
+/// each pair.
 ///
 /// # Errors
 ///
-/// A sentence, if there is nothing to draw: the step took no time.
+/// Returns a sentence if there is nothing to draw: the step took no time.
 pub fn phases(document: &ComparisonDocument) -> Result<Picture, String> {
     let pairs = pairs(document);
     let times = pairs.iter().flat_map(|pair| [Some(pair.measured), pair.predicted]).flatten();
@@ -73,7 +73,7 @@ fn pairs(document: &ComparisonDocument) -> Vec<Pair> {
     std::iter::once(step).chain(phases.filter(took_time)).collect()
 }
 
-/// Times of the lines across.
+/// Returns the times of the lines across.
 fn lines(high: f64) -> impl Iterator<Item = f64> {
     let step = customary(high / LINES);
     (0..).map(move |line| f64::from(line) * step).take_while(move |value| *value <= high)
@@ -83,12 +83,12 @@ fn label(time: f64) -> String {
     if time > 0.0 { seconds(time) } else { "0".into() }
 }
 
-/// Where bars begin: behind the longest time.
+/// Returns the left edge of the bars: right of the longest label.
 fn left(high: f64) -> i32 {
     MARGIN + lines(high).map(|time| measure(&label(time), Letters::MUTED)).max().unwrap_or(0) + 8
 }
 
-/// From values to pixels.
+/// The mapping from values to pixels.
 #[derive(Clone, Copy)]
 struct Place {
     high: f64,
@@ -99,11 +99,11 @@ struct Place {
 
 impl Place {
     fn y(self, value: f64) -> i32 {
-        // A document may tell of times that none takes.
+        // A document may hold times out of range.
         self.bottom - ((value / self.high).clamp(0.0, 1.0) * f64::from(PANEL)).round() as i32
     }
 
-    /// The middle of a group, and the width of a bar.
+    /// Returns the middle of a group, and the width of a bar.
     fn group(self, index: usize) -> (f64, f64) {
         let width = f64::from(WIDTH - self.left - MARGIN) / self.groups as f64;
         (f64::from(self.left) + (index as f64 + 0.5) * width, width * BARS / 2.0)

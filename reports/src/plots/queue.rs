@@ -11,22 +11,22 @@ use trainyard_plan::queue::QueuedJobSpec;
 use trainyard_plan::queue::document::{JobRun, QueueDocument};
 use trainyard_units::human_count;
 
-/// Wider than other pictures, because lanes are long.
+/// Width in pixels; wider than other pictures, because lanes are long.
 const WIDTH: i32 = 1120;
 const LEFT: i32 = MARGIN;
 const RIGHT: i32 = MARGIN;
-/// Room for the words on the bound, above the lanes.
+/// Height of the words on the bound, above the lanes.
 const STRIP: i32 = 26;
-/// Room for the axis of time.
+/// Height of the time axis.
 const FOOT: i32 = 52;
 const WAITING_HEIGHT: i32 = 72;
 const WAITING_GAP: i32 = 34;
-/// All lanes together are about this high, each within these limits.
+/// Approximate height of all lanes together; each lane keeps to these limits.
 const LANES_HEIGHT: i32 = 640;
 const LANE: std::ops::RangeInclusive<i32> = 2..=26;
-/// A pool that is larger is drawn only up to the last instance that was held.
+/// Number of instances above which a pool is drawn only up to the last instance that was held.
 const LANES_OF_QUOTA: u32 = 64;
-/// Marks on the axis of time, at most.
+/// Maximum number of marks on the time axis.
 const MARKS: f64 = 12.0;
 
 /// The lanes and the time that they show.
@@ -34,24 +34,24 @@ struct Frame {
     top: i32,
     lane: i32,
     lanes: i32,
-    /// Seconds from the left to the right.
+    /// Seconds from the left edge to the right.
     span: f64,
-    /// Which colour the first kind of jobs has.
+    /// Index of the colour of the first kind of jobs.
     first: usize,
 }
 
-/// When everything is over, in seconds.
+/// Returns the time at which everything is over, in seconds.
 fn span(document: &QueueDocument) -> f64 {
     let ends = document.jobs.iter().map(|run| run.end_s).chain(document.warm.iter().map(|wait| wait.end_s));
     ends.fold(f64::MIN_POSITIVE, f64::max)
 }
 
-/// What a picture has in common with others beside it.
+/// The settings that a picture shares with others beside it.
 #[derive(Clone, Copy)]
 struct Among {
-    /// Seconds from the left to the right.
+    /// Seconds from the left edge to the right.
     span: f64,
-    /// Which colour the first kind of jobs has.
+    /// Index of the colour of the first kind of jobs.
     first: usize,
 }
 
@@ -64,7 +64,7 @@ impl Frame {
         Self { top, lane, lanes, span: among.span, first: among.first }
     }
 
-    /// The colour of a kind of jobs.
+    /// Returns the colour of a kind of jobs.
     fn colour(&self, kind: usize) -> Colour {
         KINDS[(self.first + kind) % KINDS.len()]
     }
@@ -77,7 +77,7 @@ impl Frame {
         LEFT + (f64::from(WIDTH - LEFT - RIGHT) * seconds / self.span).round() as i32
     }
 
-    /// The rectangles of some instances from one time to another: one for each run of neighbouring lanes.
+    /// Returns the rectangles of some instances from one time to another: one for each run of neighbouring lanes.
     fn blocks(&self, places: &[u32], start: f64, end: f64) -> Vec<[(i32, i32); 2]> {
         let (left, right) = (self.x(start), self.x(end));
         // White between neighbours where there is room for it.
@@ -92,21 +92,22 @@ impl Frame {
     }
 }
 
-/// The schedule of a queue. Each kind of jobs has a colour, lighter while its instances start; instances that are kept
-/// warm are hatched.
+/// Draws the schedule of a queue. Each kind of jobs has a colour, lighter while its instances start; instances that are
+/// kept warm are hatched.
 ///
 /// # Errors
 ///
-/// A sentence, if the queue cannot be drawn: it has no job.
+/// Returns a sentence if the queue cannot be drawn: it has no job.
 pub fn gantt(document: &QueueDocument) -> Result<Picture, String> {
     drawn(document, Among { span: span(document), first: 0 })
 }
 
-/// The schedule of a fleet: its queues one below the other, over the same time, each kind of jobs in a colour of its own.
+/// Draws the schedule of a fleet: its queues one below the other, over the same time, each kind of jobs in a colour of
+/// its own.
 ///
 /// # Errors
 ///
-/// A sentence, if a queue cannot be drawn: it has no job.
+/// Returns a sentence if a queue cannot be drawn: it has no job.
 pub fn fleet_gantt(document: &FleetDocument) -> Result<Picture, String> {
     let span = document.pools.iter().map(span).fold(f64::MIN_POSITIVE, f64::max);
     let (mut first, mut all) = (0, None::<Picture>);
@@ -156,7 +157,7 @@ fn head(picture: &mut Picture, document: &QueueDocument) {
     picture.words(summary, (WIDTH - RIGHT, 22), Side::Right, Letters::TITLE);
 }
 
-/// What the colours mean: a place on a line for each kind of jobs, then start-up and waiting.
+/// Lays out the legend: an entry for each kind of jobs, then start-up and waiting.
 fn legend(document: &QueueDocument, first: usize) -> Legend {
     let kinds = &document.queue.jobs;
     let name = |(index, kind): (usize, &QueuedJobSpec)| {
@@ -213,7 +214,7 @@ fn jobs(picture: &mut Picture, frame: &Frame, document: &QueueDocument) {
     }
 }
 
-/// The name of a job that is alone of its kind, the number of another, where there is room for it.
+/// Labels a job where there is room: with its name if it is the only one of its kind, otherwise with its number.
 fn label(
     picture: &mut Picture,
     [(left, top), (right, bottom)]: [(i32, i32); 2],
@@ -229,7 +230,7 @@ fn label(
     picture.words(text, (i32::midpoint(left, right), i32::midpoint(top, bottom)), Side::Middle, letters);
 }
 
-/// Before which time no schedule ends.
+/// Draws the lower bound: the time before which no schedule ends.
 fn bound(picture: &mut Picture, frame: &Frame, document: &QueueDocument) {
     let first = document.jobs.iter().map(|run| run.submit_s).fold(f64::INFINITY, f64::min);
     let largest = document.prediction.bound.largest_s();
@@ -240,7 +241,7 @@ fn bound(picture: &mut Picture, frame: &Frame, document: &QueueDocument) {
     picture.words(text, (x, frame.top - 13), side, Letters::PLAIN);
 }
 
-/// How many jobs wait, over the same time.
+/// Draws the number of waiting jobs over the same time.
 fn waiting(picture: &mut Picture, frame: &Frame, document: &QueueDocument) {
     let top = frame.bottom() + WAITING_GAP;
     let bottom = top + WAITING_HEIGHT;

@@ -3,16 +3,16 @@
 use crate::chart::{Axis, Breadth, Colour, Label, Line, Panel, Picture, Sample, Scale, Stroke, figure, plain, range};
 use trainyard_plan::{OperatorRate, Roofline};
 
-/// Operators that take less than this part of the time of all are drawn without a name.
+/// Fraction of the total time below which operators are drawn without a name.
 const NAMED: f64 = 0.04;
-/// Names, at most.
+/// Maximum number of names.
 const NAMES: usize = 8;
 
-/// The operators of a plan under their roofline: forward and backward passes of one micro-batch on one rank.
+/// Draws the operators of a plan under their roofline: forward and backward passes of one micro-batch on one rank.
 ///
 /// # Errors
 ///
-/// A sentence, if no operator has arithmetic.
+/// Returns a sentence if no operator has arithmetic.
 pub fn roofline_plot(model: &str, roofline: &Roofline, breadth: Breadth) -> Result<Picture, String> {
     if roofline.operators.is_empty() {
         return Err("there is no operator with arithmetic to draw".into());
@@ -52,7 +52,7 @@ pub fn roofline_plot(model: &str, roofline: &Roofline, breadth: Breadth) -> Resu
     Ok(figure(breadth, &format!("{model}: what its operators reach"), legend, &[panel]))
 }
 
-/// Names of those that take longest, each once.
+/// Returns the names of the operators that take longest, each once.
 fn labels(operators: &[OperatorRate]) -> Vec<Label> {
     let time = |own: &OperatorRate| own.seconds * own.times as f64;
     let all: f64 = operators.iter().map(time).sum();

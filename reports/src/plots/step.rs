@@ -9,14 +9,14 @@ use crate::format::{percent, seconds};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::{Activity, Interval, StageId, StreamKind, Timeline};
 
-/// All lanes together are about this high, each within these limits.
+/// Approximate height of all lanes together; each lane keeps to these limits.
 const LANES_HEIGHT: i32 = 520;
 const LANE: std::ops::RangeInclusive<i32> = 4..=26;
-/// Part of a lane that is for communication, if there is some.
+/// Fraction of a lane that is for communication, if there is some.
 const THIN: f64 = 0.3;
 const FOOT: i32 = 50;
 
-/// What bars are told apart by.
+/// The kind of a bar, which sets its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Forward,
@@ -37,7 +37,7 @@ const KINDS: [(Kind, &str, Colour); 6] = [
 ];
 
 impl Kind {
-    /// Nothing for waiting, which is what is left.
+    /// Returns the kind of an activity; `None` for waiting, which is the blank between bars.
     fn of(activity: Activity) -> Option<Self> {
         match activity {
             Activity::Forward { .. } => Some(Self::Forward),
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// A bar in pixels from the left edge of the lanes.
+/// A bar, in pixels from the left edge of the lanes.
 #[derive(Clone, Debug, PartialEq)]
 struct Block {
     kind: Kind,
@@ -70,18 +70,18 @@ impl Block {
         Letters::PLAIN.of(self.kind.colour().letters())
     }
 
-    /// Whether there is room for the number, if it has one.
+    /// Returns `true` if the number, if there is one, fits into the bar.
     fn fits_number(&self) -> bool {
         let wide = |number: u32| measure(&number.to_string(), self.letters()) + 4;
         self.number.is_none_or(|number| self.to - self.from >= wide(number))
     }
 }
 
-/// When the stages of a plan compute and communicate in a step, on the first rank of each.
+/// Draws when the stages of a plan compute and communicate in a step, on the first rank of each.
 ///
 /// # Errors
 ///
-/// A sentence, if nothing took time.
+/// Returns a sentence if nothing took time.
 pub fn step_gantt(name: &str, timeline: &Timeline, breadth: Breadth) -> Result<Picture, String> {
     let end = timeline.intervals.iter().map(|interval| interval.end).max().map_or(0.0, |end| end.seconds().0);
     let stages: Vec<StageId> = timeline.stage_use().iter().map(|used| used.stage).collect();
@@ -118,13 +118,13 @@ pub fn step_gantt(name: &str, timeline: &Timeline, breadth: Breadth) -> Result<P
     Ok(picture)
 }
 
-/// Bars that are drawn, at most.
+/// Maximum number of bars that are drawn.
 const BARS: usize = 6000;
 
-/// Bars of each stage: of its computing, and of everything beside it.
+/// Bars of each stage: those of computing (`true`), and all others.
 type Lanes = BTreeMap<(StageId, bool), Vec<Block>>;
 
-/// The bars of each stage, as exactly as their number allows.
+/// Returns the bars of each stage, as exactly as their number allows.
 fn lanes(timeline: &Timeline, frame: &Frame) -> Lanes {
     let exact = exactly(timeline, frame);
     let bars = |lanes: &Lanes| lanes.values().map(Vec::len).sum::<usize>();
@@ -136,14 +136,14 @@ fn lanes(timeline: &Timeline, frame: &Frame) -> Lanes {
     coarser.take(width.max(2).ilog2() as usize).find(|lanes| bars(lanes) <= BARS).unwrap_or_default()
 }
 
-/// Whether a stage computes, the stage, and what an interval is.
+/// Returns the stage, whether it computes, and the kind of an interval.
 fn lane_of(interval: &Interval) -> Option<((StageId, bool), Kind)> {
     let kind = Kind::of(interval.activity)?;
     let computing = matches!(interval.stream, StreamKind::Compute(_)) && kind < Kind::Communication;
     Some(((interval.stream.stage(), computing), kind))
 }
 
-/// Pieces of this many pixels, each of the kind that takes most of it, or idle.
+/// Returns pieces of `piece` pixels, each of the kind that takes most of it, or idle.
 fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
     let pieces = ((frame.right - frame.left) / piece + 1) as usize;
     let seconds = frame.span * f64::from(piece) / f64::from(frame.right - frame.left);
@@ -173,7 +173,7 @@ fn coarsely(timeline: &Timeline, frame: &Frame, piece: i32) -> Lanes {
     spent.into_iter().map(|(lane, own)| (lane, runs(own))).collect()
 }
 
-/// Every bar; those that would be too thin to tell apart are one.
+/// Returns every bar; those that would be too thin to tell apart are merged.
 fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
     let mut intervals: Vec<&Interval> = timeline.intervals.iter().collect();
     intervals.sort_by_key(|interval| (interval.start, interval.end));
@@ -193,9 +193,9 @@ fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
             Some(last) if last.kind == kind && from <= last.to && thin(last.from, last.to) && thin(from, to) => {
                 (last.to, last.number) = (last.to.max(to), None);
             }
-            // Several streams are drawn in one lane: what lies in another bar is not told apart.
+            // One lane shows several streams: a bar inside another is not drawn.
             Some(last) if !computing && last.kind == kind && to <= last.to => {}
-            // Nothing is too short to be seen, except beside what is as short.
+            // The shortest bars stay visible, except beside others as short.
             Some(last) if to == from && last.to >= to => {}
             _ => lane.push(Block { kind, from, to: to.max(from + 1), number }),
         }
@@ -203,7 +203,7 @@ fn exactly(timeline: &Timeline, frame: &Frame) -> Lanes {
     lanes
 }
 
-/// Lanes and the time that they show.
+/// The lanes and the time that they show.
 struct Frame {
     left: i32,
     right: i32,
@@ -212,7 +212,7 @@ struct Frame {
     gap: i32,
     lanes: i32,
     span: f64,
-    /// Whether lanes have room for what goes on beside computing.
+    /// `true` if lanes have room for activities beside computing.
     aside: bool,
 }
 
@@ -231,7 +231,7 @@ impl Frame {
         self.top + self.lanes * (self.lane + self.gap)
     }
 
-    /// Pixels from the left edge of the lanes.
+    /// Returns the pixels from the left edge of the lanes.
     fn x(&self, seconds: f64) -> i32 {
         (seconds / self.span * f64::from(self.right - self.left)).round() as i32
     }
@@ -240,7 +240,7 @@ impl Frame {
         self.top + count(row) * (self.lane + self.gap) + self.lane / 2
     }
 
-    /// Whether there is room for the name of a stage: of thin lanes for some.
+    /// Returns `true` if there is room for the name of a stage: thin lanes name only some.
     fn names(&self, row: usize) -> bool {
         let every = (14 / (self.lane + self.gap)) as usize + 1;
         row.is_multiple_of(every)
@@ -257,12 +257,12 @@ impl Frame {
         }
         for (is_computing, [top, bottom]) in [(true, computing), (false, aside)] {
             let blocks = || lanes.get(&(stage, is_computing)).into_iter().flatten();
-            // Numbers that stop half way are worse than none.
+            // Numbers on only some of a kind's bars are worse than none.
             let unnumbered: BTreeSet<Kind> =
                 blocks().filter(|block| !block.fits_number()).map(|block| block.kind).collect();
             for block in blocks() {
                 let (from, to) = (self.left + block.from, self.left + block.to);
-                // A line of the ground between neighbours where there is room for it.
+                // The background shows between neighbours where there is room for it.
                 let right = if to - from > 4 && is_computing { to - 1 } else { to };
                 picture.bar([(from, top), (right.min(self.right), bottom)], block.kind.colour());
                 let has_room = is_computing && bottom - top >= 12 && !unnumbered.contains(&block.kind);
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use trainyard_units::Instant;
 
-    /// GPipe over stages, every pass a millisecond, with sends of half of one.
+    /// Returns GPipe over stages, with passes of a millisecond and sends of half a millisecond.
     fn timeline(stages: u32, micro_batches: u32) -> Timeline {
         let at = |half: u32| Instant::from_nanoseconds(u64::from(half) * 500_000);
         let mut intervals = Vec::new();

@@ -6,18 +6,18 @@ use crate::what_if::factor;
 use trainyard_plan::{Sensitivity, WhatIfDocument};
 
 const FOOT: i32 = 52;
-/// Room for a number at either end of the bars.
+/// Width of a number at either end of the bars, in pixels.
 const ENDS: i32 = 52;
 
-/// What is drawn of an assumption.
+/// The changes of one quantity for the low and the high factor of an assumption.
 type Change = fn(&Sensitivity) -> Option<[f64; 2]>;
 
-/// Bars of the change of time, and of cost, for the low and the high factor of each assumption: beside each other, or
-/// below each other where there is little room.
+/// Draws bars of the change of time, and of cost, for the low and the high factor of each assumption: beside each
+/// other, or below each other where there is little room.
 ///
 /// # Errors
 ///
-/// A sentence, if there is nothing to draw.
+/// Returns a sentence if there is nothing to draw.
 pub(super) fn plot(document: &WhatIfDocument, breadth: Breadth) -> Result<Picture, String> {
     let all = &document.sensitivities;
     if all.is_empty() {
@@ -105,7 +105,8 @@ impl Bars<'_> {
         picture.line((middle, top), (middle, bottom + 4), Colour::Ink);
     }
 
-    /// The changes beside the ends of a bar: the smaller on the left. Of two on the same side only the farther is told.
+    /// Draws the changes beside the ends of a bar: the smaller on the left. Of two on the same side only the farther is
+    /// printed.
     fn numbers(&self, picture: &mut Picture, changes: [f64; 2], most: f64, y: i32) {
         let (low, high) = (changes[0].min(changes[1]), changes[0].max(changes[1]));
         let told = |change: f64| change.abs() >= 5e-4;

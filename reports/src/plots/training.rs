@@ -6,7 +6,7 @@ use trainyard_plan::document::Figures;
 /// One step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepPoint {
-    /// Which step.
+    /// Index of the step.
     pub step: u64,
     /// Mean loss of its global batch.
     pub loss: f64,
@@ -14,15 +14,15 @@ pub struct StepPoint {
     pub seconds: f64,
 }
 
-/// Steps that are drawn; of more, every n-th is.
+/// Maximum number of steps that are drawn; of more, every n-th is.
 const POINTS_MAX: usize = 2_000;
 
-/// Loss, in `unit`, and step time over a run's steps, with the predicted step time and its interval. `held_out` is the
-/// loss on data that was not trained on, after the last step.
+/// Draws loss, in `unit`, and step time over a run's steps, with the predicted step time and its interval. `held_out`
+/// is the loss on held-out data after the last step.
 ///
 /// # Errors
 ///
-/// A sentence, if the points cannot be drawn: there are none, or one is not a number.
+/// Returns a sentence if the points cannot be drawn: there are none, or one is not a number.
 pub fn training(
     points: &[StepPoint],
     predicted: Option<&Figures>,
@@ -70,7 +70,7 @@ fn loss(points: &[StepPoint], held_out: Option<f64>, unit: &str) -> Panel {
 fn step_time(points: &[StepPoint], predicted: Option<&Figures>) -> Panel {
     let mut times: Vec<f64> = points.iter().map(|point| point.seconds).collect();
     times.sort_by(f64::total_cmp);
-    // One step that was disturbed must not flatten all others.
+    // A single disturbed step must not flatten all others.
     let typical = times[times.len() * 95 / 100] * 1.4;
     let high = predicted.map_or(typical, |figures| typical.max(figures.interval_s[1] * 1.1)).max(f64::MIN_POSITIVE);
     let (unit, name) = time_unit(high);

@@ -5,14 +5,14 @@ use crate::format::percent;
 use std::collections::BTreeMap;
 use trainyard_calibration::RowResult;
 
-/// Ratios farther from one are drawn at the edge.
+/// Ratio beyond which points are drawn at the edge.
 const FAR: f64 = 3.0;
-/// The band around equality.
+/// Half width of the band around equality, as a fraction.
 const BAND: f64 = 0.1;
-/// Points drawn for one suite; of more, every n-th is.
+/// Maximum number of points of a suite; of more, every n-th is drawn.
 const POINTS_MAX: usize = 4_000;
 
-/// What is drawn of a suite.
+/// The points of a suite.
 struct Suite {
     name: String,
     /// Measured and predicted seconds.
@@ -20,11 +20,11 @@ struct Suite {
     mean_error: f64,
 }
 
-/// Predicted against measured times of rows, suite by suite, with the band of ±10 % around equality.
+/// Draws predicted against measured times of rows, suite by suite, with the band of ±10 % around equality.
 ///
 /// # Errors
 ///
-/// A sentence, if there is nothing to draw: no row was predicted.
+/// Returns a sentence if there is nothing to draw: no row was predicted.
 pub fn predicted_against_measured(rows: &[RowResult]) -> Result<Picture, String> {
     let suites = suites(rows);
     if suites.is_empty() {
@@ -88,7 +88,7 @@ fn ratios(suites: &[Suite], [low, high]: [f64; 2]) -> Panel {
     panel
 }
 
-/// A mark of an axis: `10 ms`, `1000 s`.
+/// Formats a mark of an axis: `10 ms`, `1000 s`.
 fn power(time: f64) -> String {
     match time {
         short if short < 0.999e-3 => format!("{} µs", (short * 1e6).round()),

@@ -7,20 +7,20 @@ use crate::chart::{
 use crate::what_if::title;
 use trainyard_plan::{VariedKey, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
-/// From here on an axis is logarithmic: the largest value over the smallest.
+/// Ratio of the largest value to the smallest from which an axis is logarithmic.
 const WIDE: f64 = 4.0;
-/// The same of an axis that would else begin at nothing.
+/// The same ratio for an axis that would otherwise begin at 0.
 const VERY_WIDE: f64 = 20.0;
-/// Series that the legend names; more are told as a number.
+/// Maximum number of series that the legend names; of more it tells the number.
 const NAMED: usize = 12;
 
-/// The picture that suits what varies: throughput with the ideal line and scaling efficiency over the number of machines
-/// or replicas; throughput over batch sizes; else time and cost; the assumptions of a plan as a tornado. With two keys
-/// there is a line for each value of one.
+/// Draws the picture that suits what varies: throughput with the ideal line and scaling efficiency over the number of
+/// machines or replicas; throughput over batch sizes; else time and cost; the assumptions of a plan as a tornado. With
+/// two keys there is a line for each value of one.
 ///
 /// # Errors
 ///
-/// A sentence, if there is nothing to draw.
+/// Returns a sentence if there is nothing to draw.
 pub fn what_if_plot(document: &WhatIfDocument, breadth: Breadth) -> Result<Picture, String> {
     if document.axes.is_empty() {
         return tornado::plot(document, breadth);
@@ -43,10 +43,10 @@ pub fn what_if_plot(document: &WhatIfDocument, breadth: Breadth) -> Result<Pictu
     Ok(figure(breadth, &title(document), legend, &panels))
 }
 
-/// The cases in order along one key, a series for each value of the other.
+/// The cases in order along one key, with a series for each value of the other.
 struct Over<'a> {
     key: &'a VariedKey,
-    /// Whether the number of machines or replicas varies.
+    /// `true` if the number of machines or replicas varies.
     scales: bool,
     batches: bool,
     series: Vec<Series<'a>>,
@@ -54,7 +54,7 @@ struct Over<'a> {
 
 struct Series<'a> {
     name: String,
-    /// Where each case lies.
+    /// The cases with their positions along the axis.
     cases: Vec<(f64, &'a WhatIfCase)>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Over<'a> {
         self.series.iter().flat_map(|series| &series.cases).filter_map(|(_, case)| case.figures.as_ref())
     }
 
-    /// The key along the axis, with its values as marks.
+    /// Returns the axis of the key, with its values as marks.
     fn x(&self) -> Axis {
         let key = self.key;
         let name = match key.unit.as_deref() {
@@ -155,7 +155,7 @@ impl<'a> Over<'a> {
         self.panel("Throughput", Axis::of("samples/s", scale, plain), own)
     }
 
-    /// Throughput with the line of a device that is as fast whatever their number.
+    /// Draws throughput with the ideal line: the same throughput of a device whatever their number.
     fn scaling(&self) -> Panel {
         let mut panel = self.throughput(true);
         let mut most: f64 = 0.0;
@@ -206,7 +206,7 @@ impl<'a> Over<'a> {
         self.panel("Cost", axis, |case| case.figures.as_ref()?.cost_usd)
     }
 
-    /// Each case as a point of time and cost, with its number of machines beside it.
+    /// Draws each case as a point of time and cost, with its number of machines beside it.
     fn cost_against_time(&self) -> Panel {
         let (unit, name) = time_unit(self.figures().map(|own| own.time_s).fold(0.0, f64::max));
         let (low, high) = range(self.figures().map(|own| own.time_s / unit));
@@ -231,7 +231,7 @@ impl<'a> Over<'a> {
     }
 }
 
-/// From nothing to a little above the largest, or logarithmic where that would hide the smallest.
+/// Returns a scale from 0 to a little above the largest value, or a logarithmic one where that would hide the smallest.
 fn from_nothing(low: f64, high: f64) -> Scale {
     if low > 0.0 && high / low > VERY_WIDE { Scale::Log(low / 1.3, high * 1.3) } else { Scale::from_nothing(high) }
 }

@@ -5,11 +5,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Colours of the page on dark ground; those of its pictures follow from the light ones.
+/// Colours of the page on a dark background; those of its pictures follow from the light ones.
 const DARK: &str = "--paper:#15191f;--ground:#0d1014;--ink:#e6e9ee;--muted:#a3adb8;--line:#313842;--accent:#4aa3df;\
                     --mind:#2b2415;--mind-line:#f2b632";
 
-/// A page that needs nothing but itself: no script, no file, no network.
+/// Returns a self-contained page: no script, no other file, no network.
 pub(super) fn page(title: &str, content: &Markup) -> String {
     let dark = format!("@media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}{}}}", dark_rules());
     let page = html! {
@@ -29,12 +29,12 @@ pub(super) fn page(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-/// A part of the page under its heading, to which the contents lead.
+/// Returns a part of the page under its heading, to which the contents link.
 pub(super) fn section(id: &str, heading: &str, content: &Markup) -> Markup {
     html! { section id=(id) { h2 { (heading) } (content) } }
 }
 
-/// A table with a header; columns whose header starts with `>` hold numbers. Nothing of no rows.
+/// Returns a table with a header; columns whose header starts with `>` hold numbers. Without rows it is empty.
 pub(super) fn table<R: AsRef<[String]>>(caption: &str, header: &[&str], rows: &[R]) -> Markup {
     let class = |column: usize| header[column].starts_with('>').then_some("number");
     html! {
@@ -54,7 +54,7 @@ pub(super) fn table<R: AsRef<[String]>>(caption: &str, header: &[&str], rows: &[
     }
 }
 
-/// Names with their values.
+/// Returns a list of names with their values.
 pub(super) fn facts<N: AsRef<str>>(rows: &[(N, String)]) -> Markup {
     html! {
         div.scroll { table.facts { tbody { @for (name, value) in rows {
@@ -67,7 +67,7 @@ pub(super) fn list(items: &[String]) -> Markup {
     html! { @if !items.is_empty() { ul.plain { @for item in items { li { (item) } } } } }
 }
 
-/// A picture for a page and the same for a phone, of which a reader sees one. Nothing where it cannot be drawn.
+/// Returns a picture for a page and another for a phone, of which a reader sees one; empty where it cannot be drawn.
 pub(super) fn figure(caption: &str, draw: impl Fn(Breadth) -> Result<Picture, String>) -> Markup {
     let drawn = [Breadth::Wide, Breadth::Narrow].map(|breadth| draw(breadth).map(|picture| picture.inline_svg()));
     html! {

@@ -13,7 +13,7 @@ use crate::plots::{
 use maud::html as markup;
 use trainyard_planner::ReportContent;
 
-/// The contents: where each part is, and what it is called.
+/// The table of contents: the anchor and the title of each part.
 const PARTS: [(&str, &str); 9] = [
     ("recommendation", "Recommendation"),
     ("step", "Where a step goes"),
@@ -26,8 +26,8 @@ const PARTS: [(&str, &str); 9] = [
     ("reproduce", "How to find this again"),
 ];
 
-/// One HTML file about a plan that needs nothing else: pictures are part of it, in light and dark, for a page and for a
-/// phone; it has no script and asks for nothing.
+/// Returns one self-contained HTML file about a plan: pictures are part of it, in light and dark, for a page and for a
+/// phone; it has no script and makes no requests.
 pub fn report(content: &ReportContent) -> String {
     let document = &content.document;
     let title = format!("Training plan: {} on {}", document.plan.model.name, cluster(&document.plan));
@@ -53,7 +53,7 @@ pub fn report(content: &ReportContent) -> String {
     html::page(&title, &page)
 }
 
-/// The pictures of a report by the names that their files should have.
+/// Returns the pictures of a report with their file names.
 pub fn pictures(content: &ReportContent, breadth: Breadth) -> Vec<(&'static str, Picture)> {
     let document = &content.document;
     let model = document.plan.model.name.as_str();
@@ -78,7 +78,7 @@ pub fn pictures(content: &ReportContent, breadth: Breadth) -> Vec<(&'static str,
     drawn.into_iter().filter_map(|(name, picture)| Some((name, picture.ok()?))).collect()
 }
 
-/// What the Gantt chart of the step is called.
+/// Returns the title of the Gantt chart of the step.
 fn step_name(content: &ReportContent) -> String {
     format!("{}: one step on each stage", content.document.plan.model.name)
 }

@@ -10,7 +10,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{ReportContent, SourcedConstant, missed_goal};
 use trainyard_units::human_count;
 
-/// The figures that everybody asks for first.
+/// Returns the headline figures.
 pub(super) fn tiles(content: &ReportContent) -> Markup {
     let prediction = &content.document.prediction;
     let range = |[low, high]: [f64; 2], shown: fn(f64) -> String| format!("90 %: {} to {}", shown(low), shown(high));
@@ -46,7 +46,7 @@ pub(super) fn recommendation(content: &ReportContent) -> Markup {
     }
 }
 
-/// The whole plan in a sentence or two.
+/// Summarizes the plan in a sentence or two.
 fn sentence(document: &PlanDocument) -> String {
     let (plan, prediction) = (&document.plan, &document.prediction);
     let place = match &prediction.price {
@@ -74,7 +74,7 @@ fn sentence(document: &PlanDocument) -> String {
     )
 }
 
-/// What the job asked for, and whether the plan keeps to it.
+/// Tells the job's goal, and whether the plan meets it.
 fn goal(document: &PlanDocument) -> Option<String> {
     let goal = &document.job.goal;
     let deadline = goal.deadline.as_ref().map(|deadline| format!("a deadline of {deadline}"));
@@ -120,7 +120,7 @@ pub(super) fn assumptions(content: &ReportContent) -> Markup {
     }
 }
 
-/// How the plan was found, and what was not possible.
+/// Tells how the plan was found, and what was not possible.
 fn search(document: &PlanDocument) -> Vec<String> {
     let found = &document.search;
     let proof = if found.gap > 0.0 {

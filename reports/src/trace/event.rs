@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// One event.
+/// One trace event.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Event<'a> {
     /// `X` takes time, `M` describes a row, `s` and `f` are the ends of an arrow.
@@ -14,22 +14,22 @@ pub(super) struct Event<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) pid: u64,
     pub(super) tid: u64,
-    /// Microseconds.
+    /// Start in microseconds.
     pub(super) ts: f64,
-    /// Microseconds.
+    /// Duration in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dur: Option<f64>,
-    /// Of an arrow: the same at both ends.
+    /// Id of an arrow: the same at both ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<u64>,
-    /// Of an arrow's end: that it ends at the event around it.
+    /// Binding point of an arrow's end: it ends at the event around it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bp: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) args: Option<Arguments<'a>>,
 }
 
-/// Arguments of an event, called as PyTorch calls them, and a few of our own in small letters.
+/// Arguments of an event, named as PyTorch names them, and a few of our own in lower case.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Arguments<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with what is known of the whole.
+    /// Begins the trace with the metadata of the whole.
     pub(super) fn new(about: &Value) -> Self {
         let mut text = serde_json::to_string_pretty(about).expect("a value can be written");
         let end = text.rfind('}').expect("an object ends with a brace");
@@ -103,13 +103,13 @@ impl Writer {
         Self { text, events: 0, ids: 0 }
     }
 
-    /// A number that nothing else in the trace has.
+    /// Returns an id that is unique in the trace.
     pub(super) fn id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
     }
 
-    /// The first of so many in a row that nothing else in the trace has.
+    /// Returns the first of `count` consecutive ids that are unique in the trace.
     pub(super) fn ids(&mut self, count: u64) -> u64 {
         self.ids += count;
         self.ids + 1 - count
@@ -127,7 +127,7 @@ impl Writer {
     }
 }
 
-/// Nanoseconds as a trace has them.
+/// Converts nanoseconds to a trace's microseconds.
 pub(super) fn microseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }

@@ -24,19 +24,19 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use trainyard_plan::{Between, Mesh, Plan, Precision, RankTrace, StepTrace, TracedWork};
 
-/// Processes of hosts are numbered from here in a trace of several ranks, those of devices from 0.
+/// First number of host processes in a trace of several ranks; those of devices start at 0.
 const HOSTS: u64 = 1_000_000;
 
-/// Ranks of a process group that are written out; of more, the first so many.
+/// Maximum number of ranks of a process group that are written; of more, the first ones.
 const GROUP_RANKS_MAX: usize = 64;
 
-/// What is known of all ranks of a trace.
+/// The data that all ranks of a trace share.
 #[derive(Clone, Copy)]
 struct Scene<'a> {
     trace: &'a StepTrace,
-    /// Nothing for what was only recorded as a timeline.
+    /// `None` if only a timeline was recorded.
     mesh: Option<Mesh>,
-    /// How PyTorch calls values of two bytes.
+    /// PyTorch's name for the type of two-byte values.
     half: &'static str,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Scene<'a> {
         Self { trace, mesh: Some(plan.mesh()), half }
     }
 
-    /// How PyTorch calls elements of so many bytes.
+    /// Returns PyTorch's name for the type of elements of `element` bytes.
     fn dtype(&self, element: u64) -> &'static str {
         match element {
             1 => "Char",
@@ -56,7 +56,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// All ranks of a step that were simulated, one above the other.
+/// Writes all simulated ranks of a step, one above the other.
 pub fn step_trace(trace: &StepTrace, plan: &Plan) -> String {
     let scene = Scene::of_plan(trace, plan);
     let mut writer = Writer::new(&header(&scene, &trace.ranks, plan.mesh().ranks()));
@@ -67,7 +67,7 @@ pub fn step_trace(trace: &StepTrace, plan: &Plan) -> String {
     writer.finish()
 }
 
-/// One rank of a step, as PyTorch writes a file for each: what Holistic Trace Analysis reads.
+/// Writes one rank of a step, as PyTorch writes a file for each: the input of Holistic Trace Analysis.
 pub fn rank_trace(trace: &StepTrace, plan: &Plan, rank: &RankTrace) -> String {
     let scene = Scene::of_plan(trace, plan);
     let mut writer = Writer::new(&header(&scene, std::slice::from_ref(rank), plan.mesh().ranks()));
@@ -77,7 +77,7 @@ pub fn rank_trace(trace: &StepTrace, plan: &Plan, rank: &RankTrace) -> String {
     writer.finish()
 }
 
-/// Timelines one above the other: a simulated step above the ranks of a run.
+/// Writes timelines one above the other: a simulated step above the ranks of a run.
 pub fn trace(processes: &[Process<'_>]) -> String {
     let recorded: Vec<(String, StepTrace)> = processes.iter().flat_map(|process| process.recorded()).collect();
     let about = json!({
@@ -98,7 +98,7 @@ pub fn trace(processes: &[Process<'_>]) -> String {
     writer.finish()
 }
 
-/// What stands before the events.
+/// Returns the metadata before the events.
 fn header(scene: &Scene<'_>, ranks: &[RankTrace], world: u32) -> Value {
     let groups = ranks.first().map_or_else(Vec::new, |rank| process_groups(scene, rank));
     let devices: Vec<Value> = ranks.iter().map(|rank| device(rank, ranks.len() > 1)).collect();
@@ -128,7 +128,7 @@ fn header(scene: &Scene<'_>, ranks: &[RankTrace], world: u32) -> Value {
     })
 }
 
-/// A device, by the row that shows it.
+/// Returns the properties of a device, whose id is the row that shows it.
 fn device(rank: &RankTrace, several: bool) -> Value {
     let id = if several { rank.rank.0 } else { rank.seat.slot };
     let mut device = json!({ "id": id, "name": rank.seat.device });
@@ -138,10 +138,10 @@ fn device(rank: &RankTrace, several: bool) -> Value {
     device
 }
 
-/// The groups in which a rank talks.
+/// Returns the process groups of a rank.
 fn process_groups(scene: &Scene<'_>, rank: &RankTrace) -> Vec<Value> {
     let Some(mesh) = scene.mesh else { return Vec::new() };
-    // What is sent forward and back goes through one group.
+    // Sends in both directions go through one group.
     let mut groups: BTreeMap<String, Between> = BTreeMap::new();
     for part in rank.tasks.iter().flat_map(|task| scene.trace.parts(task)) {
         if let TracedWork::Message(message) = part.what {
@@ -163,7 +163,7 @@ fn process_groups(scene: &Scene<'_>, rank: &RankTrace) -> Vec<Value> {
     described.collect()
 }
 
-/// Metadata of a process or a thread.
+/// Returns the metadata event of a process or a thread.
 fn metadata<'a>(name: &'static str, pid: u64, tid: u64, args: event::Arguments<'a>) -> Event<'a> {
     Event { ph: 'M', name: name.into(), pid, tid, args: Some(args), ..Event::default() }
 }

@@ -7,10 +7,10 @@ use trainyard_plan::{
     TracedWork,
 };
 
-/// A row of a device: its number as a stream, and what it carries.
+/// A row of a device: its stream number, and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stream {
-    /// Kernels run on 7, as PyTorch's default stream does; NCCL has streams above.
+    /// The number: kernels run on 7, as PyTorch's default stream does; NCCL has streams above.
     pub(super) number: u64,
     pub(super) carries: &'static str,
 }
@@ -18,10 +18,10 @@ pub(super) struct Stream {
 /// The stream of kernels.
 pub(super) const COMPUTE: Stream = Stream { number: 7, carries: "kernels" };
 
-/// The row for what the machine's processor does, and for waiting: no stream.
+/// The row of the machine's processor, and of waiting: no stream.
 pub(super) const PROCESSOR: Stream = Stream { number: 2, carries: "processor" };
 
-/// Where a part of a task runs.
+/// Returns the stream on which a part of a task runs.
 pub(super) fn stream(task: &TracedTask, what: &TracedWork) -> Stream {
     let of = |number, carries| Stream { number, carries };
     match (task.stream, what) {
@@ -42,8 +42,9 @@ pub(super) fn stream(task: &TracedTask, what: &TracedWork) -> Stream {
     }
 }
 
-/// Where a transfer between stages runs. A stage may send and receive at once, and with several runs of layers it does
-/// so with the stages on both sides. Where the stages were not recorded, activations go on and gradients go back.
+/// Returns the stream of a transfer between stages. A stage may send and receive at once, and with several runs of
+/// layers it does so with the stages on both sides. Where the stages were not recorded, activations go forward and
+/// gradients go back.
 fn sends(task: &TracedTask, what: &TracedWork) -> Stream {
     let gradients = matches!(task.activity, Activity::SendGradients { .. });
     let back = match what {
@@ -63,7 +64,7 @@ fn sends(task: &TracedTask, what: &TracedWork) -> Stream {
     Stream { number, carries }
 }
 
-/// The name of kernels.
+/// Returns the name of kernels.
 pub(super) fn kernels(kernels: &TracedKernels, detail: TraceDetail) -> Cow<'_, str> {
     let word = match kernels.direction {
         Direction::Forward => "forward",
@@ -77,7 +78,7 @@ pub(super) fn kernels(kernels: &TracedKernels, detail: TraceDetail) -> Cow<'_, s
     format!("{} {word}", kernels.operator).into()
 }
 
-/// The abbreviation that NCCL has for a type of PyTorch.
+/// Returns NCCL's abbreviation for a type of PyTorch.
 pub(super) fn nccl_dtype(dtype: &str) -> &'static str {
     match dtype {
         "Half" => "f16",
@@ -87,7 +88,7 @@ pub(super) fn nccl_dtype(dtype: &str) -> &'static str {
     }
 }
 
-/// A copy as the profiler calls it.
+/// Returns the profiler's name for a copy.
 pub(super) fn copy(way: CopyDirection) -> &'static str {
     match way {
         CopyDirection::DeviceToHost => "Memcpy DtoH (Device -> Pinned)",
@@ -95,7 +96,7 @@ pub(super) fn copy(way: CopyDirection) -> &'static str {
     }
 }
 
-/// The name of a process group, which all of its ranks give it.
+/// Returns the name of a process group, the same on all of its ranks.
 pub(super) fn group(between: Between) -> Cow<'static, str> {
     match between {
         Between::Group(_) => between.name().into(),

@@ -7,34 +7,34 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use trainyard_plan::{Activity, Collective, Message, Rank, RankTrace, StreamKind, TracedPart, TracedTask, TracedWork};
 
-/// The thread of a host that launches kernels.
+/// The thread number of a host's launching thread.
 const LAUNCHER: u64 = 1;
 
-/// Ranks that a label names one by one.
+/// Maximum number of ranks that a label names one by one.
 const LABEL_RANKS: usize = 8;
 
-/// Where a rank stands in a trace.
+/// The position of a rank in a trace.
 pub(super) struct Row {
-    /// The process of its device.
+    /// The process id of its device.
     pub(super) pid: u64,
-    /// The process of its host, where one is shown.
+    /// The process id of its host, where one is shown.
     pub(super) host: Option<u64>,
-    /// What it is called.
+    /// The name of the row.
     pub(super) name: String,
-    /// Whether the ranks with which it meets are in the trace too.
+    /// `true` if the ranks with which it communicates are in the trace too.
     pub(super) meets: bool,
 }
 
-/// A part of a task in time.
+/// A part of a task with its time.
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     task: &'a TracedTask,
     part: &'a TracedPart,
     stream: Stream,
-    /// Nanoseconds.
+    /// Start in nanoseconds.
     start: u64,
     end: u64,
-    /// Which task of the rank.
+    /// Index of the task on its rank.
     place: u64,
 }
 
@@ -66,12 +66,12 @@ pub(super) fn write(writer: &mut Writer, scene: &Scene<'_>, rank: &RankTrace, ro
     }
 }
 
-/// The thread of a host: launch by launch it gives its device the work of a step, in the order in which that runs, and
-/// waits for the device at the end of the step. No call reaches from one step into the next.
+/// The thread of a host: it launches the work of a step on its device in the order in which that runs, and waits for
+/// the device at the end of the step. No call reaches from one step into the next.
 struct Launcher<'a> {
-    /// Those that have not ended.
+    /// The steps that have not ended.
     steps: &'a [(u64, u64)],
-    /// Nanoseconds for a call.
+    /// Nanoseconds of a call.
     takes: u64,
     free: u64,
 }
@@ -81,7 +81,7 @@ impl<'a> Launcher<'a> {
         Self { steps, takes: (launch_seconds * 1e9) as u64, free: steps.first().map_or(0, |step| step.0) }
     }
 
-    /// Waits at the ends of the steps before the one that has this instant in it.
+    /// Returns the waits at the ends of the steps before the one that contains this instant.
     fn until_step_of(&mut self, instant: u64) -> Vec<(u64, u64)> {
         let mut waits = Vec::new();
         while let Some(((_, end), rest)) = self.steps.split_first().filter(|((_, end), _)| *end <= instant) {
@@ -92,7 +92,7 @@ impl<'a> Launcher<'a> {
         waits
     }
 
-    /// A call for something that starts then, before the next does.
+    /// Returns the call that launches work at `start`, before the next one starts.
     fn launch(&mut self, start: u64, next: u64) -> (u64, u64) {
         let end = self.steps.first().map_or(u64::MAX, |step| step.1);
         let at = self.free.min(start);
@@ -120,7 +120,7 @@ fn span<'a>(
     Event { ph: 'X', cat: Some(cat), name: name.into(), pid, tid, ts, dur, ..Event::default() }
 }
 
-/// Parts of tasks in time, in the order in which they start. What takes no time is left out.
+/// Returns the parts of tasks with their times, in order of their starts. Parts that take no time are left out.
 fn placed<'a>(scene: &Scene<'a>, rank: &'a RankTrace) -> Vec<Placed<'a>> {
     let mut placed = Vec::new();
     for (place, task) in (0u64..).zip(&rank.tasks) {
@@ -143,7 +143,7 @@ fn placed<'a>(scene: &Scene<'a>, rank: &'a RankTrace) -> Vec<Placed<'a>> {
     placed
 }
 
-/// Names of processes and rows.
+/// Writes the names of processes and rows.
 fn rows(writer: &mut Writer, rank: &RankTrace, row: &Row, placed: &[Placed<'_>]) {
     let named = |name: String| Arguments { name: Some(name.into()), ..Arguments::default() };
     let sorted = |index| Arguments { sort_index: Some(index), ..Arguments::default() };
@@ -173,7 +173,7 @@ fn rows(writer: &mut Writer, rank: &RankTrace, row: &Row, placed: &[Placed<'_>])
     }
 }
 
-/// What a rank is: its device and its stage, and for which others it stands.
+/// Describes a rank: its device and its stage, and the other ranks that it represents.
 fn label(rank: &RankTrace, row: &Row) -> String {
     if row.host.is_none() {
         return format!("stage {}", rank.stage.0);
@@ -188,7 +188,7 @@ fn label(rank: &RankTrace, row: &Row) -> String {
     format!("{place}, stands for {} more: {}{more}", others.len(), named.join(" "))
 }
 
-/// From when to when each step lasts: those before and after the one that is counted as far as they were recorded.
+/// Returns the start and the end of each step: those before and after the measured one as far as they were recorded.
 fn steps(scene: &Scene<'_>, rank: &RankTrace) -> Vec<(u64, u64)> {
     let last = rank.tasks.iter().map(|task| task.end.nanoseconds()).max().unwrap_or(0);
     let whole = (scene.trace.step_time.0 * 1e9).round() as u64;
@@ -202,7 +202,8 @@ fn steps(scene: &Scene<'_>, rank: &RankTrace) -> Vec<(u64, u64)> {
     steps.into_iter().filter(|(from, to)| to > from).collect()
 }
 
-/// Steps, on host and device as the profiler marks them: a pass on the device belongs to the step in which it begins.
+/// Writes steps, on host and device as the profiler marks them: a pass on the device belongs to the step in which it
+/// begins.
 fn annotated(writer: &mut Writer, rank: &RankTrace, row: &Row, steps: &[(u64, u64)]) {
     let Some(host) = row.host else { return };
     let computed = || rank.tasks.iter().filter(|task| matches!(task.stream, StreamKind::Compute(_)));
@@ -218,7 +219,7 @@ fn annotated(writer: &mut Writer, rank: &RankTrace, row: &Row, steps: &[(u64, u6
     }
 }
 
-/// Passes and updates, above their kernels.
+/// Writes passes and updates, above their kernels.
 fn tasks(writer: &mut Writer, rank: &RankTrace, row: &Row) {
     if row.host.is_none() {
         return;
@@ -232,7 +233,7 @@ fn tasks(writer: &mut Writer, rank: &RankTrace, row: &Row) {
     }
 }
 
-/// The call that gives the device something to do, and an arrow to what it does.
+/// Writes the launching call, and an arrow to the work that it launches.
 fn launched(
     writer: &mut Writer,
     scene: &Scene<'_>,
@@ -270,7 +271,7 @@ fn launched(
     writer.event(&arrow('f', device, part.stream.number, part.start, Some("e")));
 }
 
-/// What the device, or the processor, does.
+/// Writes the work of the device, or of the processor.
 fn work(
     writer: &mut Writer,
     scene: &Scene<'_>,
@@ -322,7 +323,7 @@ fn work(
     }
 }
 
-/// One end of the arrow from a send to what receives it.
+/// Writes one end of the arrow from a send to its receive.
 fn meets(writer: &mut Writer, receives: bool, meeting: u32, (pid, tid): (u64, u64), start: u64) {
     writer.event(&Event {
         ph: if receives { 'f' } else { 's' },
@@ -337,7 +338,7 @@ fn meets(writer: &mut Writer, receives: bool, meeting: u32, (pid, tid): (u64, u6
     });
 }
 
-/// What is said of a message.
+/// Returns the arguments that describe a message.
 fn told<'a>(
     scene: &Scene<'_>,
     rank: &RankTrace,

@@ -21,7 +21,7 @@ fn interval(activity: Activity, stream: StreamKind, start: u64, end: u64) -> Int
     Interval { activity, stream, start: at(start), end: at(end) }
 }
 
-/// A plan of two stages, each of which two ranks share.
+/// Returns a plan of two stages, each shared by two ranks.
 fn plan() -> Plan {
     let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
     let layers = model.graph().len();
@@ -35,7 +35,7 @@ fn plan() -> Plan {
     Plan::try_from(spec).expect("a valid plan")
 }
 
-/// A rank that computes, sums inside a layer, copies and sums gradients.
+/// Returns a rank that computes, sums inside a layer, copies and sums gradients.
 fn step() -> StepTrace {
     let stage = StageId(0);
     let kernels = TracedKernels {

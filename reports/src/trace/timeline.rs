@@ -9,14 +9,14 @@ use trainyard_units::{Bytes, Seconds};
 /// A timeline with the name under which it appears.
 #[derive(Clone, Copy, Debug)]
 pub struct Process<'a> {
-    /// `predicted`, `measured, rank 0`.
+    /// The name: `predicted`, `measured, rank 0`.
     pub name: &'a str,
-    /// What happened.
+    /// The recorded intervals.
     pub timeline: &'a Timeline,
 }
 
 impl Process<'_> {
-    /// Each of its stages as a rank of its own.
+    /// Converts each of its stages to a rank of its own.
     pub(super) fn recorded(self) -> Vec<(String, StepTrace)> {
         let mut stages: Vec<StageId> = self.timeline.intervals.iter().map(|interval| interval.stream.stage()).collect();
         stages.sort_unstable();

@@ -2,7 +2,7 @@
 
 use trainyard_plan::WhatIfDocument;
 
-/// The cases of a document, or, where nothing is varied, its assumptions, as CSV (RFC 4180) with a header.
+/// Formats the cases of a document, or, where nothing is varied, its assumptions, as CSV (RFC 4180) with a header.
 pub fn what_if_csv(document: &WhatIfDocument) -> String {
     if document.axes.is_empty() { assumptions(document) } else { cases(document) }
 }

@@ -9,7 +9,7 @@ use crate::plan::{cluster, strategy};
 use std::collections::BTreeMap;
 use trainyard_plan::{Objective, Recompute, Sensitivity, WhatIfCase, WhatIfDocument, WhatIfFigures};
 
-/// A what-if document for a reader: what it is compared with, a line for each case, what is not possible.
+/// Formats a what-if document for a reader: the baseline, a line for each case, and the cases that are not possible.
 pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     let mut parts = vec![format!("{}\n\n{}", title(document), base(document))];
     if !document.cases.is_empty() {
@@ -30,7 +30,7 @@ pub fn what_if(document: &WhatIfDocument, width: Width) -> String {
     text
 }
 
-/// `gpt2-xl: what if instances, cluster.network were otherwise`.
+/// Formats the title: `gpt2-xl: what if instances, cluster.network were otherwise`.
 pub(crate) fn title(document: &WhatIfDocument) -> String {
     let any = document.base.as_ref().or_else(|| document.cases.iter().find_map(|case| case.figures.as_ref()));
     let model = any.map_or("the job", |figures| figures.plan.model.name.as_str());
@@ -56,14 +56,14 @@ fn base(document: &WhatIfDocument) -> String {
     ])
 }
 
-/// Whether the plans are told: where it is not always the same.
+/// Returns `true` if the plans of the cases differ, so that they are printed.
 fn plans_differ(document: &WhatIfDocument) -> bool {
     let all = || document.cases.iter().filter_map(|case| case.figures.as_ref()).chain(&document.base);
     let first = all().next().map(layout);
     all().any(|figures| Some(layout(figures)) != first)
 }
 
-/// What is told of a plan: machines, degrees, micro-batch and number formats.
+/// Formats a plan's layout: machines, degrees, micro-batch and number formats.
 fn layout(figures: &WhatIfFigures) -> [String; 3] {
     let (plan, batch) = (&figures.plan, figures.plan.batch);
     let recompute = if plan.recompute == Recompute::Full { ", recompute" } else { "" };
@@ -71,7 +71,7 @@ fn layout(figures: &WhatIfFigures) -> [String; 3] {
     [cluster(plan), strategy(plan), formats]
 }
 
-/// The plan of each case.
+/// Formats the plan of each case.
 fn plans(document: &WhatIfDocument, width: Width) -> String {
     let keys = document.axes.iter().map(|axis| axis.key.as_str());
     let header: Vec<&str> = keys.chain(["plan", "strategy", "micro × accumulation, precision"]).collect();
@@ -82,7 +82,7 @@ fn plans(document: &WhatIfDocument, width: Width) -> String {
     columns(width, &header, rows)
 }
 
-/// A line for each case. Changes are told where there is room for them: with one key.
+/// Formats a line for each case. Changes are printed where there is room for them: with one key.
 fn cases(document: &WhatIfDocument, width: Width) -> String {
     let figures = || document.cases.iter().filter_map(|case| case.figures.as_ref());
     let scales = document.cases.iter().any(|case| case.scaling_efficiency.is_some());
@@ -117,7 +117,7 @@ fn cases(document: &WhatIfDocument, width: Width) -> String {
     columns(width, &header, rows)
 }
 
-/// A change in as many digits as matter: `+3.2 %`, `+144 %`.
+/// Formats a change with the digits that matter: `+3.2 %`, `+144 %`.
 fn change_of(change: f64) -> String {
     match change.abs() {
         nothing if nothing < 5e-4 => "0 %".into(),
@@ -126,12 +126,12 @@ fn change_of(change: f64) -> String {
     }
 }
 
-/// Money without its name, which stands above.
+/// Formats an amount without its currency, which stands above.
 fn amount(usd_amount: f64) -> String {
     usd(usd_amount).trim_end_matches(" USD").into()
 }
 
-/// What is sought, one key downwards and the other to the right.
+/// Formats a table of the wanted figure, one key downwards and the other to the right.
 fn grid(document: &WhatIfDocument, width: Width) -> String {
     let [down, right] = document.axes.as_slice() else { return String::new() };
     let by_time = document.objective == Objective::Time
@@ -151,7 +151,7 @@ fn grid(document: &WhatIfDocument, width: Width) -> String {
     columns(width, &header, rows)
 }
 
-/// Sentences with the cases that they are about, each once.
+/// Returns sentences with the cases that they are about, each once.
 fn told(document: &WhatIfDocument, what: fn(&WhatIfCase) -> Option<&String>) -> Vec<String> {
     let mut cases: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
     for case in &document.cases {
@@ -162,13 +162,13 @@ fn told(document: &WhatIfDocument, what: fn(&WhatIfCase) -> Option<&String>) -> 
     cases.into_values().map(|(sentence, names)| format!("{}: {sentence}", names.join("; "))).collect()
 }
 
-/// `instances 4, pricing spot`.
+/// Formats the name of a case: `instances 4, pricing spot`.
 fn name(document: &WhatIfDocument, case: &WhatIfCase) -> String {
     let parts = document.axes.iter().zip(&case.values).map(|(axis, value)| format!("{} {value}", axis.key));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// `×0.87`.
+/// Formats a factor: `×0.87`.
 pub(crate) fn factor(factor: f64) -> String {
     format!("×{}", (factor * 100.0).round() / 100.0)
 }
@@ -225,7 +225,7 @@ pub(crate) mod tests {
         VariedKey { key: key.into(), unit: unit.map(Into::into), values, amounts }
     }
 
-    /// A plan on one machine, two and four, the last of which has no plan.
+    /// Returns a plan on one machine, two and four, the last of which has no plan.
     pub(crate) fn document() -> WhatIfDocument {
         WhatIfDocument {
             schema: WHAT_IF_SCHEMA.into(),
@@ -244,7 +244,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same for two prices.
+    /// Returns the same cases for two prices.
     pub(crate) fn two_keys() -> WhatIfDocument {
         let one = document();
         let axes = vec![one.axes[0].clone(), axis("pricing", None, &["spot", "on-demand"])];

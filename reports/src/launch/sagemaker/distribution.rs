@@ -15,35 +15,35 @@ use trainyard_plan::{
     Axis, Collectives, Offload, Placement, Plan, Precision, Recompute, ScheduleName, StateSharding, Store,
 };
 
-/// Families on which version 2 of the library for model parallelism runs.
+/// Instance families on which version 2 of SageMaker's library for model parallelism runs.
 const MODEL_PARALLEL_2: [&str; 5] = ["p4d", "p4de", "p5", "p5e", "p5en"];
 
-/// The library that starts ranks and moves bytes between them.
+/// The library that starts ranks and communicates between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Library {
-    /// PyTorch's own launcher.
+    /// PyTorch's own launcher, torchrun.
     Torchrun,
     /// SageMaker's library for data parallelism.
     DataParallel,
-    /// SageMaker's library for model parallelism with pipelines.
+    /// SageMaker's library for model parallelism, version 1, with pipelines.
     ModelParallel1,
-    /// The same upon fully sharded data parallelism, without pipelines.
+    /// Version 2 of that library, upon fully sharded data parallelism, without pipelines.
     ModelParallel2,
 }
 
-/// What starts the ranks of a job.
+/// The way to start the ranks of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Distribution {
     pub(super) library: Library,
-    /// What is said to a library for model parallelism.
+    /// Parameters of a library for model parallelism.
     parameters: Map<String, Value>,
-    /// Ranks of a machine.
+    /// Number of ranks on a machine.
     processes: u32,
-    /// The only rank there is needs nobody to start others.
+    /// `true` for a job of one rank, which needs no launcher.
     alone: bool,
 }
 
-/// The distribution of a plan.
+/// Chooses the distribution of a plan.
 pub(super) fn of(draft: &mut Draft<'_>, instance: &Instance) -> Result<Distribution, LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
@@ -68,12 +68,12 @@ pub(super) fn of(draft: &mut Draft<'_>, instance: &Instance) -> Result<Distribut
     Ok(Distribution { library, parameters, processes, alone: processes * machines == 1 })
 }
 
-/// Version 1: pipelines over DistributedDataParallel.
+/// Returns the parameters of version 1: pipelines over DistributedDataParallel.
 fn version_1(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
     let schedule = match plan.schedule() {
-        // What the library calls interleaved is backward as soon as it can be, which is 1f1b.
+        // The library's "interleaved" runs each backward pass as soon as it can, which is 1F1B.
         ScheduleName::None | ScheduleName::OneForwardOneBackward => "interleaved",
         ScheduleName::GPipe => "simple",
         _ => return Err(draft.cannot(Field::Schedule, "SageMaker's library for model parallelism runs gpipe and 1f1b")),
@@ -119,8 +119,8 @@ fn version_1(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
     Ok(parameters)
 }
 
-/// The library's word for an order of ranks, where it has one: it writes axes from the farthest to the nearest, cluster is
-/// DPT and spread is TPD. Axes of one rank are in no order.
+/// Returns the library's name for an order of ranks, where it has one: it writes axes from the farthest to the nearest,
+/// cluster is DPT and spread is TPD. Axes of one rank have no order.
 fn placement(plan: &Plan) -> Option<&'static str> {
     let placement = plan.mesh().placement();
     if placement == Placement::Spread {
@@ -141,7 +141,7 @@ fn placement(plan: &Plan) -> Option<&'static str> {
         .map(|(name, _)| name)
 }
 
-/// Version 2: tensor, context and expert parallelism upon fully sharded data parallelism.
+/// Returns the parameters of version 2: tensor, context and expert parallelism upon fully sharded data parallelism.
 fn version_2(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
     let plan = draft.job.plan();
     let parallel = plan.mesh().parallel();
@@ -171,7 +171,7 @@ fn version_2(draft: &mut Draft<'_>) -> Result<Map<String, Value>, LaunchError> {
     Ok(parameters)
 }
 
-/// Activations in main memory; nothing else can be kept elsewhere.
+/// Adds the offload of activations to main memory; the library can offload nothing else.
 fn offload(draft: &mut Draft<'_>, key: &str, parameters: &mut Map<String, Value>) -> Result<(), LaunchError> {
     let offload = draft.job.plan().offload();
     if offload == (Offload { activations: Some(Store::Host), ..Offload::NONE }) {
@@ -185,12 +185,12 @@ fn offload(draft: &mut Draft<'_>, key: &str, parameters: &mut Map<String, Value>
 }
 
 impl Distribution {
-    /// Whether ranks share layers or a library shares states out.
+    /// Returns `true` if ranks share layers or a library shards states.
     pub(super) fn is_model_parallel(&self) -> bool {
         matches!(self.library, Library::ModelParallel1 | Library::ModelParallel2)
     }
 
-    /// The version of PyTorch in the newest image that the library has, and that of Python.
+    /// Returns the versions of PyTorch and of Python in the library's newest image.
     pub(super) fn versions(&self) -> (&'static str, &'static str) {
         match self.library {
             Library::Torchrun => ("2.5.1", "py311"),
@@ -200,7 +200,7 @@ impl Distribution {
         }
     }
 
-    /// That image in a Region.
+    /// Returns the address of that image in a Region.
     pub(super) fn image(&self, region: &str) -> String {
         let (version, python) = self.versions();
         match self.library {
@@ -211,7 +211,7 @@ impl Distribution {
         }
     }
 
-    /// As the Python SDK's estimator takes it; nothing for a rank that is alone.
+    /// Returns the `distribution` argument of the Python SDK's estimator; `None` for a single rank.
     pub(super) fn argument(&self) -> Option<Value> {
         let parameters = &self.parameters;
         let parallel = json!({ "modelparallel": { "enabled": true, "parameters": parameters } });
@@ -229,7 +229,7 @@ impl Distribution {
         }
     }
 
-    /// As the container takes it: what the SDK makes of the argument.
+    /// Returns the hyperparameters that the container reads: what the SDK makes of the argument.
     pub(super) fn hyperparameters(&self, training: &Training) -> Vec<(String, Value)> {
         let named =
             |pairs: Vec<(&str, Value)>| pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -5,7 +5,7 @@ use crate::launch::draft::Head;
 use crate::launch::python::literal;
 use serde_json::{Map, Value, json};
 
-/// The script that starts the job.
+/// Returns the script that starts the job.
 pub(super) fn text(head: &Head, training: &Training) -> String {
     let arguments: String =
         arguments(training).into_iter().map(|(name, value)| format!("    {name}={},\n", literal(&value, 4))).collect();

@@ -20,11 +20,11 @@ use trainyard_plan::{LaunchFile, StartKind, StorageMode, checkpoint_bytes};
 
 const PLACES: Places = Places { data: Some("/opt/ml/input/data/training"), results: Some("/opt/ml/checkpoints") };
 
-/// The longest that a training job may take.
+/// Maximum duration of a training job, in seconds.
 const RUNTIME_MAX_S: u64 = 28 * 86_400;
-/// The longest that a warm pool is kept.
+/// Maximum time that a warm pool is kept, in seconds.
 const KEEP_ALIVE_S: u64 = 3600;
-/// What a volume holds beside data and checkpoints: the image and the script, in GB.
+/// Volume size for the image and the script, besides data and checkpoints, in GB.
 const VOLUME_GB: u64 = 30;
 /// Regions in which the training images stand under one account (AWS Deep Learning Containers, "Available images").
 const REGIONS: [&str; 16] = [
@@ -46,12 +46,12 @@ const REGIONS: [&str; 16] = [
     "us-west-2",
 ];
 
-/// A training job, however it is written down.
+/// A training job, independent of the form in which it is written.
 struct Training {
     name: String,
     script: String,
     role: String,
-    /// What the user names; the library's own otherwise.
+    /// The image that the user names; `None` for the library's own.
     image: Option<String>,
     instance: String,
     instances: u32,
@@ -67,11 +67,11 @@ struct Training {
     distribution: Distribution,
 }
 
-/// Where the data comes from.
+/// The source of the data.
 enum Input {
-    /// Objects, and how they reach the script.
+    /// Objects of S3, and the mode in which they reach the script.
     Objects { uri: String, mode: &'static str },
-    /// A shared file system and a folder of it.
+    /// A shared file system and a folder in it.
     FileSystem { id: String, folder: String },
 }
 
@@ -84,7 +84,7 @@ impl Input {
     }
 }
 
-/// `create-training-job.json`, `estimator.py`, `resume.py` and what must be packed with the script.
+/// Writes `create-training-job.json`, `estimator.py`, `resume.py` and the files that must be packed with the script.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let rented = draft.job.instance().filter(|instance| {
         instance.prices.iter().any(|price| price.service == trainyard_hardware_profiles::Service::Sagemaker)
@@ -118,7 +118,7 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-/// The script, with the arguments of transformers' Trainer as its hyperparameters.
+/// Returns the script, with the arguments of transformers' Trainer as its hyperparameters.
 fn program(draft: &mut Draft<'_>, distribution: &Distribution) -> Result<Program, LaunchError> {
     if !distribution.is_model_parallel() {
         return data_parallel(draft, PLACES);
@@ -146,7 +146,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     let role = draft.asks(Flag::Role, "arn:aws:iam::ACCOUNT:role/ROLE", "IAM role that SageMaker takes on");
     let results = draft.asks(Flag::Results, "s3://RESULTS-BUCKET/PREFIX", "bucket for checkpoints and results");
     let image = draft.given(Flag::Image).then(|| draft.asks_or(Flag::Image, ""));
-    // What has a usual value is asked for nonetheless, so that the flag is one of this target's.
+    // Asked for although there is a usual value, so that the flag counts as one of this target's.
     draft.asks_or(Flag::Image, "");
     let input = input(draft);
     draft.tells(&[Field::Instance, Field::Pricing, Field::Start, Field::Encrypted]);
@@ -182,7 +182,7 @@ fn training(draft: &mut Draft<'_>, distribution: Distribution, program: &Program
     }
 }
 
-/// A value as the container hands it to the script.
+/// Parses a value as the container passes it to the script.
 fn typed(text: &str) -> Value {
     match text {
         "true" => json!(true),
@@ -219,8 +219,8 @@ fn input(draft: &mut Draft<'_>) -> Input {
     Input::Objects { uri, mode }
 }
 
-/// GB of the volume of a machine: what is downloaded, two checkpoints, and the rest. Machines with disks of their own
-/// are asked for no more than they have.
+/// Returns the volume size of a machine in GB: downloaded data, two checkpoints, the image and the script. Machines
+/// with disks of their own are asked for no more than they have.
 fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
     let job = draft.job;
     let gigabytes = |bytes: u64| bytes.div_ceil(1_000_000_000);
@@ -231,10 +231,10 @@ fn volume(draft: &Draft<'_>, input: &Input) -> u64 {
     if disk > 0 { wanted.min(disk) } else { wanted }
 }
 
-/// Seconds after which SageMaker ends the job: half as long again as predicted at most, in whole hours.
+/// Returns the seconds after which SageMaker ends the job: at most 1.5 times the prediction, in whole hours.
 fn longest(draft: &mut Draft<'_>) -> u64 {
     let predicted = draft.job.elapsed_at_most().0;
-    // Documents may say what they want of a time: it is compared before it becomes a whole number.
+    // A document may hold any time: it is compared before it becomes a whole number.
     let wanted = (predicted * 1.5 / 3600.0).ceil().max(1.0) * 3600.0;
     if wanted > RUNTIME_MAX_S as f64 {
         draft.remark("SageMaker ends a job after 28 days; start it again, it goes on from its checkpoint");
@@ -311,7 +311,7 @@ fn channel(input: &Input) -> Value {
     json!({ "ChannelName": "training", "DataSource": source, "InputMode": input.mode() })
 }
 
-/// Hyperparameters as the container reads them: each value is JSON in a string.
+/// Returns hyperparameters as the container reads them: each value is JSON in a string.
 fn hyperparameters(draft: &Draft<'_>, training: &Training, source: &str) -> Value {
     let own = [
         ("sagemaker_program".to_owned(), json!(resume::FILE)),
@@ -328,7 +328,7 @@ impl Training {
         format!("{}/checkpoints", self.results.trim_end_matches('/'))
     }
 
-    /// Seconds for which a spot job may wait and run together.
+    /// Returns the seconds that a spot job may take in total, waiting and running.
     fn max_wait_s(&self) -> u64 {
         (2 * self.max_run_s).min(RUNTIME_MAX_S)
     }

@@ -4,10 +4,11 @@ use super::PLACES;
 use crate::launch::python::literal;
 use serde_json::json;
 
-/// The file, which lies beside the script.
+/// The name of the file, which lies beside the script.
 pub(super) const FILE: &str = "resume.py";
 
-/// Its text. transformers' Trainer writes the state of a checkpoint last, so that one that has it is whole.
+/// Returns the text of the file. transformers' Trainer writes the state of a checkpoint last, so that one that has it
+/// is complete.
 pub(super) fn text(script: &str) -> String {
     let pattern = format!("{}/checkpoint-*/trainer_state.json", PLACES.results.unwrap_or_default());
     let (script, pattern) = (literal(&json!(script), 0), literal(&json!(pattern), 0));

@@ -9,18 +9,18 @@ use crate::launch::script::{command, exports};
 use crate::shell::quoted;
 use trainyard_plan::{LaunchFile, not_executable};
 
-/// Seconds that mpirun gives ranks for a step and a checkpoint, from telling them to end to killing them, instead of one.
+/// Seconds that mpirun gives ranks for a step and a checkpoint, from SIGTERM to SIGKILL, instead of one.
 const GRACE_S: u32 = 270;
 
-/// Seconds before the end of its time at which Slurm tells the shell. mpirun waits as long before it tells the ranks, and a
-/// minute is for mpirun itself.
+/// Seconds before the end of its time at which Slurm signals the shell. mpirun waits as long before it signals the
+/// ranks, and a minute is for mpirun itself.
 const WARNING_S: u32 = 2 * GRACE_S + 60;
 
-/// The end of the script: hands the first signal on to mpirun, waits on although a signal ends a wait, and ends as mpirun
-/// does.
+/// The end of the script: passes the first signal on to mpirun, waits on although a signal ends a wait, and exits as
+/// mpirun does.
 const WAIT: &str = "trap 'trap \"\" TERM; kill -TERM \"$!\" || true' TERM\nwait \"$!\" || true\nwait \"$!\"\n";
 
-/// `slurm.sh`.
+/// Writes `slurm.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     if let Some(refused) = not_executable(draft.job.plan()) {
         let field = Field::ALL.iter().copied().find(|field| field.path().strip_prefix("plan.") == Some(refused.field));
@@ -33,13 +33,13 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     told_by_the_document(&mut draft);
     let body = body(&mut draft);
     let head = draft.close("Runs the plan with Trainyard itself, a rank in each MPI process: `sbatch slurm.sh`.")?;
-    // The executor writes a checkpoint when it is asked to end; the shell hands the signal on.
+    // The executor writes a checkpoint when it is asked to end; the shell passes the signal on.
     let directives = directives(draft.job, draft.job.processes(), &format!("TERM@{WARNING_S}"));
     let text = script(&directives, &head, &body);
     Ok(draft.finished(vec![LaunchFile { name: "slurm.sh".into(), text }]))
 }
 
-/// Everything that the executor reads from the plan document itself.
+/// Records the fields that the executor reads from the plan document itself.
 fn told_by_the_document(draft: &mut Draft<'_>) {
     let elsewhere = [
         Field::Instance,

@@ -10,19 +10,19 @@ use crate::launch::script::exports;
 use crate::launch::torchrun::PORT;
 use trainyard_plan::LaunchFile;
 
-/// Seconds before the end of its time at which Slurm tells the shell, which then queues the job again.
+/// Seconds before the end of its time at which Slurm signals the shell, which then requeues the job.
 const WARNING_S: u32 = 120;
 
-/// Before the start: queues the job again when its time is nearly over.
+/// The lines before the start: requeue the job when its time is nearly over.
 const REQUEUE: &str = "trap 'scontrol requeue \"$SLURM_JOB_ID\" || true' USR1\n";
 
-/// After the start: waits on although a signal ends a wait, and ends as the launcher does.
+/// The lines after the start: wait on although a signal ends a wait, and exit as the launcher does.
 const WAIT: &str = "wait \"$!\" || true\nwait \"$!\"\n";
 
-/// Where ranks of several machines find each other: on the first machine of the job.
+/// The line that sets the address at which ranks of several machines meet: the first machine of the job.
 const FIRST_HOST: &str = "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n";
 
-/// `slurm.sh` and what must lie beside it.
+/// Writes `slurm.sh` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let job = draft.job;
     let program = program(&mut draft, Places::default())?;
@@ -42,7 +42,8 @@ pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     Ok(draft.finished(files))
 }
 
-/// The launcher as a step of the job. Without a word Slurm would bind it and all that it starts to one processor.
+/// Returns the command that starts the launcher as a step of the job. By default Slurm would bind it and its children
+/// to one processor.
 fn start(job: &Job<'_>) -> String {
     let (machines, processes) = (job.machines(), job.processes());
     let step = "srun --cpu-bind=none --kill-on-bad-exit=1 torchrun";

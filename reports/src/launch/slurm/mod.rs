@@ -13,10 +13,10 @@ use super::error::LaunchError;
 use super::job::Job;
 use super::software::Engine;
 
-/// How much longer than predicted at most a job may take before Slurm ends it.
+/// Ratio of the time after which Slurm ends a job to the slow end of its prediction.
 const PATIENCE: f64 = 1.5;
 
-/// `slurm.sh` and what must lie beside it.
+/// Writes `slurm.sh` and the files that must lie beside it.
 pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
     match draft.engine {
         Engine::Executor => executor::files(draft),
@@ -24,7 +24,8 @@ pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
     }
 }
 
-/// The start of a script for so many tasks on each machine, whose shell hears a signal before its time is over.
+/// Returns the directives of a script for `tasks` tasks on each machine, whose shell gets a signal before its time is
+/// over.
 fn directives(job: &Job<'_>, tasks: u32, signal: &str) -> String {
     let minutes = (job.elapsed_at_most().0 * PATIENCE / 60.0).ceil().max(60.0) as u64;
     let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
@@ -35,7 +36,7 @@ fn directives(job: &Job<'_>, tasks: u32, signal: &str) -> String {
         "--exclusive".into(),
         format!("--time={days}-{hours:02}:{minutes:02}:00"),
         "--output=%x-%j.log".into(),
-        // A job that is queued again goes on in the same file.
+        // A requeued job appends to the same file.
         "--open-mode=append".into(),
         format!("--signal=B:{signal}"),
         "--requeue".into(),
@@ -46,7 +47,7 @@ fn directives(job: &Job<'_>, tasks: u32, signal: &str) -> String {
     lines.iter().map(|line| format!("#SBATCH {line}\n")).collect()
 }
 
-/// The whole script.
+/// Returns the whole script.
 fn script(directives: &str, head: &Head, body: &str) -> String {
     format!("#!/usr/bin/env bash\n{directives}{}set -euo pipefail\n\n{body}", head.comment())
 }
