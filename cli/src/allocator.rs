@@ -6,15 +6,15 @@
 
 use peak_alloc::PeakAlloc;
 
-/// Counts what is allocated, so that a run can tell how much memory training takes.
+/// Counts allocations, so that a run can tell how much memory training takes.
 #[global_allocator]
 pub(crate) static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Keeps memory that was freed for the next step instead of giving it back to the system.
+/// Keeps freed memory for the next step instead of returning it to the system.
 ///
-/// A training step allocates the same buffers as the one before. glibc gives large ones back at once, so that every
-/// step's pages are mapped and filled with zeros again: a tenth of its time for a model of 13 million parameters. Up to
-/// 32 MiB, the most that glibc allows, they stay with the process from here on. Other libraries do as they always do.
+/// A training step allocates the same buffers as the one before. glibc returns large ones at once, so that every step's
+/// pages are mapped and zeroed again: a tenth of its time for a model of 13 million parameters. From this call on,
+/// buffers up to 32 MiB, the most that glibc allows, stay with the process. Other C libraries are not affected.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn keep_freed_memory() {
     const MAPPED_FROM: libc::c_int = 32 << 20;
@@ -23,11 +23,11 @@ pub(crate) fn keep_freed_memory() {
         [(libc::M_MMAP_THRESHOLD, MAPPED_FROM), (libc::M_TRIM_THRESHOLD, libc::c_int::MAX), (libc::M_TOP_PAD, GROWS_BY)]
     {
         // SAFETY: `mallopt` takes two numbers and locks the allocator's own state while it changes it; no memory of
-        // ours is touched. A setting that is refused stays as it was.
+        // ours is touched. A refused setting leaves the previous one.
         unsafe { libc::mallopt(setting, value) };
     }
 }
 
-/// Nothing can be set.
+/// Does nothing: there is no setting for it.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn keep_freed_memory() {}

@@ -6,7 +6,7 @@ use std::path::Path;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument};
 use trainyard_units::similar;
 
-/// A value from TOML text.
+/// Parses a value from TOML text.
 pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -18,7 +18,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(what: &str, text: &str, path: &Path
     })
 }
 
-/// A plan document from JSON text; one of another schema is told apart from one that is damaged.
+/// Parses a plan document from JSON text; one of another schema gets another error than a damaged one.
 pub(crate) fn plan_from_json(text: &str, path: &Path) -> Result<PlanDocument, Failure> {
     let value: serde_json::Value = from_json("plan", text, path)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
@@ -33,13 +33,13 @@ pub(crate) fn plan_from_json(text: &str, path: &Path) -> Result<PlanDocument, Fa
     }
 }
 
-/// A value from JSON text.
+/// Parses a value from JSON text.
 pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str, path: &Path) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| {
         let start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
         let end = text.floor_char_boundary(start + error.column());
         let message = error.to_string();
-        // An unknown key is named by the message, and the text before it ends with another.
+        // The message itself names an unknown key, and the text before it ends with another.
         let key = json_key(&text[..end]).filter(|_| !message.starts_with("unknown field"));
         let key = key.map_or_else(String::new, |key| quoted(&key));
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
@@ -54,7 +54,7 @@ fn unreadable(what: &str, path: &Path, place: &str, message: &str) -> Failure {
         .maybe_hint(did_you_mean(&message))
 }
 
-/// How numbers may be written, if the message is about one that is of no allowed form.
+/// Returns the allowed forms of numbers, if the message is about a number in none of them.
 fn number_forms(message: &str) -> Option<String> {
     let about = ["expected a whole number", "expected a number", "is not a whole number", "is not a suffix"];
     let told = about.iter().any(|words| message.contains(words));
@@ -65,12 +65,12 @@ fn quoted(key: &str) -> String {
     format!(", `{key}`")
 }
 
-/// The number of the line that holds the byte `at`, from 1.
+/// Returns the number of the line that contains the byte `at`, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The key, with the table it stands in, of the line that holds the byte `at`.
+/// Returns the key, with its table, of the line that contains the byte `at`.
 fn toml_key(text: &str, at: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(line(text, at)).collect();
     let (own, above) = lines.split_last()?;
@@ -80,14 +80,14 @@ fn toml_key(text: &str, at: usize) -> Option<String> {
     Some(table.map_or_else(|| key.into(), |table| format!("{table}.{key}")))
 }
 
-/// The key whose value ends the text.
+/// Returns the key whose value ends the text.
 fn json_key(text: &str) -> Option<String> {
     let (before, _) = text.rsplit_once("\":")?;
     let (_, key) = before.rsplit_once('"')?;
     Some(key.into())
 }
 
-/// A message of serde in the words of this program.
+/// Rewrites a message of serde in the words of Trainyard.
 fn plain(message: &str) -> String {
     let numbers = ["u8", "u16", "u32", "u64", "usize"];
     let mut text = message
@@ -106,7 +106,7 @@ fn plain(message: &str) -> String {
     text
 }
 
-/// What was probably meant, if the message holds a word in ticks that is not allowed and then the allowed ones.
+/// Suggests the probable word, if the message has a word in backticks that is not allowed and then the allowed ones.
 fn did_you_mean(message: &str) -> Option<String> {
     if !message.starts_with("unknown ") {
         return None;

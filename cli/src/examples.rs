@@ -1,6 +1,6 @@
 //! What stands below the options in `--help`: commands to begin with, and what exit codes mean.
 
-/// Of the program, with its exit codes.
+/// Examples and exit codes of the program.
 pub(crate) const PROGRAM: &str = "\
 Examples:
   trainyard train examples/quickstart.toml
@@ -37,7 +37,7 @@ Exit codes:
   4  there is a plan, but none within the deadline or budget
   5  the run ended early; its checkpoint is complete";
 
-/// Of `trainyard train`.
+/// Examples of `trainyard train`.
 pub(crate) const TRAIN: &str = "\
 Examples:
   trainyard train examples/quickstart.toml
@@ -48,7 +48,7 @@ Examples:
 Exit codes: 0 done, 1 the run failed, 2 wrong input, 3 no plan fits, 4 none within the deadline: nothing ran, 5 stopped
 early; its checkpoint is complete";
 
-/// Of `trainyard plan`.
+/// Examples of `trainyard plan`.
 pub(crate) const PLAN: &str = "\
 Examples:
   trainyard plan --model gpt2-xl --tokens 10e9 --global-batch 512 --deadline 7d
@@ -59,7 +59,7 @@ Examples:
 
 Exit codes: 0 done, 2 wrong input, 3 no plan fits, 4 none within the deadline or budget: the nearest is shown";
 
-/// Of `trainyard simulate`.
+/// Examples of `trainyard simulate`.
 pub(crate) const SIMULATE: &str = "\
 Examples:
   trainyard simulate plan.json --plot step.svg
@@ -76,19 +76,19 @@ Examples:
 
 Exit codes: 0 done, 2 wrong input";
 
-/// Of `trainyard explain`.
+/// Examples of `trainyard explain`.
 pub(crate) const EXPLAIN: &str = "\
 Examples:
   trainyard explain plan.json
   trainyard explain plan.json --against other.json --plot paths.svg";
 
-/// Of `trainyard report`.
+/// Examples of `trainyard report`.
 pub(crate) const REPORT: &str = "\
 Examples:
   trainyard report plan.json --out report.html
   trainyard report plan.json --out report.html --plots figures --plot-format png";
 
-/// Of `trainyard what-if`: its keys, and examples.
+/// Returns the keys and examples of `trainyard what-if`.
 pub(crate) fn what_if() -> String {
     let mut text = String::from(
         "\
@@ -110,7 +110,7 @@ Examples:
     text
 }
 
-/// Of `trainyard export`.
+/// Examples of `trainyard export`.
 pub(crate) const EXPORT: &str = "\
 Examples:
   trainyard export plan.json --to torchrun
@@ -124,7 +124,7 @@ Examples:
 What a target cannot express is refused (exit code 2) or noted in the files. What a plan does not know stands in the
 files as a word in capitals, until a flag says it.";
 
-/// Of `trainyard run`.
+/// Examples of `trainyard run`.
 pub(crate) const RUN: &str = "\
 Examples:
   trainyard run plan.json --data text/ --steps 100
@@ -132,12 +132,12 @@ Examples:
 
 Exit codes: 0 done, 1 the run failed, 2 wrong input, 5 stopped early; its checkpoint is complete";
 
-/// Of `trainyard compare`.
+/// Examples of `trainyard compare`.
 pub(crate) const COMPARE: &str = "\
 Examples:
   trainyard compare runs/gpt-1/plan.json runs/gpt-1 --plot phases.svg";
 
-/// Of `trainyard calibrate`.
+/// Examples of `trainyard calibrate`.
 pub(crate) const CALIBRATE: &str = "\
 Examples:
   trainyard calibrate
@@ -147,12 +147,12 @@ Examples:
   trainyard calibrate --from all_reduce_perf.txt --instance p4d.24xlarge
       constants of links from the output of nccl-tests";
 
-/// Of `trainyard validate`.
+/// Examples of `trainyard validate`.
 pub(crate) const VALIDATE: &str = "\
 Examples:
   trainyard validate measurements.csv --plot predicted.svg";
 
-/// Of `trainyard serve`.
+/// Examples of `trainyard serve`.
 pub(crate) const SERVE: &str = "\
 Examples:
   trainyard serve
@@ -160,7 +160,7 @@ Examples:
   TRAINYARD_TOKEN=$(openssl rand -hex 16) trainyard serve --listen 0.0.0.0
       for others on the network, who need the token";
 
-/// Of `trainyard history`.
+/// Examples of `trainyard history`.
 pub(crate) const HISTORY: &str = "\
 Examples:
   trainyard history list --kind run --since 7d
@@ -174,7 +174,7 @@ Examples:
 ID is any start of an id that no other entry has. DATE is 2026-11-22 or 2026-11-22T10:30:00Z, both UTC, or how long ago:
 12h, 30d.";
 
-/// Of `trainyard show`.
+/// Examples of `trainyard show`.
 pub(crate) const SHOW: &str = "\
 Examples:
   trainyard show instances
@@ -182,19 +182,19 @@ Examples:
   trainyard show prices 'p4d.*' > prices.csv
       a table to be changed and given back with --prices";
 
-/// Of `trainyard schemas`.
+/// Examples of `trainyard schemas`.
 pub(crate) const SCHEMAS: &str = "\
 Examples:
   trainyard schemas --out schemas
       job.json describes every field of a job file, plan.json what `plan --format json` prints, and so on";
 
-/// Of `trainyard completions`.
+/// Examples of `trainyard completions`.
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard
   trainyard completions zsh > ~/.zfunc/_trainyard";
 
-/// Of `trainyard man`.
+/// Examples of `trainyard man`.
 pub(crate) const MAN: &str = "\
 Examples:
   trainyard man > ~/.local/share/man/man1/trainyard.1";
@@ -205,10 +205,10 @@ mod tests {
     use crate::arguments::Arguments;
     use clap::Parser;
 
-    /// The commands of a text, with what they continue on the next line and without what the shell does.
+    /// Returns the commands in a text, joined with their continuation lines and without shell syntax.
     fn commands(text: &str) -> Vec<Vec<String>> {
         let text = text.replace("\\\n", " ");
-        // Words about a command are further in; variables of the environment may stand before it.
+        // Descriptions of a command are indented further; environment variables may stand before it.
         let typed = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         let lines = typed.filter_map(|line| line.find("trainyard ").map(|at| &line[at..]));
         let words = |line: &str| -> Vec<String> {

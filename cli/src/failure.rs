@@ -6,9 +6,9 @@ use std::process::ExitCode;
 /// The exit codes that scripts may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
-    /// Something failed that the input is not to blame for.
+    /// A failure that is not the input's fault.
     Failed = 1,
     /// Wrong usage or input.
     Input = 2,
@@ -26,7 +26,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked.
+/// The reason why a command failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     code: Exit,
@@ -36,17 +36,17 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or input.
+    /// Creates a failure of wrong usage or input.
     pub(crate) fn input(message: impl Into<String>) -> Self {
         Self::new(Exit::Input, message)
     }
 
-    /// A failure with this exit code.
+    /// Creates a failure with this exit code.
     pub(crate) fn new(code: Exit, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), causes: Vec::new(), hint: None }
     }
 
-    /// An error of a library, with what caused it.
+    /// Creates a failure from a library's error and its causes.
     pub(crate) fn of(code: Exit, error: &dyn Error) -> Self {
         let mut failure = Self::new(code, error.to_string());
         let mut source = error.source();
@@ -57,19 +57,19 @@ impl Failure {
         failure
     }
 
-    /// Adds what led to it.
+    /// Adds a cause.
     pub(crate) fn because(mut self, cause: impl Into<String>) -> Self {
         self.causes.push(cause.into());
         self
     }
 
-    /// Adds what the user may do about it.
+    /// Adds advice for the user.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds what the user may do about it, if anybody knows.
+    /// Adds advice for the user, if there is some.
     pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint.or(self.hint);
         self

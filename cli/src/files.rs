@@ -18,21 +18,21 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles, UNNAMED_MODEL};
 use trainyard_units::{Bytes, human_bytes};
 
-/// Where runs go unless told otherwise.
+/// Default folder of runs.
 const RUNS: &str = "runs";
 
-/// What a file may hold, and a packed one: traces of a few steps are hundreds of megabytes at most.
+/// Maximum size of a file in bytes, also when unpacked: traces of a few steps are hundreds of megabytes at most.
 const READ_MAX: u64 = 4 << 30;
 const UNPACKED_MAX: u64 = READ_MAX;
 
-/// The text of a file.
+/// Reads the text of a file.
 pub(crate) fn read_text(what: &str, path: &Path) -> Result<String, Failure> {
     let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
     let bytes = read(path).map_err(unreadable)?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
 }
 
-/// The bytes of a file, or of a pipe that ends.
+/// Reads the bytes of a file, or of a pipe that ends.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let all = fs::File::open(path).and_then(|file| file.take(READ_MAX + 1).read_to_end(&mut bytes));
@@ -43,7 +43,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The text of a file that may be packed with gzip.
+/// Reads the text of a file that may be compressed with gzip.
 pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
     const MAGIC: [u8; 2] = [0x1f, 0x8b];
     let unreadable = |cause: String| Failure::input(format!("cannot read {what} `{}`", path.display())).because(cause);
@@ -60,24 +60,24 @@ pub(crate) fn read_packed(what: &str, path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".into()))
 }
 
-/// Endings of the names of files that hold a model.
+/// File name extensions of models.
 const MODEL_ENDINGS: [&str; 3] = ["json", "onnx", "toml"];
 
-/// What the configuration of a checkpoint is called, in the checkpoint's folder.
+/// The file name of a checkpoint's configuration, in the checkpoint's folder.
 const CONFIG: &str = "config.json";
 
-/// Whether a name is that of a file or a folder with a model in it, not of a model of the catalog.
+/// Returns `true` if a name is that of a file or a folder with a model in it, not of a model of the catalog.
 pub(crate) fn is_model_path(name: &str) -> bool {
     let path = Path::new(name);
     path.components().count() > 1 || MODEL_ENDINGS.iter().any(|ending| has_ending(path, ending)) || path.exists()
 }
 
-/// Whether a file holds a Hugging Face configuration, by its name, or is a folder that holds one.
+/// Returns `true` if a file is a Hugging Face configuration, by its name, or a folder that contains one.
 pub(crate) fn is_config(path: &Path) -> bool {
     has_ending(path, "json") || path.is_dir()
 }
 
-/// Whether a file can be nothing but a model, by its name, or is a folder.
+/// Returns `true` if a file can only be a model, by its name, or is a folder.
 pub(crate) fn holds_model(path: &Path) -> bool {
     is_config(path) || has_ending(path, "onnx")
 }
@@ -86,8 +86,8 @@ fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending))
 }
 
-/// The model of a file: a Hugging Face configuration or the folder with one, a file in the ONNX format, or TOML.
-/// A configuration is called `name`, or else as [`name_of_config`] says.
+/// Reads the model of a file: a Hugging Face configuration or the folder with one, a file in the ONNX format, or TOML.
+/// A configuration's model is called `name`, or else as [`name_of_config`] says.
 pub(crate) fn read_model(path: &Path, name: Option<&str>) -> Result<ModelSpec, Failure> {
     if is_config(path) {
         return read_config(path, name);
@@ -95,7 +95,7 @@ pub(crate) fn read_model(path: &Path, name: Option<&str>) -> Result<ModelSpec, F
     if has_ending(path, "onnx") { read_onnx(path) } else { read_toml_model(path) }
 }
 
-/// The model of a Hugging Face configuration, or of the one in a folder.
+/// Reads the model of a Hugging Face configuration, or of the one in a folder.
 pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<ModelSpec, Failure> {
     let path = if path.is_dir() { path.join(CONFIG) } else { path.to_owned() };
     let text = read_text("model configuration", &path)
@@ -108,7 +108,7 @@ pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<ModelSpec, 
     })
 }
 
-/// What a configuration says the model is called; else the name of its file, unless it is the usual one; else that of its
+/// Returns the model's name in a configuration; else the name of its file, unless it is the usual one; else that of its
 /// folder.
 fn name_of_config(path: &Path, text: &str) -> String {
     let stem = path.file_stem().filter(|_| path.file_name().is_none_or(|name| name != CONFIG));
@@ -119,7 +119,8 @@ fn name_of_config(path: &Path, text: &str) -> String {
         .unwrap_or_else(|| UNNAMED_MODEL.into())
 }
 
-/// The model of a TOML file: its fields, or a file of the catalog, which has them in a table `model` beside their source.
+/// Reads the model of a TOML file: its fields, or a file of the catalog, which has them in a table `model` beside their
+/// source.
 fn read_toml_model(path: &Path) -> Result<ModelSpec, Failure> {
     let text = read_text("model", path)?;
     let table: toml::Table = diagnose::from_toml("model", &text, path)?;
@@ -129,13 +130,13 @@ fn read_toml_model(path: &Path) -> Result<ModelSpec, Failure> {
     diagnose::from_toml("model", &text, path)
 }
 
-/// The data set that the file of a model names beside its source, if it does.
+/// Returns the data set that the file of a model names beside its source, if it does.
 pub(crate) fn data_set_of_model(path: &Path) -> Option<String> {
     let file: ModelFile = toml::from_str(&read_text("model", path).ok()?).ok()?;
     file.dataset
 }
 
-/// The model of an ONNX file, called as the file is.
+/// Reads the model of an ONNX file, named after the file.
 fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
     let unreadable = |cause: String| Failure::input(format!("cannot read model `{}`", path.display())).because(cause);
     let (file, length) = open("model", path)?;
@@ -149,7 +150,7 @@ fn read_onnx(path: &Path) -> Result<ModelSpec, Failure> {
     from_onnx(bytes, &name).map_err(|error| unreadable(error.to_string()).maybe_hint(error.hint()))
 }
 
-/// A file to be read bit by bit, and its length in bytes.
+/// Opens a file to be read piece by piece; returns it with its length in bytes.
 pub(crate) fn open(what: &str, path: &Path) -> Result<(fs::File, u64), Failure> {
     let opened = || -> std::io::Result<(fs::File, u64)> {
         let file = fs::File::open(path)?;
@@ -160,12 +161,12 @@ pub(crate) fn open(what: &str, path: &Path) -> Result<(fs::File, u64), Failure> 
         .map_err(|error| Failure::input(format!("cannot read {what} `{}`", path.display())).because(error.to_string()))
 }
 
-/// A plan document.
+/// Reads a plan document.
 pub(crate) fn read_plan(path: &Path) -> Result<PlanDocument, Failure> {
     diagnose::plan_from_json(&read_text("plan", path)?, path)
 }
 
-/// A profile of a machine.
+/// Reads a profile of a machine.
 pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
     let text = read_text("profile", path).map_err(|failure| failure.hint("`trainyard calibrate` writes one"))?;
     profile_of_text(&text, path)
@@ -176,7 +177,7 @@ fn profile_of_text(text: &str, path: &Path) -> Result<MeasuredMachine, Failure> 
         .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
 }
 
-/// The contents of the files that a plan names for its machines, from their texts and the names that errors tell.
+/// Parses the files that a plan names for its machines, from their texts and their names for errors.
 pub(crate) fn machine_files(
     profile: (Option<&str>, &Path),
     cluster: (Option<&str>, &Path),
@@ -191,12 +192,12 @@ pub(crate) fn machine_files(
     Ok(MachineFiles { machine, constants, prices: None })
 }
 
-/// A file that describes a cluster.
+/// Reads a file that describes a cluster.
 pub(crate) fn read_cluster(path: &Path) -> Result<ClusterFile, Failure> {
     diagnose::from_toml("cluster", &read_text("cluster", path)?, path)
 }
 
-/// A file of constants that stand before the catalog.
+/// Reads a file of constants that override the catalog.
 pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
     constants_of_text(&read_text("constants", path)?, path)
 }
@@ -210,27 +211,27 @@ fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
     })
 }
 
-/// A table of prices that stand before those of the catalog.
+/// Reads a table of prices that override the catalog's.
 pub(crate) fn read_prices(path: &Path) -> Result<PriceTable, Failure> {
     let text = read_text("prices", path)?;
     PriceTable::from_csv(&text, &path.display().to_string())
         .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
 }
 
-/// The program's catalog, with the constants of a file before it if there is one.
+/// Returns the built-in catalog, overridden by the constants of a file if there is one.
 pub(crate) fn catalog_of(constants: Option<&Path>) -> Result<Cow<'static, Catalog>, Failure> {
     let Some(path) = constants else { return Ok(Cow::Borrowed(catalog())) };
     Ok(Cow::Owned(catalog().with(&read_constants(path)?)))
 }
 
-/// The profile that a plan document needs; its path is relative to the document.
+/// Reads the profile that a plan document needs; its path is relative to the document.
 pub(crate) fn profile_of(document: &PlanDocument, plan: &Path) -> Result<Option<MeasuredMachine>, Failure> {
     let Some(profile) = &document.plan.cluster.profile else { return Ok(None) };
     read_profile(&beside(plan, Path::new(profile))).map(Some)
 }
 
-/// The files that a plan document names for its machines, read; their paths are relative to the document. Other
-/// constants than those that it names stand before the catalog if the user says so.
+/// Reads the files that a plan document names for its machines; their paths are relative to the document. The user's
+/// constants, if any, override the catalog in place of those that it names.
 pub(crate) fn machine_files_of(
     document: &PlanDocument,
     plan: &Path,
@@ -245,7 +246,7 @@ pub(crate) fn machine_files_of(
     })
 }
 
-/// The file that describes the machines of a plan document, if it names one.
+/// Reads the file that describes the machines of a plan document, if it names one.
 fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<MachineFile>, Failure> {
     let Some(file) = &document.plan.cluster.file else {
         return Ok(profile_of(document, plan)?.map(|profile| MachineFile::Profile(Box::new(profile))));
@@ -253,11 +254,11 @@ fn machine_file_of(document: &PlanDocument, plan: &Path) -> Result<Option<Machin
     read_cluster(&beside(plan, Path::new(file))).map(|file| Some(MachineFile::Cluster(Box::new(file))))
 }
 
-/// The names under which the files of a plan's machines are kept: its profile, its cluster, its constants.
+/// The names under which the history stores the files of a plan's machines: its profile, its cluster, its constants.
 pub(crate) const NAMED: [&str; 3] = ["profile.toml", "cluster.toml", "constants.toml"];
 
-/// The files that a plan document names for its machines, as they are, under names of their own. One that cannot be read
-/// is left out.
+/// Returns the unparsed files that a plan document names for its machines, under names of their own. One that cannot be
+/// read is left out.
 pub(crate) fn named_by(document: &PlanDocument, plan: &Path) -> Vec<Document> {
     let cluster = &document.plan.cluster;
     let named = NAMED.into_iter().zip([&cluster.profile, &cluster.file, &cluster.constants]);
@@ -269,10 +270,10 @@ pub(crate) fn named_by(document: &PlanDocument, plan: &Path) -> Vec<Document> {
         .collect()
 }
 
-/// A path that a file names, which is relative to the file: `..` in `examples/job.toml` is `.`.
+/// Resolves a path that a file names, relative to that file: `..` in `examples/job.toml` is `.`.
 pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
     let joined = file.parent().unwrap_or(Path::new("")).join(path);
-    // Going up from a folder that is a link leads elsewhere than its name says.
+    // Going up from a folder that is a symbolic link leads elsewhere than its name says.
     if joined.ancestors().any(Path::is_symlink) {
         return joined;
     }
@@ -289,7 +290,7 @@ pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
     if short.as_os_str().is_empty() { PathBuf::from(".") } else { short }
 }
 
-/// Why a file was not written. That a place cannot be written to is the input's fault, that a disk is full is not.
+/// Returns the failure of writing a file. A place that cannot be written to is the input's fault, a full disk is not.
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     use std::io::ErrorKind::{
         AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
@@ -303,18 +304,18 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-/// What is to be written to a place.
+/// The kind of output to write to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// A file.
     File,
     /// A folder of files.
     Folder,
-    /// A file, or files of a folder where one is there.
+    /// A file, or files in a folder where one exists.
     Either,
 }
 
-/// Asks whether this can be written there. Nothing is made.
+/// Checks that this can be written there. Nothing is created.
 pub(crate) fn expect_room(path: &Path, what: Written) -> Result<(), Failure> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     if is_stream(path) && what != Written::Folder {
@@ -329,14 +330,14 @@ pub(crate) fn expect_room(path: &Path, what: Written) -> Result<(), Failure> {
             _ => {}
         }
         let inside = if target.is_dir() { target.as_path() } else { folder_of(&target) };
-        // What is missing of the way there is made when the file is written.
+        // Missing folders on the way are created when the file is written.
         let there = inside.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
         tempfile::tempfile_in(there).map(drop).map_err(nameless)
     };
     room().map_err(|error| unwritable(path, &error))
 }
 
-/// An error that does not tell the name of the temporary file, which is nobody's.
+/// Removes the name of the temporary file, which means nothing to users, from an error.
 fn nameless(error: std::io::Error) -> std::io::Error {
     match error.to_string().split_once(" at path ") {
         Some((cause, _)) => std::io::Error::new(error.kind(), cause),
@@ -344,18 +345,18 @@ fn nameless(error: std::io::Error) -> std::io::Error {
     }
 }
 
-/// The folder that a file lies in.
+/// Returns the folder that contains a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces a file by another content, whole or not at all. Its folder is made if there is none.
+/// Replaces the content of a file atomically. Its folder is created if there is none.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     write_all(&[(path, content)])
 }
 
-/// Replaces several files: none before the new content of all of them is on the disk. A link stays, and leads to the new
-/// content; what is no file, such as `/dev/stdout`, is written to as it is.
+/// Replaces several files: none before the new content of all of them is on the disk. A symbolic link stays, and leads
+/// to the new content; what is no regular file, such as `/dev/stdout`, is written to as it is.
 pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Failure> {
     let (streams, files): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_stream(path));
     let mut staged = Vec::new();
@@ -372,17 +373,17 @@ pub(crate) fn write_all<C: AsRef<[u8]>>(files: &[(&Path, C)]) -> Result<(), Fail
         file.persist(&target).map_err(|error| unwritable(path, &error.error))?;
         folders.insert(folder_of(&target).to_path_buf());
     }
-    // The new names outlast a loss of power too, where the system can be asked for that.
+    // The new names survive a loss of power too, where the system can be asked for that.
     folders.iter().filter_map(|folder| fs::File::open(folder).ok()).for_each(|folder| drop(folder.sync_all()));
     Ok(())
 }
 
-/// Whether something else than a file or a folder has this name: a device, or a pipe.
+/// Returns `true` if a name is that of a device or a pipe, not of a file or a folder.
 pub(crate) fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
-/// The new content of a file, beside it under a name of its own, which vanishes unless it is kept.
+/// Writes the new content of a file beside it, under a temporary name that is removed unless it is kept.
 fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::TempPath> {
     let folder = folder_of(path);
     fs::create_dir_all(folder)?;
@@ -395,11 +396,11 @@ fn stage(path: &Path, content: &[u8]) -> std::io::Result<tempfile::TempPath> {
     if let Ok(before) = fs::metadata(path) {
         file.as_file().set_permissions(before.permissions())?;
     }
-    // Closed, so that any number of files may wait.
+    // The file is closed, so that any number of files may wait.
     Ok(file.into_temp_path())
 }
 
-/// Temporary files are private; results are as readable as any other file that the user makes.
+/// Makes results as readable as any other file that the user creates; temporary files are private.
 #[cfg(unix)]
 fn readable<'a, 'b>(builder: &'a mut tempfile::Builder<'b, 'b>) -> &'a mut tempfile::Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;
@@ -411,19 +412,19 @@ fn readable<'a, 'b>(builder: &'a mut tempfile::Builder<'b, 'b>) -> &'a mut tempf
     builder
 }
 
-/// A file to which lines are added while a run goes on.
+/// Creates a file to which a run adds lines.
 pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
     fs::File::create(path).map_err(|error| unwritable(path, &error))
 }
 
-/// Removes an empty file, and its folder if that is empty then.
+/// Removes an empty file, and its folder if that is then empty.
 pub(crate) fn discard(folder: &Path, name: &str) {
-    // What cannot be removed does no harm.
+    // Files that cannot be removed do no harm.
     let _ = fs::remove_file(folder.join(name)).and_then(|()| fs::remove_dir(folder));
 }
 
-/// A name that leads nowhere else, for a file or a folder: letters and digits of ASCII, `-`, `_` and `.`, which is not
-/// first.
+/// Returns a name for a file or a folder that cannot lead elsewhere: ASCII letters and digits, `-`, `_` and `.`, which
+/// is not first.
 pub(crate) fn plain_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let plain: String = name.chars().map(plain).collect();
@@ -433,7 +434,7 @@ pub(crate) fn plain_name(name: &str) -> String {
     }
 }
 
-/// A folder for a run: the one that the user names, which must be new or empty, or the next under `runs`.
+/// Creates a folder for a run: the user's, which must be new or empty, or the next under `runs`.
 pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, Failure> {
     if let Some(folder) = wanted {
         expect_unused(folder)?;
@@ -453,7 +454,7 @@ pub(crate) fn run_folder(wanted: Option<&Path>, model: &str) -> Result<PathBuf, 
     unreachable!("a disk holds fewer folders than there are numbers")
 }
 
-/// Refuses a folder that holds something already.
+/// Refuses a folder that is not empty.
 pub(crate) fn expect_unused(folder: &Path) -> Result<(), Failure> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Failure::input(format!("`--out {}` is a folder that is not empty", folder.display()))
@@ -462,14 +463,14 @@ pub(crate) fn expect_unused(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The folders in a folder, in the order of their names.
+/// Returns the folders in a folder, in the order of their names.
 pub(crate) fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut folders = listed(folder)?;
     folders.retain(|path| path.is_dir());
     Ok(folders)
 }
 
-/// What a folder holds, in the order of the names.
+/// Returns the content of a folder, in the order of the names.
 pub(crate) fn listed(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::input(format!("cannot read folder `{}`", folder.display())).because(error.to_string())
@@ -483,11 +484,11 @@ pub(crate) fn listed(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// `target` as seen from `folder`; absolute where one is not reachable from the other.
+/// Returns `target` relative to `folder`; absolute where one is not reachable from the other.
 pub(crate) fn relative(folder: &Path, target: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(to) = fs::canonicalize(target) else { return target.into() };
-    // A folder that is yet to be made is below none that is known.
+    // A folder that does not exist yet has no canonical path.
     let Ok(from) = fs::canonicalize(folder) else { return to };
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     if shared == 0 {

@@ -9,7 +9,7 @@ use trainyard_plan::queue::document::QueueDocument;
 use trainyard_plan::{CampaignDocument, PlanSpec, ReplayDocument, WhatIfDocument};
 use trainyard_units::counted;
 
-/// What a list says of a document.
+/// The model, machines and figures of a document, for lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Headline {
     pub(crate) model: Option<String>,
@@ -54,7 +54,7 @@ impl From<&CampaignDocument> for Headline {
 }
 
 impl From<&WhatIfDocument> for Headline {
-    /// Of what is varied, as it is without variation.
+    /// Takes the figures of the baseline, without variation.
     fn from(document: &WhatIfDocument) -> Self {
         let first = document.cases.iter().find_map(|case| case.figures.as_ref());
         let Some(base) = document.base.as_ref() else {

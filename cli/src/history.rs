@@ -12,26 +12,25 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use trainyard_history::{Document, HistoryError, Kind, NewEntry, Store};
 
-/// Where results are kept unless somebody says otherwise: beside the runs and profiles, the only place that the program
-/// writes to of itself. A history belongs to the folder of its plans, as its profiles and runs do: what an entry names,
-/// it names as seen from there.
+/// Default place of the history: beside the runs and profiles, the only place that the program writes to by default. A
+/// history belongs to the folder of its plans, as its profiles and runs do: entries name files relative to it.
 const HISTORY: &str = "runs/history.db";
-/// The environment's word for the place.
+/// The environment variable that names the place.
 const ENVIRONMENT: &str = "TRAINYARD_HISTORY";
-/// The place that is none.
+/// The value that turns the history off.
 const OFF: &str = "off";
 
-/// Where results are kept, if they are.
+/// The history of results, if it is on.
 #[derive(Debug)]
 pub(crate) struct History {
     place: Option<PathBuf>,
-    /// Whether the place was named on the command line, which processes that this one starts do not see.
+    /// The place that the command line names, which child processes do not see.
     named: Option<PathBuf>,
     arguments: Vec<String>,
     warned: Cell<bool>,
 }
 
-/// A result that was kept or not, to be told after it was shown.
+/// The message about a result that was kept or not, to be printed after the result.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Kept(Option<String>);
@@ -45,18 +44,18 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// A document under the name that its file has when it is exported.
+    /// Creates a result from a document, under the name that its file has when it is exported.
     pub(crate) fn new<T: Serialize>(kind: Kind, name: &str, document: &T, headline: Headline) -> Self {
         Self { kind, headline, documents: Vec::new() }.with(name, json(document))
     }
 
-    /// With a document that belongs to it.
+    /// Adds a document that belongs to the result.
     pub(crate) fn with(mut self, name: &str, text: String) -> Self {
         self.documents.push(Document { name: name.into(), text });
         self
     }
 
-    /// With documents that belong to it.
+    /// Adds documents that belong to the result.
     pub(crate) fn with_all(mut self, documents: Vec<Document>) -> Self {
         self.documents.extend(documents);
         self
@@ -64,9 +63,9 @@ impl Outcome {
 }
 
 impl History {
-    /// As the command line and the environment say.
+    /// Creates the history that the command line and the environment name.
     pub(crate) fn new(global: &Global) -> Self {
-        // Nobody who repeats a job of a list holds its standard input.
+        // A user who repeats a job of a list does not hold its standard input, so that the flag is left out.
         let words = std::env::args_os().skip(1).filter(|word| word != UNTIL_INPUT_ENDS);
         Self {
             place: place(global.history.clone(), std::env::var_os(ENVIRONMENT).map(PathBuf::from)),
@@ -76,12 +75,12 @@ impl History {
         }
     }
 
-    /// The file; none if results are not kept.
+    /// Returns the file; `None` if results are not kept.
     pub(crate) fn place(&self) -> Option<&Path> {
         self.place.as_deref()
     }
 
-    /// The words with which a process that this one starts keeps its results at the same place.
+    /// Returns the arguments with which a child process keeps its results at the same place.
     pub(crate) fn words(&self) -> Vec<String> {
         self.named.iter().flat_map(|path| ["--history".into(), path.display().to_string()]).collect()
     }
@@ -118,7 +117,7 @@ impl History {
 }
 
 impl Kept {
-    /// Says under which id a result was kept, if it was.
+    /// Tells the id under which a result was kept, if it was.
     pub(crate) fn tell(self, output: &Output) {
         if let Some(text) = self.0 {
             output.note(text);
@@ -126,7 +125,7 @@ impl Kept {
     }
 }
 
-/// The place that a flag or the environment names; an empty one says nothing.
+/// Returns the place that a flag or the environment names; an empty one counts as absent.
 fn place(flag: Option<PathBuf>, environment: Option<PathBuf>) -> Option<PathBuf> {
     let said = |path: &PathBuf| !path.as_os_str().is_empty();
     let path = flag.filter(said).or(environment.filter(said)).unwrap_or_else(|| HISTORY.into());

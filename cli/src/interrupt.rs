@@ -2,9 +2,9 @@
 
 use std::sync::Once;
 
-/// Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; the second ends the program at once. What was ignored when the
-/// program was started stays so: `nohup` keeps SIGHUP from it, a shell's scripts keep Ctrl-C from what runs beside them.
-/// Only the first `stop` of a program is called.
+/// Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; the second ends the program at once. Signals that were ignored
+/// when the program was started stay ignored: `nohup` keeps SIGHUP from it, a shell's scripts keep Ctrl-C from their
+/// background processes. Only the first `stop` of a program is called.
 pub(crate) fn on_interrupt(stop: impl Fn() + Send + 'static) {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| listen(stop));
@@ -18,7 +18,7 @@ fn listen(stop: impl Fn() + Send + 'static) {
     let is_heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
     let heard: Vec<i32> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard).collect();
     let (ready, heeded) = std::sync::mpsc::channel();
-    // Where they cannot be heard, or no thread can listen, they end the program as the system has it.
+    // If signals cannot be handled, or no thread can be started, they end the program by the system's default.
     let listener = std::thread::Builder::new().spawn(move || {
         let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
         drop(ready);
@@ -30,7 +30,7 @@ fn listen(stop: impl Fn() + Send + 'static) {
         }
     });
     if listener.is_ok() {
-        // Ends with an error, as nothing is ever sent, once the thread listens or never will.
+        // Nothing is ever sent: this returns with an error once the thread listens or never will.
         let _: Result<(), _> = heeded.recv();
     }
 }
@@ -38,7 +38,8 @@ fn listen(stop: impl Fn() + Send + 'static) {
 #[cfg(not(unix))]
 fn listen(_: impl Fn() + Send + 'static) {}
 
-/// The signals that a process ignores, a bit for each, as `/proc/PID/status` has them; none where there is no such file.
+/// Returns the signals that a process ignores, a bit for each, from the text of `/proc/PID/status`; 0 where there is no
+/// such file.
 #[cfg(unix)]
 fn ignored(status: &str) -> u64 {
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -15,7 +15,8 @@ use trainyard_units::similar;
 /// The name that stands for the machine that the program runs on.
 pub(crate) const LOCAL: &str = "local";
 
-/// Where the profile of this machine is unless the environment says otherwise: of its processors, and of its GPUs.
+/// Default path of the profile of this machine's processors; that of its GPUs follows. The environment may name
+/// another.
 const LOCAL_PROFILE: &str = "runs/local-profile.toml";
 const LOCAL_CUDA_PROFILE: &str = "runs/local-cuda-profile.toml";
 
@@ -24,13 +25,13 @@ const LOCAL_CUDA_PROFILE: &str = "runs/local-cuda-profile.toml";
 pub(crate) struct Job {
     pub(crate) spec: JobSpec,
     file: Option<PathBuf>,
-    /// The constants file of a flag, relative to where the user is.
+    /// The constants file of a flag, relative to the working directory.
     constants: Option<PathBuf>,
-    /// The table of prices of a flag, relative to where the user is.
+    /// The table of prices of a flag, relative to the working directory.
     prices: Option<PathBuf>,
 }
 
-/// Where the profile of this machine's devices of a kind is, or would be.
+/// Returns the path of the profile of this machine's devices of a kind, which may not exist yet.
 pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
     let usual = match kind {
         DeviceKind::Cpu => LOCAL_PROFILE,
@@ -39,7 +40,7 @@ pub(crate) fn local_profile(kind: DeviceKind) -> PathBuf {
     std::env::var_os("TRAINYARD_PROFILE").filter(|path| !path.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
 }
 
-/// The job that file and flags describe; flags override the file.
+/// Reads the job that file and flags describe; flags override the file.
 pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     let file = arguments.job.clone();
     let mut spec: JobSpec = match &file {
@@ -75,7 +76,7 @@ pub(crate) fn read(arguments: &JobArguments) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// The text of a job file. What is no file may be a model, which has a flag.
+/// Reads the text of a job file. A path that is not a job file may be a model, which has a flag.
 fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     let name = path.to_string_lossy();
     if !path.exists() && !files::is_model_path(&name) {
@@ -98,7 +99,7 @@ fn job_text(path: &Path, arguments: &JobArguments) -> Result<String, Failure> {
     Err(if is_model { failed.hint(format!("a model goes after its flag: `--model {name}`")) } else { failed })
 }
 
-/// The model that a flag names: of the catalog, or of a file.
+/// Returns the model that a flag names: of the catalog, or of a file.
 fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
     if find(name).is_ok() || !files::is_model_path(name) {
         return ModelChoice { name: Some(name.into()), ..ModelChoice::default() };
@@ -111,14 +112,14 @@ fn model_choice(name: &str, job: Option<&Path>) -> ModelChoice {
     }
 }
 
-/// A path of a flag as a job would name it: relative to the job's file, if there is one.
+/// Rewrites a path of a flag as a job would name it: relative to the job's file, if there is one.
 fn beside_job(path: &str, job: Option<&Path>) -> String {
     let folder = job.and_then(Path::parent);
     folder.map_or_else(|| path.into(), |folder| files::relative(folder, Path::new(path)).display().to_string())
 }
 
 impl Job {
-    /// A job that stands in a file, with the constants that a flag puts before those that it names.
+    /// Creates a job from the content of a file; the constants of a flag override those that it names.
     pub(crate) fn of(mut spec: JobSpec, file: PathBuf, constants: Option<&Path>) -> Self {
         if let Some(path) = constants {
             spec.cluster.constants = Some(path.display().to_string());
@@ -128,8 +129,8 @@ impl Job {
         job
     }
 
-    /// Where the job says nothing of its samples, they are those that the file of its model names; a measured machine was
-    /// measured with its own. What is wrong with that file is told when its model is read.
+    /// Takes the data set that the file of the model names, if the job states neither a data set nor bytes per sample;
+    /// a measured machine was measured with its own. Errors in that file are reported when its model is read.
     fn take_data_set_of_model(&mut self) {
         let (data, cluster) = (&self.spec.data, &self.spec.cluster);
         if data.dataset.is_some() || data.bytes_per_sample.is_some() || cluster.profile.is_some() {
@@ -160,39 +161,39 @@ impl Job {
         set(&mut cluster.memory_margin, goal.memory_margin.as_ref());
     }
 
-    /// A path that the job names, which is relative to its file.
+    /// Resolves a path that the job names, which is relative to its file.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.file.as_deref().map_or_else(|| path.into(), |file| files::beside(file, Path::new(path)))
     }
 
-    /// The profile that the job names, read; `local` is the profile of this machine.
+    /// Reads the profile that the job names; `local` is the profile of this machine.
     fn profile(&self) -> Result<Option<(MeasuredMachine, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.profile else { return Ok(None) };
         let path = if name == LOCAL { local_profile(DeviceKind::Cpu) } else { self.path(name) };
         Ok(Some((files::read_profile(&path)?, path)))
     }
 
-    /// The cluster file that the job names, read.
+    /// Reads the cluster file that the job names.
     fn cluster_file(&self) -> Result<Option<(ClusterFile, PathBuf)>, Failure> {
         let Some(name) = &self.spec.cluster.file else { return Ok(None) };
         let path = self.path(name);
         Ok(Some((files::read_cluster(&path)?, path)))
     }
 
-    /// The constants that a flag or the job names, read.
+    /// Reads the constants that a flag or the job names.
     pub(crate) fn constants(&self) -> Result<Option<(Constants, PathBuf)>, Failure> {
         let named = self.spec.cluster.constants.as_ref().map(|name| self.path(name));
         let Some(path) = self.constants.clone().or(named) else { return Ok(None) };
         Ok(Some((files::read_constants(&path)?, path)))
     }
 
-    /// The prices that a flag or the job names, read.
+    /// Reads the prices that a flag or the job names.
     fn prices(&self) -> Result<Option<PriceTable>, Failure> {
         let named = self.spec.cluster.prices.as_ref().map(|name| self.path(name));
         self.prices.clone().or(named).as_deref().map(files::read_prices).transpose()
     }
 
-    /// The model in the file that the job names, if it names one.
+    /// Reads the model in the file that the job names, if it names one.
     fn model_file(&self) -> Result<Option<ModelSpec>, Failure> {
         let choice = &self.spec.model;
         let name = choice.name.as_deref();
@@ -203,12 +204,13 @@ impl Job {
         }
     }
 
-    /// The question that the job asks. `folder` is where the plan document will be, which names the files of machines.
+    /// Returns the planning problem of the job. `folder` is that of the plan document, to which the paths of machine
+    /// files are relative.
     pub(crate) fn problem(&self, folder: &Path) -> Result<Problem, Failure> {
         self.ask(self.resources(folder)?)
     }
 
-    /// The content of the files that the job names. `folder` is where the plan document will be.
+    /// Reads the files that the job names. `folder` is that of the plan document.
     pub(crate) fn resources(&self, folder: &Path) -> Result<Resources, Failure> {
         let seen_from = |path: PathBuf| files::relative(folder, &path).display().to_string();
         let (profile, profile_path) = self.profile()?.unzip();
@@ -226,8 +228,8 @@ impl Job {
         })
     }
 
-    /// The question on a machine whose profile, and constants if there are some, are at hand, under the names that the
-    /// plan shall give them.
+    /// Returns the planning problem on a machine whose profile, and constants if there are some, are already read,
+    /// under the names that the plan shall give them.
     pub(crate) fn problem_on(
         &self,
         profile: MeasuredMachine,
@@ -241,21 +243,21 @@ impl Job {
         self.ask(Resources { model_file, profile, profile_path, constants, constants_path, ..Resources::default() })
     }
 
-    /// The question without its machines: tells what is wrong with model, data and training before anything is measured.
+    /// Returns the problem without its machines: checks model, data and training before anything is measured.
     pub(crate) fn check(&self) -> Result<Problem, Failure> {
         let anywhere = JobSpec { cluster: trainyard_plan::ClusterChoice::default(), ..self.spec.clone() };
         let resources = Resources { model_file: self.model_file()?, ..Resources::default() };
         problem(&anywhere, resources).map_err(|error| self.explain(&error))
     }
 
-    /// The question that the job asks with these files.
+    /// Returns the planning problem of the job with these files.
     pub(crate) fn ask(&self, resources: Resources) -> Result<Problem, Failure> {
         problem(&self.spec, resources).map_err(|error| self.explain(&error))
     }
 
-    /// Why the job cannot be planned.
+    /// Returns the failure of a job that cannot be planned.
     pub(crate) fn explain(&self, error: &JobError) -> Failure {
-        // Nothing is wrong with a quota: it is a limit that leaves no plan.
+        // A quota is valid input: it is a limit that leaves no plan.
         let exit = if matches!(error, JobError::OverQuota { .. }) { Exit::NoPlan } else { Exit::Input };
         let described = [&self.spec.model.file, &self.spec.model.config].into_iter().flatten().next();
         let cause = match (error, described) {
@@ -263,7 +265,7 @@ impl Job {
                 format!("in `model`, read from `{}`: {inner}", self.path(path).display())
             }
             (JobError::ClusterFile { path, error }, _) => {
-                // The error names the file as the plan would, which is seen from another folder.
+                // The error names the file as the plan would, relative to another folder.
                 let path = self.spec.cluster.file.as_ref().map_or_else(|| path.into(), |file| self.path(file));
                 format!("in the cluster file `{}`: {error}", path.display())
             }
@@ -277,7 +279,7 @@ impl Job {
     }
 }
 
-/// How a field of a job is given on the command line.
+/// Returns the command-line flag for a field of a job.
 fn flag_for(error: &JobError) -> Option<String> {
     let (JobError::Missing { field, .. } | JobError::Invalid { field, .. }) = error else { return None };
     let flag = match *field {
@@ -297,16 +299,16 @@ fn flag_for(error: &JobError) -> Option<String> {
     Some(format!("on the command line it is {flag}"))
 }
 
-/// The limits that flags put on a search.
+/// Returns the limits of a search that the flags set.
 pub(crate) fn limits(search: &SearchArguments, top: usize) -> Result<Limits, Failure> {
     let fixed = Fixed::parse(&search.fix).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
     Ok(Limits { top, max_simulations: search.max_simulations, fixed })
 }
 
-/// The best plan of a problem.
+/// Finds the best plan of a problem.
 pub(crate) fn solve(problem: &Problem, limits: &Limits, job: &Job) -> Result<PlanDocument, Failure> {
     recommend(problem, limits, &job.spec).map_err(|error: NoPlan| {
-        // What no stack runs is no matter of limits, but of what was asked for.
+        // A plan that no stack can run is a fault of the input, not of the limits.
         let exit = if matches!(error, NoPlan::Unable { .. }) { Exit::Input } else { Exit::NoPlan };
         Failure::of(exit, &error).maybe_hint(error.hint())
     })

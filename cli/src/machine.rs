@@ -4,15 +4,15 @@ use trainyard_executor::{Clock, total_memory};
 use trainyard_history::UtcTime;
 use trainyard_units::Bytes;
 
-/// What is assumed where the system does not tell.
+/// Main memory that is assumed where the system does not tell.
 const UNKNOWN_MEMORY: Bytes = Bytes(8 << 30);
 
-/// Main memory that this process may use.
+/// Returns the main memory that this process may use.
 pub(crate) fn memory() -> Bytes {
     total_memory().unwrap_or(UNKNOWN_MEMORY)
 }
 
-/// Now, UTC. As `SOURCE_DATE_EPOCH` says where it is set, so that what is made twice is the same twice.
+/// Returns the current time in UTC, or that of `SOURCE_DATE_EPOCH` where it is set, so that results are reproducible.
 ///
 /// # Source
 ///
@@ -22,7 +22,7 @@ pub(crate) fn now() -> UtcTime {
     UtcTime::of_unix_seconds(told.unwrap_or_else(Clock::unix_seconds))
 }
 
-/// Today's date in UTC, `2026-11-21`.
+/// Returns today's date in UTC: `2026-11-21`.
 pub(crate) fn today() -> String {
     now().date()
 }

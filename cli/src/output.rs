@@ -9,12 +9,12 @@ use std::io::{BufWriter, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::{Arc, OnceLock};
 use trainyard_reports::{Width, harmless};
 
-/// Columns of a report that goes into a file or a pipe.
+/// Width in columns of a report that goes into a file or a pipe.
 const PIPE_WIDTH: u16 = 100;
-/// Reports narrower or wider than this are hard to read.
+/// Range of widths in columns outside which reports are hard to read.
 const WIDTHS: std::ops::RangeInclusive<u16> = 60..=140;
 
-/// Where and how results and messages appear.
+/// The form of results and messages, and the streams to which they go.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line or a fact about the terminal")]
 pub(crate) struct Output {
@@ -23,16 +23,16 @@ pub(crate) struct Output {
     quiet: bool,
     verbose: bool,
     width: Width,
-    /// Whether progress may be drawn over and over on one line.
+    /// `true` if progress may be redrawn on one line.
     live: bool,
-    /// Whether this is one of many processes and another speaks for all.
+    /// `true` if this is one of many processes and another prints for all.
     mute: bool,
-    /// Why a result could not be shown.
+    /// The reason why a result could not be printed.
     unwritten: Arc<OnceLock<String>>,
 }
 
 impl Output {
-    /// What the flags and the terminal ask for.
+    /// Creates the output that the flags and the terminal ask for.
     pub(crate) fn new(global: &Global) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -54,22 +54,22 @@ impl Output {
         }
     }
 
-    /// The same, but saying nothing except errors: another process speaks.
+    /// Returns this output restricted to errors: another process prints everything else.
     pub(crate) fn muted(&self) -> Self {
         Self { quiet: true, live: false, mute: true, ..self.clone() }
     }
 
-    /// The width of reports.
+    /// Returns the width of reports.
     pub(crate) fn width(&self) -> Width {
         self.width
     }
 
-    /// Whether everything that is known shall be shown.
+    /// Returns `true` if all details shall be shown.
     pub(crate) fn verbose(&self) -> bool {
         self.verbose
     }
 
-    /// Shows a result: the page for people, or the document for programs.
+    /// Prints a result: the page for people, or the document for programs.
     pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce() -> String) {
         match self.format {
             Format::Table => self.page(&page()),
@@ -77,12 +77,12 @@ impl Output {
         }
     }
 
-    /// Whether results are for programs.
+    /// Returns `true` if results are for programs.
     pub(crate) fn programs(&self) -> bool {
         matches!(self.format, Format::Json)
     }
 
-    /// Shows a document for programs while it is made. Whoever reads may stop to do so; that is no error.
+    /// Prints a document for programs while it is made. A reader that closes the pipe is no error.
     #[expect(clippy::unused_self, reason = "all output goes through one value")]
     pub(crate) fn stream<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
         let mut out = BufWriter::new(stdout().lock());
@@ -96,44 +96,44 @@ impl Output {
         }
     }
 
-    /// Shows people a text on standard output. Names in it come from files, which may be anybody's.
+    /// Prints a text for people on standard output. Names in it come from files, which are not trusted.
     pub(crate) fn page(&self, text: &str) {
         self.as_it_is(&harmless(text));
     }
 
-    /// Shows programs a text on standard output. Whoever reads may stop to do so; that is no error.
+    /// Prints a text for programs on standard output. A reader that closes the pipe is no error.
     pub(crate) fn as_it_is(&self, text: &str) {
         if self.mute {
             return;
         }
         let written = stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush());
         if let Some(error) = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.unwritten.set(error.to_string());
         }
     }
 
-    /// Why not all of a result could be shown, if so: a disk that standard output goes to is full.
+    /// Returns the failure if not all of a result could be printed, for example because the disk is full.
     pub(crate) fn unwritten(&self) -> Option<Failure> {
         let cause = self.unwritten.get()?;
         Some(Failure::new(Exit::Failed, "cannot write the result to standard output").because(cause.clone()))
     }
 
-    /// Says what is going on, unless nothing shall be said.
+    /// Prints a message about progress, unless the output is quiet.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if !self.quiet {
             let _ = writeln!(stderr(), "{}", harmless(text.as_ref()));
         }
     }
 
-    /// Says what the user should know, unless nothing shall be said.
+    /// Prints a warning, unless the output is quiet.
     pub(crate) fn warn(&self, text: impl AsRef<str>) {
         if !self.quiet {
             let _ = writeln!(stderr(), "{} {}", self.paint("warning:", AnsiColor::Yellow), harmless(text.as_ref()));
         }
     }
 
-    /// Says why a command failed.
+    /// Prints the reason why a command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
         let error = format!("{} {}\n", self.paint("error:", AnsiColor::Red), harmless(failure.message()));
         let causes = failure.causes().iter().map(|cause| format!("  caused by: {}\n", harmless(cause)));
@@ -151,20 +151,20 @@ impl Output {
         format!("{style}{word}{style:#}")
     }
 
-    /// A bar on standard error, hidden where nobody would see it move.
+    /// Creates a progress bar on standard error, hidden where nobody would see it move.
     pub(crate) fn bar(&self, length: u64, template: &str) -> ProgressBar {
         let target = if self.live { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template(template).expect("templates are constants").progress_chars("━╸ ");
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
 
-    /// Whether bars are drawn; otherwise long work says a line now and then.
+    /// Returns `true` if bars are drawn; otherwise long work prints a line now and then.
     pub(crate) fn live(&self) -> bool {
         self.live
     }
 }
 
-/// A document as it is printed and written.
+/// Formats a document as it is printed and written.
 pub(crate) fn json<T: Serialize>(document: &T) -> String {
     let mut text = serde_json::to_string_pretty(document).expect("documents hold only what JSON can hold");
     text.push('\n');

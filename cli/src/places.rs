@@ -7,14 +7,14 @@ use crate::history_arguments::HistoryCommand;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a command reads and writes, as far as its arguments say so.
+/// The files that a command reads and writes, as far as its arguments name them.
 #[derive(Default)]
 struct Places<'a> {
     reads: Vec<&'a Path>,
     writes: Vec<Place<'a>>,
 }
 
-/// Something to be written.
+/// A place to be written.
 struct Place<'a> {
     /// The argument that names it.
     flag: &'static str,
@@ -22,7 +22,7 @@ struct Place<'a> {
     what: Written,
 }
 
-/// Refuses a command that would write where it cannot, over what it reads, or one result over another.
+/// Refuses a command that would write where it cannot, over its own input, or one result over another.
 pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Failure> {
     if let Command::Train(TrainArguments { out: Some(folder), .. }) = command {
         files::expect_unused(folder)?;
@@ -44,14 +44,15 @@ pub(crate) fn check(command: &Command, history: Option<&Path>) -> Result<(), Fai
 }
 
 impl Place<'_> {
-    /// Whether this and another are one file. Several results may go into a folder, and to a device or a pipe.
+    /// Returns `true` if this place and another are one file. Several results may go into a folder, and to a device or
+    /// a pipe.
     fn is_over(&self, other: &Place<'_>) -> bool {
         let is_file = self.what == Written::File || other.what == Written::File;
         is_file && !files::is_stream(self.path) && is_same(self.path, other.path)
     }
 }
 
-/// Whether two names are those of one file, which may not be there yet.
+/// Returns `true` if two paths are those of one file, which may not exist yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
         let new = || Some(fs::canonicalize(files::folder_of(path)).ok()?.join(path.file_name()?));
@@ -88,9 +89,9 @@ impl<'a> Places<'a> {
             }
             Command::Export(export) => places.read(&export.plan).folder("--out", export.out.as_deref()),
             Command::Compare(compare) => places.read(&compare.plan).read(&compare.run).plot(&compare.plot),
-            // Of many processes only the first writes, maybe where the others cannot.
+            // Of many processes only the first writes, possibly where the others cannot.
             Command::Calibrate(calibrate) if calibrate.launcher == Launcher::Mpi => places,
-            // Constants and profiles that a fit starts from may be replaced by what it finds.
+            // The constants and profiles from which a fit starts may be replaced by its results.
             Command::Calibrate(calibrate) => places.reads([&calibrate.from]).file("--out", calibrate.out.as_deref()),
             Command::Validate(validate) => {
                 places.read(&validate.table).reads([&validate.constants]).plot(&validate.plot)

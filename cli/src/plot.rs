@@ -4,10 +4,10 @@ use crate::arguments::PlotArguments;
 use std::path::Path;
 use trainyard_reports::{Picture, Scheme, Theme};
 
-/// The formats of plots, as names of files end.
+/// The formats of plots, as file name extensions.
 pub(crate) const FORMATS: [&str; 2] = ["svg", "png"];
 
-/// Whether a name ends as a plot's must.
+/// Returns `true` if a name has the extension of a plot.
 pub(crate) fn is_plot(path: &Path) -> bool {
     FORMATS.iter().any(|format| ends_in(path, format))
 }
@@ -16,13 +16,13 @@ fn ends_in(path: &Path, format: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(format))
 }
 
-/// A picture as a file of this name holds it.
+/// Encodes a picture in the format of this file name.
 pub(crate) fn encoded(path: &Path, picture: &Picture, scheme: Scheme) -> Vec<u8> {
     if ends_in(path, "png") { picture.png(scheme) } else { picture.svg(scheme).into_bytes() }
 }
 
 impl PlotArguments {
-    /// The file that is asked for, with its content.
+    /// Returns the requested file, with its content.
     pub(crate) fn file(&self, picture: &Picture) -> Option<(&Path, Vec<u8>)> {
         let path = self.plot.as_deref()?;
         Some((path, encoded(path, picture, self.plot_theme.scheme())))

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use trainyard_plan::{Plan, StepTrace, TraceDetail};
 use trainyard_reports as reports;
 
-/// Kernels and messages of a trace that can still be written and opened: some gigabytes of text.
+/// Maximum number of kernels and messages of a trace that can still be written and opened: some gigabytes of text.
 const PARTS_MAX: usize = 4_000_000;
 
-/// The ending of a rank's file: that of PyTorch's `tensorboard_trace_handler`, by which other tools know it.
+/// The extension of a rank's file: that of PyTorch's `tensorboard_trace_handler`, by which other tools recognize it.
 const ENDING: &str = ".pt.trace.json.gz";
 
-/// Files that are yet to be written, and what to say of them.
+/// Files that are yet to be written, with a message about them.
 pub(crate) struct Traces {
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) told: String,
 }
 
-/// The files of a trace: a name that ends in a slash, or that a folder has, is one for a file of each rank.
+/// Returns the files of a trace: one for each rank if the name ends in a slash or is that of a folder.
 pub(crate) fn files(path: &Path, trace: &StepTrace, plan: &Plan) -> Result<Traces, Failure> {
     if trace.len() > PARTS_MAX {
         let failure = format!("the trace would show {} kernels and messages, more than {PARTS_MAX}", trace.len());
@@ -57,13 +57,14 @@ pub(crate) fn files(path: &Path, trace: &StepTrace, plan: &Plan) -> Result<Trace
     Ok(Traces { files: vec![(path.into(), content)], told })
 }
 
-/// Text as gzip has it, without a date, so that the same trace is the same file.
+/// Compresses text with gzip, without a date, so that the same trace is the same file.
 fn packed(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).expect("memory can be written to")
 }
 
-/// Tools that read a folder read every trace in it: those of another plan would be taken for ranks of this one.
+/// Refuses a folder with other traces: tools read every trace in it, and would take those of another plan for ranks of
+/// this one.
 fn no_others(folder: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     let mut others: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

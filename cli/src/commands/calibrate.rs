@@ -23,10 +23,10 @@ use trainyard_hardware_profiles::{
 use trainyard_reports as reports;
 use trainyard_units::Bytes;
 
-/// Where refitted constants go unless told otherwise.
+/// Default path of refitted constants.
 const CONSTANTS: &str = "runs/constants.toml";
 
-/// Measures this machine and shows what was found.
+/// Measures this machine and shows the profile.
 pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
     if let Some(from) = &arguments.from {
         return refit_from(from, arguments, output);
@@ -39,7 +39,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
         Launcher::Threads => measure(&path, kind, stop, output)?,
         Launcher::Mpi => match measure_hosts(&path, kind, stop, output)? {
             Some(profile) => profile,
-            // The first process goes on alone.
+            // The first process continues alone.
             None => return Ok(Exit::Done),
         },
     };
@@ -48,7 +48,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments, output: &Output) -> Resu
     Ok(Exit::Done)
 }
 
-/// Refuses flags that mean nothing for measurements of a kind.
+/// Refuses flags that do not apply to measurements of a kind.
 fn only_for(kind: MeasurementKind, arguments: &CalibrateArguments) -> Result<(), Failure> {
     use MeasurementKind::{Collectives, NcclTests, Run, Trace};
     let cuda = arguments.device == Device::Cuda;
@@ -121,9 +121,9 @@ fn refit_from(from: &Path, arguments: &CalibrateArguments, output: &Output) -> R
     Ok(Exit::Done)
 }
 
-/// The profile of all hosts whose processes a launcher started, as one machine: what is between ranks is measured
-/// between them, what a rank computes on the first host, with as many ranks at work as live there. Hosts are taken to
-/// be alike. Nothing in processes other than the first, which have done their part then.
+/// Returns the profile of all hosts whose processes a launcher started, as one machine. Communication between ranks is
+/// measured between the hosts; a rank's computation on the first host, with as many ranks at work as live there. Hosts
+/// are assumed to be alike. Returns `None` in processes other than the first, whose part is then done.
 fn measure_hosts(
     path: &Path,
     kind: DeviceKind,
@@ -156,7 +156,7 @@ fn measure_hosts(
         .collect();
     operators.retain(|sample| sample.ranks == 1 && ranks > 1);
     operators.extend(all_at_work);
-    // Two ranks exchange messages as the first and the last of all do.
+    // The two ranks of a pair exchange messages as the first and the last of all do.
     let of_pair = collectives.iter().filter(|sample| sample.operation == CollectiveOperation::Send && ranks > 2);
     let of_pair: Vec<_> = of_pair.map(|sample| CollectiveSample { ranks: 2, ..sample.clone() }).collect();
     collectives.extend(of_pair);
@@ -164,7 +164,7 @@ fn measure_hosts(
     keep(path, machine, operators, collectives, overlap).map(Some)
 }
 
-/// Times operators while a bar shows how far that is.
+/// Times operators, with a progress bar.
 fn operators(settings: &MeasureSettings, stop: &AtomicBool, output: &Output) -> Result<Vec<OperatorSample>, Failure> {
     let bar = output.bar(1, "measuring operators {bar:30} {pos}/{len}  {eta} left");
     let mut progress = |MeasureProgress { done, total }| {
@@ -180,7 +180,7 @@ fn failed(error: &MeasureError) -> Failure {
     Failure::of(Exit::Failed, error)
 }
 
-/// The profile of this machine's devices of a kind, measured now and written to `path`.
+/// Measures this machine's devices of a kind, and writes their profile to `path`.
 pub(crate) fn measure(
     path: &Path,
     kind: DeviceKind,
@@ -204,10 +204,11 @@ pub(crate) fn measure(
     keep(path, Machine::of(kind, devices, 1)?, operators, collectives, overlap)
 }
 
-/// A quarter of the operators of a quiet machine spread by a fifth; beside two builds on two cores, by more than 1.
+/// Spread above which measurements are unsteady. On a quiet machine a quarter of the operators spread by a fifth;
+/// beside two builds on two cores, by more than 1.
 const UNSTEADY: f64 = 0.5;
 
-/// That something else kept the machine busy, if repeated measurements spread as they do then.
+/// Returns a warning if repeated measurements spread as they do while something else keeps the machine busy.
 fn unsteady(mut spreads: Vec<f64>) -> Option<String> {
     spreads.sort_by(f64::total_cmp);
     let upper_quartile = *spreads.get(spreads.len() * 3 / 4)?;
@@ -220,19 +221,19 @@ fn unsteady(mut spreads: Vec<f64>) -> Option<String> {
     })
 }
 
-/// What a profile says of a machine besides its measurements.
+/// The description of a machine in its profile, besides the measurements.
 struct Machine {
     kind: DeviceKind,
-    /// The processor, or the GPU.
+    /// The name of the processor, or of the GPU.
     processor: String,
-    /// Ranks at work at the same time.
+    /// Number of ranks at work at the same time.
     devices: usize,
     /// Memory of all devices together.
     memory: Bytes,
 }
 
 impl Machine {
-    /// `devices` ranks on `hosts` hosts like this one.
+    /// Describes `devices` ranks on `hosts` hosts like this one.
     fn of(kind: DeviceKind, devices: usize, hosts: usize) -> Result<Self, Failure> {
         let (processor, memory) = match kind {
             DeviceKind::Cpu => (processor_name(), machine::memory()),

@@ -17,14 +17,14 @@ use trainyard_plan::{Plan, REPLAY_SCHEMA, ReplayDocument, StepTrace, TraceDetail
 use trainyard_reports as reports;
 use trainyard_sim::{Machine, ReplayError, replay};
 
-/// What a trace leaves open, and the simulation with it.
+/// Limits of the simulation: what an execution trace does not say.
 const NOT_MODELLED: [&str; 3] = [
     "that kernels are slower beside collectives, beyond what their measured times hold",
     "ranks laid on machines otherwise than one after another",
     "inputs and outputs of nodes, and what fits into memory",
 ];
 
-/// The files of a simulated step in a folder, and what to say of them.
+/// Returns the files of a simulated step in a folder, with a message about them.
 pub(crate) fn written(folder: &Path, trace: &StepTrace, plan: &Plan) -> Result<Traces, Failure> {
     let cannot = |error: ChakraError| {
         Failure::input("cannot write the step as execution traces")
@@ -83,10 +83,10 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     Ok(Exit::Done)
 }
 
-/// Ranks of process groups.
+/// Ranks of process groups, by the groups' names.
 type Groups = BTreeMap<String, Vec<u32>>;
 
-/// The graphs of a folder's files `NAME.RANK.et`, by rank, and its groups, if a file says which there are.
+/// Reads the graphs of a folder's files `NAME.RANK.et`, by rank, and the process groups, if a file lists them.
 fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     let mut graphs = Vec::new();
     let (mut nodes, named) = (0, by_rank(folder)?);
@@ -119,7 +119,7 @@ fn read(folder: &Path) -> Result<(Vec<RankGraph>, Groups), Failure> {
     Ok((graphs, groups))
 }
 
-/// The files of ranks 0, 1 and so on.
+/// Returns the files of ranks 0, 1 and so on.
 fn by_rank(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut named: BTreeMap<u32, PathBuf> = BTreeMap::new();
     let wrong = |problem: String| {

@@ -6,12 +6,12 @@ use std::path::Path;
 use trainyard_executor::{DeviceError, Gpus, check_device};
 use trainyard_hardware_profiles::{DeviceKind, MeasuredMachine};
 
-/// Says what is missing where ranks cannot compute on devices of this kind.
+/// Fails, with what is missing, where ranks cannot compute on devices of this kind.
 pub(super) fn check(kind: DeviceKind) -> Result<(), Failure> {
     check_device(kind).map_err(|error| failure(&error))
 }
 
-/// The GPUs of this machine.
+/// Returns the GPUs of this machine.
 pub(super) fn gpus() -> Result<Gpus, Failure> {
     Gpus::find().map_err(|error| failure(&error))
 }
@@ -20,7 +20,7 @@ fn failure(error: &DeviceError) -> Failure {
     Failure::of(Exit::Input, error).hint(error.hint())
 }
 
-/// Refuses a profile that was not measured on what the flag says, or on what is not here.
+/// Refuses a profile of another device than the flag's, or of one that is not here.
 pub(super) fn check_profile(flag: Option<Device>, profile: &MeasuredMachine, path: &Path) -> Result<(), Failure> {
     let kind = profile.device;
     match flag.map(DeviceKind::from).filter(|wanted| *wanted != kind) {

@@ -28,7 +28,7 @@ use trainyard_plan::{Activity, Interval, LearningRate, Plan, PlanError, StageId,
 use trainyard_reports::{self as reports, Picture, Process, Scheme, StepPoint};
 use trainyard_units::{Instant, Seconds, counted, human_duration};
 
-/// What is run and where its results go.
+/// A run to execute, and the places of its results.
 pub(crate) struct Execution<'a> {
     /// The ranks.
     pub(crate) world: &'a World,
@@ -36,42 +36,42 @@ pub(crate) struct Execution<'a> {
     pub(crate) document: &'a PlanDocument,
     /// The plan document's file.
     pub(crate) plan_file: PathBuf,
-    /// The simulated step, if the plan was made for this machine; only then is the prediction one of this run.
+    /// The simulated step, if the plan was made for this machine; only then does the prediction apply to this run.
     pub(crate) predicted: Option<&'a Timeline>,
-    /// What to train on.
+    /// The training data.
     pub(crate) data: DataSource,
-    /// Optimizer steps that the training shall have in the end.
+    /// Number of optimizer steps of the training in the end, resumed ones included.
     pub(crate) steps: u64,
-    /// Seed of first parameters and of the order of data.
+    /// Seed of the initial parameters and of the order of data.
     pub(crate) seed: u64,
-    /// Where everything goes.
+    /// The folder of all results.
     pub(crate) folder: PathBuf,
-    /// Where checkpoints go.
+    /// The folder of checkpoints.
     pub(crate) checkpoint: PathBuf,
-    /// Whether to go on from the newest checkpoint.
+    /// `true` to resume from the newest checkpoint.
     pub(crate) resume: bool,
-    /// What computes.
+    /// The kind of devices that compute.
     pub(crate) device: DeviceKind,
-    /// Processor threads that it may use; all of the machine without it.
+    /// Number of processor threads to use; `None` for all of the machine.
     pub(crate) threads: Option<usize>,
-    /// How often checkpoints are written, how many stay, and what is forgiven.
+    /// The interval and the number of checkpoints, and the number of steps that may be skipped.
     pub(crate) reliability: ReliabilityArguments,
-    /// Weights to start from, in place of random ones.
+    /// The weights to start from, in place of random ones.
     pub(crate) weights: Option<PathBuf>,
 }
 
-/// The log of a run's steps, in its folder.
+/// The name of a run's log of steps, in its folder.
 const METRICS: &str = "metrics.jsonl";
-/// How many lines a run says where no bar can be drawn.
+/// Number of lines that a run prints where no progress bar can be drawn.
 const LINES: u64 = 10;
 
-/// Whether the user wants a run to stop.
+/// `true` once the user wants a run to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Stops a run when the standard input ends, which its parent holds open for as long as the parent lives.
 pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
     let until_its_end = || {
-        // Nothing that is written there means anything, and what cannot be read has ended.
+        // Any input is ignored; an error counts as the end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         STOP.store(true, Ordering::Relaxed);
     };
@@ -81,13 +81,13 @@ pub(crate) fn stop_when_input_ends() -> Result<(), Failure> {
     })
 }
 
-/// A flag that becomes true on Ctrl-C; a second Ctrl-C ends the program at once.
+/// Returns a flag that becomes `true` on Ctrl-C; a second Ctrl-C ends the program at once.
 pub(crate) fn stop_on_interrupt() -> &'static AtomicBool {
     on_interrupt(|| STOP.store(true, Ordering::Relaxed));
     &STOP
 }
 
-/// The plan of a document, if it is valid and this machine can run it.
+/// Returns the plan of a document, if it is valid and this machine can run it.
 pub(crate) fn runnable(
     document: &PlanDocument,
     file: &Path,
@@ -111,7 +111,7 @@ pub(crate) fn runnable(
     Ok(plan)
 }
 
-/// Runs the plan, writes what was measured, and shows it beside the prediction.
+/// Runs the plan, writes the measurements, and shows them beside the prediction.
 pub(crate) fn execute(
     execution: &Execution<'_>,
     plan: &Plan,
@@ -143,7 +143,7 @@ pub(crate) fn execute(
     };
     let (world, stop) = (execution.world, stop_on_interrupt());
     if !world.is_root() {
-        // The first process tells how it goes and keeps what is left behind.
+        // Only the first process reports progress and writes results.
         return run_in(world, plan, &options, &|_| {}, stop)
             .map(|_| Exit::Done)
             .map_err(|error| ended(&error, execution, output));
@@ -172,7 +172,8 @@ pub(crate) fn execute(
     written.map(|()| Exit::Done)
 }
 
-/// A run to be kept: predicted beside measured, the measurements, and the plan with the files that it names.
+/// Returns the run's entry for the history: predicted beside measured, the measurements, and the plan with the files
+/// that it names.
 fn kept(execution: &Execution<'_>, document: &ComparisonDocument, report: &RunReport) -> Outcome {
     Outcome::new(Kind::Run, "comparison.json", document, (document, report).into())
         .with("measurement.json", json(report))
@@ -180,7 +181,8 @@ fn kept(execution: &Execution<'_>, document: &ComparisonDocument, report: &RunRe
         .with_all(files::named_by(execution.document, &execution.plan_file))
 }
 
-/// What went wrong. Where a rank of several processes failed, others may wait for it for ever: the job ends here.
+/// Returns the failure of a run. If a rank of several processes failed, others may wait for it for ever: the job is
+/// then ended here.
 fn ended(error: &RunError, execution: &Execution<'_>, output: &Output) -> Failure {
     let failure = failure(error, execution);
     if execution.world.processes() > 1 && matches!(error, RunError::EndedEarly { .. }) {
@@ -190,7 +192,7 @@ fn ended(error: &RunError, execution: &Execution<'_>, output: &Output) -> Failur
     failure
 }
 
-/// What went wrong, with what there is to go on from.
+/// Returns the failure of a run, with the checkpoint to resume from.
 fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
     let RunError::EndedEarly { checkpoint, .. } = error else {
         let code = if error.is_input() { Exit::Input } else { Exit::Failed };
@@ -200,7 +202,7 @@ fn failure(error: &RunError, execution: &Execution<'_>) -> Failure {
     Failure::of(Exit::Interrupted, error).hint(format!("{advice}`{}` goes on", resumption(execution, Some(checkpoint))))
 }
 
-/// What a user should know of a run that ended well.
+/// Warns of what happened in a run that ended well.
 fn warn_of(report: &RunReport, output: &Output) {
     for slow in &report.slow_ranks {
         let longer = (slow.compute_s / slow.median_s - 1.0) * 100.0;
@@ -222,13 +224,13 @@ fn warn_of(report: &RunReport, output: &Output) {
     }
 }
 
-/// The command that goes on where a run stopped, with this as its newest checkpoint.
+/// Returns the command that resumes a stopped run, with this as its newest checkpoint.
 fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
     let mut words = vec!["trainyard".to_owned(), "run".into(), path(&execution.plan_file)];
     words.extend(data_flags(&execution.data));
     words.extend(["--steps".into(), execution.steps.to_string(), "--seed".into(), execution.seed.to_string()]);
     words.extend(execution.threads.iter().flat_map(|count| ["--threads".into(), count.to_string()]));
-    // What the profile was measured on is what computes unless told otherwise, and what was predicted.
+    // By default a run computes on the devices that the profile was measured on, which is what was predicted.
     if execution.predicted.is_none() {
         words.extend(["--device".into(), execution.device.name().into()]);
     }
@@ -240,10 +242,11 @@ fn resumption(execution: &Execution<'_>, checkpoint: Option<&Path>) -> String {
     reports::command(&words)
 }
 
-/// What a run that ended here goes on from: the newest in the folder of checkpoints, unless one was named that is not.
+/// Returns the checkpoint from which a run that ended here resumes: the newest in the folder of checkpoints, unless
+/// another one was named.
 fn resumed_from<'a>(execution: &'a Execution<'_>, newest: Option<&'a Path>) -> &'a Path {
     match newest {
-        // New checkpoints go beside the one that was gone on from.
+        // New checkpoints go beside the one that was resumed from.
         Some(newest) if newest != execution.checkpoint => files::folder_of(newest),
         _ => &execution.checkpoint,
     }
@@ -253,13 +256,13 @@ fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// How data is named on the command line.
+/// Returns the command-line flags of the data.
 pub(crate) fn data_flags(data: &DataSource) -> Vec<String> {
     let tokenizer = data.tokenizer.iter().flat_map(|file| ["--tokenizer".into(), path(file)]);
     ["--data".into(), path(&data.path)].into_iter().chain(tokenizer).collect()
 }
 
-/// How what is done against the loss of work is said on the command line, where it is not as usual.
+/// Returns the command-line flags of checkpoints and skipped steps, where they differ from the defaults.
 pub(crate) fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> {
     let ReliabilityArguments { checkpoint_every, keep, max_skipped } = arguments;
     let flags = [
@@ -271,7 +274,7 @@ pub(crate) fn reliability_flags(arguments: ReliabilityArguments) -> Vec<String> 
     given.flatten().collect()
 }
 
-/// Who hears of each step: the progress bar and the metrics log.
+/// The observers of each step: the progress bar and the metrics log.
 struct Watch<'a> {
     bar: ProgressBar,
     metrics: Mutex<std::fs::File>,
@@ -291,7 +294,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Takes back what was opened for a run that never made a step.
+    /// Removes the files that were created for a run that never made a step.
     fn discard(&self, folder: &Path) {
         self.bar.finish_and_clear();
         if self.metrics.lock().is_ok_and(|file| file.metadata().is_ok_and(|file| file.len() == 0)) {
@@ -318,7 +321,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Writes everything that a run leaves behind. The comparison is there even where it cannot be written.
+/// Writes all results of a run. The comparison is returned even where it cannot be written.
 fn keep(
     execution: &Execution<'_>,
     report: &RunReport,
@@ -363,7 +366,7 @@ fn draw(report: &RunReport, predicted: Option<&Figures>, unit: &str) -> Result<P
     reports::training(&points, predicted, report.loss.held_out, unit)
 }
 
-/// Predicted against measured. `prediction` is absent where none was made for this machine.
+/// Compares predicted and measured figures. `prediction` is absent where none was made for this machine.
 pub(crate) fn comparison(
     document: &PlanDocument,
     prediction: Option<&Prediction>,
@@ -398,7 +401,7 @@ pub(crate) fn comparison(
     }
 }
 
-/// Of phases that take so small a part of a step, an error in percent says nothing.
+/// Share of a step below which a phase's error in percent means nothing.
 const PHASE_SHARE_MIN: f64 = 0.01;
 
 fn phase_errors(predicted: &Phases, measured: &Figures) -> BTreeMap<String, f64> {
@@ -421,7 +424,7 @@ fn predicted(document: &PlanDocument, prediction: &Prediction) -> Figures {
     }
 }
 
-/// Phases are those of the rank that computes longest, as a prediction's are.
+/// Returns the measured figures. Phases are those of the rank that computes longest, as a prediction's are.
 pub(super) fn measured(report: &RunReport) -> Figures {
     let busy = |rank: &&trainyard_executor::RankReport| rank.phases.forward_s + rank.phases.backward_s;
     let busiest = report.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
@@ -442,7 +445,7 @@ pub(super) fn measured(report: &RunReport) -> Figures {
     }
 }
 
-/// The simulated step above the measured one of each rank.
+/// Returns a trace with the simulated step above the measured one of each rank.
 fn traces(predicted: Option<&Timeline>, spans: &[Span]) -> String {
     let ranks = spans.iter().map(|span| span.rank).max().map_or(0, |last| last + 1);
     let measured: Vec<(String, Timeline)> = (0..ranks)

@@ -28,7 +28,7 @@ pub(crate) fn explain(arguments: &ExplainArguments, output: &Output) -> Result<E
     Ok(Exit::Done)
 }
 
-/// Critical paths on one axis, and what devices hold.
+/// Draws the critical paths on one axis, and the memory that devices hold.
 fn drawn(document: &ExplanationDocument) -> Result<Picture, String> {
     let memory = |plan: &ExplainedPlan| {
         reports::memory_plot(&plan.plan.model.name, &plan.prediction.memory_bytes, Breadth::Wide)
@@ -39,21 +39,21 @@ fn drawn(document: &ExplanationDocument) -> Result<Picture, String> {
     }
 }
 
-/// A plan document with the files that it names.
+/// Reads a plan document with the files that it names.
 pub(crate) fn named(path: &Path) -> Result<NamedPlan, Failure> {
     let document = files::read_plan(path).map_err(|failure| {
         let known = failure.hint_text().is_some();
         failure.maybe_hint((!known).then(|| "`trainyard plan JOB --out PLAN.json` writes one".into()))
     })?;
     let machine_files = files::machine_files_of(&document, path, None)?;
-    // What is not a plan is told, with its field, when it is explained.
+    // An invalid plan is reported, with its field, when it is explained.
     if let Ok(plan) = Plan::try_from(document.plan.clone()) {
         enough_memory(&plan, Options::default())?;
     }
     Ok(NamedPlan { file: path.display().to_string(), document, files: machine_files })
 }
 
-/// Why a plan cannot be explained.
+/// Returns the failure of a plan that cannot be explained.
 pub(crate) fn refused(error: &ExplainError) -> Failure {
     let message = match error {
         ExplainError::Document { file, .. } => format!("cannot explain plan `{file}`"),

@@ -50,7 +50,7 @@ fn drawn_up(arguments: &ExportArguments, document: &PlanDocument) -> Result<Laun
     launch_files(document, &machine, target, &options).map_err(|(cause, hint)| cannot().because(cause).maybe_hint(hint))
 }
 
-/// The launch files of a plan for a machine; else why there are none, and a hint.
+/// Makes the launch files of a plan for a machine; fails with the reason, and a hint.
 pub(super) fn launch_files(
     document: &PlanDocument,
     machine: &Machine,
@@ -65,12 +65,13 @@ pub(super) fn launch_files(
     Ok(launch)
 }
 
-/// Whether Slurm starts this program's executor for a plan: for those that were made for it, or that name no software.
+/// Returns `true` if Slurm starts Trainyard's own executor for a plan: for those that were made for it, or that name no
+/// software.
 fn runs_on_the_executor(document: &PlanDocument) -> bool {
     document.plan.stack.as_ref().is_none_or(|stack| stack == EXECUTOR_STACK)
 }
 
-/// Whether this program's executor has the model of a plan that is valid.
+/// Checks that Trainyard's own executor has the model of a valid plan.
 fn executable(document: &PlanDocument) -> Result<(), (String, &'static str)> {
     let refused = Plan::try_from(document.plan.clone()).ok().and_then(|plan| refusal(&plan));
     refused.map_or(Ok(()), |refused| Err((refused.to_string(), refused.hint)))

@@ -16,8 +16,8 @@ use trainyard_planner::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, p
 use trainyard_reports as reports;
 use trainyard_units::counted;
 
-/// Whether a file is a fleet by its content: it has a pool or a list of jobs. What can be read only once is taken for a
-/// job.
+/// Returns `true` if a file's content is that of a fleet: it has a pool or a list of jobs. A stream, which can be read
+/// only once, is taken for a job.
 pub(crate) fn is_fleet(file: &Path) -> bool {
     if !file.is_file() {
         return false;
@@ -27,7 +27,7 @@ pub(crate) fn is_fleet(file: &Path) -> bool {
     table.contains_key("pool") || table.contains_key("job")
 }
 
-/// Plans a fleet. One that misses its goal is shown all the same.
+/// Plans a fleet. A plan that misses its goal is still shown.
 pub(crate) fn plan(
     file: &Path,
     arguments: &PlanArguments,
@@ -77,7 +77,7 @@ fn aim(spec: &mut FleetSpec, flags: &GoalArguments) {
     pool.service = flags.service.clone().or(pool.service.take());
 }
 
-/// The job of an entry, in place or in its file.
+/// Reads the job of an entry, in place or in its file.
 fn read(entry: &FleetJobSpec, fleet: &Path, constants: Option<&Path>) -> Result<Job, Failure> {
     let Some(path) = &entry.file else { return Ok(Job::of(entry.in_place(), fleet.into(), constants)) };
     let path = files::beside(fleet, Path::new(path));
@@ -89,14 +89,14 @@ fn refused(file: &Path) -> Failure {
     Failure::input(format!("cannot plan fleet `{}`", file.display()))
 }
 
-/// A failure in a part of a fleet, told as one of the fleet.
+/// Reports a failure in a part of a fleet as one of the fleet.
 fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
     let told = refused(file).because(format!("{place}: {}", failure.message()));
     let told = failure.causes().iter().fold(told, Failure::because);
     told.maybe_hint(failure.hint_text().map(Into::into))
 }
 
-/// Why a fleet cannot be planned.
+/// Returns the failure of a fleet that cannot be planned.
 fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
     let hint = error.hint();
     if let FleetError::NoPlan { .. } = error {
@@ -117,7 +117,7 @@ fn explain(error: &FleetError, spec: &FleetSpec, file: &Path) -> Failure {
     told.maybe_hint(hint)
 }
 
-/// Writes what the user asks for, all of it or nothing. Returns what was written.
+/// Writes the requested files, all of them or none. Returns what was written.
 fn write(
     planned: &PlannedFleet,
     spec: &FleetSpec,
@@ -147,7 +147,8 @@ fn write(
     Ok(notes)
 }
 
-/// The name of a kind's plan document: its own as far as files may be called so, and not like another's.
+/// Returns the file name of a kind's plan document: the kind's name as far as files may have it, and unlike the taken
+/// ones.
 fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = files::plain_name(name);
     let mut own = format!("{plain}.json");
@@ -160,7 +161,7 @@ fn file_name(name: &str, taken: &mut BTreeSet<String>) -> String {
     own
 }
 
-/// Flags that mean nothing for a fleet.
+/// Refuses flags that do not apply to a fleet.
 fn only_for_jobs(arguments: &PlanArguments) -> Result<(), Failure> {
     let JobArguments {
         job: _,

@@ -31,19 +31,20 @@ use trainyard_planner::missed_goal;
 use trainyard_reports as reports;
 use trainyard_units::{Seconds, human_duration};
 
-/// How many plans are ranked for each job; only the best runs.
+/// Number of plans that are ranked for each job; only the best runs.
 const TOP: usize = 1;
-/// How often it is looked whether the user wants to stop.
+/// Interval at which the stop flag is checked.
 const POLL: Duration = Duration::from_millis(100);
-/// How many tables a path may lead through: no field of a job is as deep.
+/// Maximum number of tables in a path; no field of a job is as deep.
 const DEPTH_MAX: usize = 8;
-/// What varies beside the paths of a job.
+/// The key of the seed, which may vary besides the paths of a job.
 const SEED: &str = "seed";
 
-/// Why jobs side by side do not run on GPUs.
+/// The reason why jobs side by side do not run on GPUs.
 const ON_PROCESSORS: &str = "jobs that run side by side share processor threads";
 
-/// Whether a file is a list of jobs by its content. What can be read only once is taken for a job.
+/// Returns `true` if a file's content is that of a list of jobs. A stream, which can be read only once, is taken for a
+/// job.
 pub(crate) fn is_list(file: &Path) -> bool {
     if !file.is_file() {
         return false;
@@ -91,7 +92,7 @@ pub(crate) fn train(
     exit
 }
 
-/// How the command ends.
+/// Returns the exit of the command.
 fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit, Failure> {
     let (all, failed) = (document.jobs.len(), document.count(JobEnd::Failed));
     let left = document.count(JobEnd::Interrupted) + document.count(JobEnd::NotStarted);
@@ -111,7 +112,7 @@ fn verdict(document: &JobsDocument, stopped: bool, folder: &Path) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// One job of the list, ready to be planned or planned.
+/// One job of the list, planned or ready to be planned.
 struct Listed {
     name: String,
     entry: u32,
@@ -122,12 +123,12 @@ struct Listed {
     what: What,
 }
 
-/// What is planned, or its plan.
+/// The problem to plan, or its plan.
 enum What {
     Job(Box<Job>),
     Planned {
         document: Box<PlanDocument>,
-        /// Where the user has it; a plan that was made here is written with the others.
+        /// The user's file; a plan that was made here is written with the others.
         file: Option<PathBuf>,
     },
 }
@@ -136,18 +137,18 @@ fn refused(file: &Path) -> Failure {
     Failure::input(format!("cannot train the jobs of `{}`", file.display()))
 }
 
-/// A failure in a job of a list, told as one of the list.
+/// Reports a failure in a job of a list as one of the list.
 fn inside(file: &Path, place: &str, failure: &Failure) -> Failure {
     let told = Failure::new(failure.code(), refused(file).message()).because(format!("{place}: {}", failure.message()));
     failure.causes().iter().fold(told, Failure::because).maybe_hint(failure.hint_text().map(Into::into))
 }
 
-/// A field of an entry that holds what it may not.
+/// Returns the failure of an entry's field with a value that is not allowed.
 fn wrong(file: &Path, entry: usize, field: &str, problem: impl std::fmt::Display, hint: &str) -> Failure {
     refused(file).because(format!("in `job[{entry}].{field}`: {problem}")).hint(hint)
 }
 
-/// Processor threads that the jobs share.
+/// Returns the number of processor threads that the jobs share.
 fn devices(spec: &JobListSpec, file: &Path) -> Result<u32, Failure> {
     let all = u32::try_from(cores()).unwrap_or(u32::MAX);
     let devices = spec.devices.unwrap_or(all);
@@ -158,7 +159,7 @@ fn devices(spec: &JobListSpec, file: &Path) -> Result<u32, Failure> {
     Err(refused(file).because(problem).hint("leave it out to take them all"))
 }
 
-/// The jobs that a list stands for.
+/// Expands a list into its jobs.
 fn listed(spec: &JobListSpec, devices: u32, file: &Path, arguments: &TrainArguments) -> Result<Vec<Listed>, Failure> {
     if spec.jobs.is_empty() {
         return Err(refused(file).because("it has no [[job]]"));
@@ -239,7 +240,7 @@ fn check_entry(entry: &ListedJobSpec, devices: u32, file: &Path, index: usize) -
     Ok(())
 }
 
-/// The job of an entry with the values of a variant, and its name.
+/// Reads the job of an entry with the values of a variant, and its name.
 fn read(entry: &ListedJobSpec, varied: &Variant, list: &Path, index: usize) -> Result<(String, What), Failure> {
     let within = |failure: Failure| inside(list, &format!("in `job[{index}]`"), &failure);
     let stem = |path: &Path| path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
@@ -275,7 +276,7 @@ fn in_place(entry: &ListedJobSpec) -> JobSpec {
     }
 }
 
-/// A job with other values at some paths; else the path that cannot have its value, and why.
+/// Returns a job with other values at some paths; fails with the path that cannot have its value, and the reason.
 fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
     let mut value = serde_json::to_value(spec).expect("a job holds only what JSON can hold");
     let mut spec = spec.clone();
@@ -295,7 +296,7 @@ fn with(spec: &JobSpec, varied: &Variant) -> Result<JobSpec, (String, String)> {
     Ok(spec)
 }
 
-/// What a plan of a list trains on.
+/// Returns the training data of a plan in a list.
 fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSource, Failure> {
     let data = entry.data.clone().unwrap_or_default();
     let other = DataSpec { path: None, tokenizer: None, ..data.clone() };
@@ -311,8 +312,7 @@ fn data_of(entry: &ListedJobSpec, list: &Path, index: usize) -> Result<DataSourc
     source(&Job::of(JobSpec { data, ..JobSpec::default() }, list.into(), None), None, None)
 }
 
-/// Finds out what is wrong with models, weights and data before anything is measured. Data that several jobs read is read
-/// once.
+/// Checks models, weights and data before anything is measured. Data that several jobs share is read once.
 fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result<(), Failure> {
     let mut known: BTreeMap<String, DataReport> = BTreeMap::new();
     for listed in jobs {
@@ -343,7 +343,7 @@ fn check(jobs: &mut [Listed], file: &Path, arguments: &TrainArguments) -> Result
     Ok(())
 }
 
-/// A profile, if it was measured on what jobs share.
+/// Returns a profile, if it was measured on the processors that jobs share.
 fn of_processors(profile: MeasuredMachine, file: &Path) -> Result<MeasuredMachine, Failure> {
     if profile.device == DeviceKind::Cpu {
         return Ok(profile);
@@ -408,7 +408,7 @@ fn plan_name(job: &Listed) -> String {
     format!("{}.json", job.name)
 }
 
-/// The file of a share of a profile, by the profile's number: most lists have one.
+/// Returns the file name of a share of a profile, by the profile's number: most lists have one profile.
 fn profile_name(number: usize, devices: u32) -> String {
     match number {
         0 => format!("profile-{devices}.toml"),
@@ -416,7 +416,7 @@ fn profile_name(number: usize, devices: u32) -> String {
     }
 }
 
-/// The command that runs a planned job.
+/// Returns the command that runs a planned job.
 fn command(job: &Listed, folder: &Path, arguments: &TrainArguments) -> Vec<String> {
     let What::Planned { document, file } = &job.what else { unreachable!("every job is planned by now") };
     let file = file.clone().unwrap_or_else(|| folder.join("plans").join(plan_name(job)));
@@ -431,19 +431,19 @@ fn command(job: &Listed, folder: &Path, arguments: &TrainArguments) -> Vec<Strin
     words
 }
 
-/// Where a job leaves what it measured, apart from whatever else a list leaves.
+/// Returns the folder of a job's measurements, inside that of the list.
 fn of_job(folder: &Path, name: &str) -> PathBuf {
     folder.join("runs").join(name)
 }
 
-/// A job with its command, and how it ended once it has.
+/// A job with its command, and its outcome once it has ended.
 struct Run {
     job: Listed,
     command: Vec<String>,
     outcome: Option<JobOutcome>,
 }
 
-/// What a process left behind.
+/// The result of a process.
 struct Ended {
     index: usize,
     result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>,
@@ -459,7 +459,7 @@ struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// Runs all jobs. Returns whether the user stopped them.
+    /// Runs all jobs. Returns `true` if the user stopped them.
     fn run(&mut self, stop: &AtomicBool) -> Result<bool, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(Exit::Failed, "cannot find this program").because(error.to_string()))?;
@@ -491,8 +491,8 @@ impl Queue<'_> {
         }
     }
 
-    /// Starts a process; one that cannot be started has failed. It stops after its step when its input is dropped, or
-    /// when this program ends, however it does.
+    /// Starts a process; one that cannot be started has failed. The process stops after its current step when its input
+    /// is dropped, or when this program ends for any reason.
     fn start(&mut self, index: usize, program: &Path, sender: &Sender<Ended>) -> Option<ChildStdin> {
         let run = &self.runs[index];
         let mut command = Command::new(program);
@@ -515,7 +515,7 @@ impl Queue<'_> {
         }
     }
 
-    /// Keeps what a process left behind, which may have been `told` to stop.
+    /// Writes the results of a process, which may have been `told` to stop.
     fn end(&mut self, index: usize, start_s: f64, result: std::io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>, told: bool) {
         let end_s = self.clock.seconds();
         let run = &mut self.runs[index];
@@ -525,13 +525,13 @@ impl Queue<'_> {
             Ok((status, document, log)) => {
                 let log = String::from_utf8_lossy(&log);
                 let kept = self.folder.join("logs").join(format!("{}.txt", run.job.name));
-                // The results count; a log that cannot be written must not take them along.
+                // The results matter; a log that cannot be written must not discard them.
                 let _ = files::write(&kept, log.as_bytes());
                 let measured = serde_json::from_slice::<ComparisonDocument>(&document).ok();
                 outcome.end = match status.code() {
                     Some(code) if code == Exit::Done as i32 && measured.is_some() => JobEnd::Done,
-                    // A run that was told to stop shows what it measured. One that broke off has the same code if there
-                    // is a checkpoint to go on from.
+                    // A run that was told to stop shows its measurements. One that broke off has the same code if there
+                    // is a checkpoint to resume from.
                     Some(code) if code == Exit::Interrupted as i32 && measured.is_some() => JobEnd::Interrupted,
                     _ => JobEnd::Failed,
                 };
@@ -548,19 +548,19 @@ impl Queue<'_> {
     }
 }
 
-/// What ended within a short time, if something did.
+/// Returns a process that ended within a short time, if one did.
 fn receive(ended: &Receiver<Ended>) -> Option<Ended> {
     ended.recv_timeout(POLL).ok()
 }
 
-/// Waits for a process in a thread of its own.
+/// Waits for a process and sends its result, on a thread of its own.
 fn wait(index: usize, child: Child, sender: &Sender<Ended>) {
     let result = child.wait_with_output().map(|output| (output.status, output.stdout, output.stderr));
-    // Whoever waits for it is there as long as it runs.
+    // The receiver outlives every process.
     let _ = sender.send(Ended { index, result });
 }
 
-/// Keeps the terminal's Ctrl-C from a process: it is told once, by this program.
+/// Keeps the terminal's Ctrl-C from a process: this program tells it to stop, once.
 #[cfg(unix)]
 fn apart(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -569,7 +569,7 @@ fn apart(command: &mut Command) {
 #[cfg(not(unix))]
 fn apart(_: &mut Command) {}
 
-/// Why a process failed: the last error that it told, or the signal that ended it.
+/// Returns the reason why a process failed: the last error that it printed, or the signal that ended it.
 fn reason(status: ExitStatus, log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let Some(first) = lines.iter().rposition(|line| line.starts_with("error: ")) else {
@@ -590,7 +590,7 @@ fn figures(document: &ComparisonDocument) -> JobFigures {
     }
 }
 
-/// What is known of a job before it starts.
+/// Returns the outcome of a job with the facts known before it starts.
 fn of(job: &Listed, end: JobEnd) -> JobOutcome {
     let What::Planned { document, .. } = &job.what else { unreachable!("every job is planned by now") };
     JobOutcome {
@@ -619,13 +619,13 @@ fn document(list: JobListSpec, devices: u32, queue: Queue<'_>) -> JobsDocument {
     document
 }
 
-/// What a job tries, for a line of progress.
+/// Returns the values that a job tries, for a line of progress.
 fn tried(job: &Listed) -> String {
     let values = reports::varied(&job.varied);
     if values.is_empty() { format!("  {}", data_flags(&job.data).join(" ")) } else { format!("  {values}") }
 }
 
-/// How a job ended, for a line of progress.
+/// Tells how a job ended, for a line of progress.
 fn ended(outcome: &JobOutcome) -> String {
     let took = outcome.end_s.unwrap_or(0.0) - outcome.start_s.unwrap_or(0.0);
     let how = match (outcome.end, outcome.measured, &outcome.error) {
@@ -639,7 +639,7 @@ fn ended(outcome: &JobOutcome) -> String {
     format!("  {how}, after {}", human_duration(Seconds(took)))
 }
 
-/// Flags that mean nothing for a list.
+/// Refuses flags that do not apply to a list.
 fn only_for_jobs(arguments: &TrainArguments) -> Result<(), Failure> {
     let JobArguments {
         job: _,

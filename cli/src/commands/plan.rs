@@ -13,7 +13,7 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{missed_by_choice, missed_goal, point};
 use trainyard_reports::{self as reports, Breadth, Points};
 
-/// Runners-up and the recommended cluster, unless the user says how many.
+/// Default number of clusters shown: the recommended one and the runners-up.
 const TOP: u16 = 5;
 
 /// Recommends a plan for a job, or plans for a fleet of jobs that share a pool.
@@ -28,7 +28,7 @@ pub(crate) fn plan(arguments: &PlanArguments, history: &History, output: &Output
     plan_job(arguments, history, output)
 }
 
-/// Recommends a plan. One that misses the goal is shown all the same.
+/// Recommends a plan. A plan that misses the goal is still shown.
 fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let mut job = job::read(&arguments.job)?;
     job.aim(&arguments.goal);
@@ -78,7 +78,7 @@ fn plan_job(arguments: &PlanArguments, history: &History, output: &Output) -> Re
     }
 }
 
-/// A plan to be kept, with the files that it names as seen from a folder.
+/// Returns a plan's entry for the history, with the files that it names relative to a folder.
 pub(super) fn outcome(document: &PlanDocument, folder: &Path) -> Outcome {
     let headline = Headline::from(document);
     Outcome::new(Kind::Plan, "plan.json", document, headline)

@@ -7,7 +7,7 @@ use crate::output::Output;
 use std::path::{Path, PathBuf};
 use trainyard_executor::process_group::{LaunchError, Launcher, Processes, World};
 
-/// Joins the processes that were started. Only the first of them says more than errors.
+/// Joins the processes of the launcher. Only the first of them prints more than errors.
 pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Processes, Output), Failure> {
     let launcher = match launcher {
         arguments::Launcher::Threads => Launcher::Threads,
@@ -18,7 +18,8 @@ pub(super) fn join(launcher: arguments::Launcher, output: &Output) -> Result<(Pr
     Ok((processes, output))
 }
 
-/// What this process has prepared, once all processes have: one that goes on alone would wait for the others for ever.
+/// Returns what this process has prepared, once all processes are ready: one that went on alone would wait for the
+/// others for ever.
 pub(super) fn all_ready<T>(processes: &Processes, own: Result<T, Failure>) -> Result<T, Failure> {
     let all = processes.all_ready(own.is_ok());
     let own = own?;
@@ -30,7 +31,7 @@ pub(super) fn all_ready<T>(processes: &Processes, own: Result<T, Failure>) -> Re
     }
 }
 
-/// The folder of a run, which the first process makes, by the same path in all of them.
+/// Returns the folder of a run, which the first process makes, by the same path in all of them.
 pub(super) fn run_folder(processes: &Processes, wanted: Option<&Path>, model: &str) -> Result<PathBuf, Failure> {
     let made = match wanted {
         _ if processes.is_root() => files::run_folder(wanted, model),
@@ -43,7 +44,7 @@ pub(super) fn run_folder(processes: &Processes, wanted: Option<&Path>, model: &s
     Ok(processes.told(&folder.to_string_lossy()).into())
 }
 
-/// What a process ended with. Others may wait for one that failed: the job ends here.
+/// Returns the result of a process. If it failed, others may wait for it for ever: the job is then ended here.
 pub(super) fn ended<T>(world: &World, own: Result<T, Failure>, output: &Output) -> Result<T, Failure> {
     if world.processes() > 1
         && let Err(failure) = &own
@@ -55,7 +56,7 @@ pub(super) fn ended<T>(world: &World, own: Result<T, Failure>, output: &Output) 
     own
 }
 
-/// What a user is told whose job cannot start.
+/// Returns the failure of a job that cannot start.
 pub(super) fn failure(error: &LaunchError) -> Failure {
     Failure::of(Exit::Input, error).hint(error.hint())
 }

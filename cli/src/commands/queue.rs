@@ -14,7 +14,7 @@ use trainyard_plan::queue::QueueSpec;
 use trainyard_planner::predict_queue;
 use trainyard_reports as reports;
 
-/// Whether a file is a queue by its name.
+/// Returns `true` if a file's name is that of a queue.
 pub(crate) fn is_queue(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
@@ -45,7 +45,7 @@ fn refused(file: &Path) -> Failure {
     Failure::input(format!("cannot simulate queue `{}`", file.display()))
 }
 
-/// Flags that mean nothing for a queue.
+/// Refuses flags that do not apply to a queue.
 fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
     let flags = [
         ("--trace", arguments.trace.is_some(), "`--plot GANTT.svg` draws the schedule of a queue"),
@@ -61,7 +61,7 @@ fn only_for_plans(arguments: &SimulateArguments) -> Result<(), Failure> {
     }
 }
 
-/// The plan documents that the jobs name, by their paths in the file.
+/// Reads the plan documents that the jobs name, by their paths in the file.
 fn plans(spec: &QueueSpec, file: &Path) -> Result<BTreeMap<String, PlanDocument>, Failure> {
     let named = spec.jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.plan.as_ref()?)));
     named

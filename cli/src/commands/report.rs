@@ -38,7 +38,7 @@ pub(crate) fn report(arguments: &ReportArguments, output: &Output) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Every picture of the report as a file in a folder.
+/// Draws every picture of the report, as files of a folder.
 fn drawn(folder: &Path, content: &ReportContent, arguments: &ReportArguments) -> Vec<(PathBuf, Vec<u8>)> {
     let format = plot::FORMATS[arguments.plot_format as usize];
     let file = |name: &str, picture: &reports::Picture| {

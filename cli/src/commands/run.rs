@@ -14,16 +14,16 @@ use trainyard_plan::{Plan, Timeline};
 use trainyard_planner::{check_hyper_parameters, resimulate};
 use trainyard_sim::Options;
 
-/// What a process needs before it meets the others.
+/// The input of a process, prepared before it joins the others.
 struct Prepared {
     document: PlanDocument,
     plan: Plan,
     kind: DeviceKind,
-    /// What the plan's profile was measured on, if it has one.
+    /// The kind of devices on which the plan's profile was measured, if it has one.
     measured_on: Option<DeviceKind>,
 }
 
-/// Runs a plan document. Where the plan was made for a measured machine, its prediction is compared with the run.
+/// Runs a plan document. If the plan was made for a measured machine, its prediction is compared with the run.
 pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     if arguments.until_input_ends {
         stop_when_input_ends()?;
@@ -59,13 +59,13 @@ pub(crate) fn run(arguments: &RunArguments, history: &History, output: &Output) 
     processes::ended(&world, execute(&execution, &plan, history, output), output)
 }
 
-/// The plan, if it can be run here.
+/// Reads and checks the plan and everything that a run of it needs.
 fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failure> {
     let document = files::read_plan(&arguments.plan)?;
     check_hyper_parameters(&document.job.training, document.plan.optimizer).map_err(|error| {
         Failure::input(format!("plan `{}` cannot be run", arguments.plan.display())).because(error.to_string())
     })?;
-    // What is warned of one host says nothing of many.
+    // Warnings about one host say nothing of many.
     let heard = if arguments.launcher == Launcher::Mpi { &output.muted() } else { output };
     let profile = files::profile_of(&document, &arguments.plan).ok().flatten();
     let measured_on = profile.map(|profile| profile.device);
@@ -75,8 +75,8 @@ fn prepare(arguments: &RunArguments, output: &Output) -> Result<Prepared, Failur
     Ok(Prepared { document, plan, kind, measured_on })
 }
 
-/// The step as it was predicted for devices of the kind that computes; nothing, with a warning, where it was not.
-/// `measured_on` is what the plan's profile was measured on.
+/// Returns the step as it was predicted for devices of the kind that computes; `None`, with a warning, where it was
+/// not. `measured_on` is the kind on which the plan's profile was measured.
 fn predicted(
     document: &PlanDocument,
     arguments: &RunArguments,
@@ -92,7 +92,7 @@ fn predicted(
             ));
             None
         }
-        // The prediction stays the one in the document: it was written down before this run.
+        // The prediction stays the one in the document, which was made before this run.
         Ok(files) if document.plan.cluster.profile.is_some() => {
             resimulate(document, files, Options::default()).ok().map(|(_, outcome)| outcome.timeline)
         }

@@ -14,10 +14,10 @@ use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Plan, PlanError};
 use trainyard_reports as reports;
 
-/// The measurement file in the folder of a run.
+/// The name of the measurement file in the folder of a run.
 const MEASUREMENT: &str = "measurement.json";
 
-/// A measurement file.
+/// Reads a measurement file.
 pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
     let report: RunReport = from_json("measurement", &files::read_text("measurement", path)?, path)?;
     if report.schema != MEASUREMENT_SCHEMA {
@@ -27,7 +27,7 @@ pub(super) fn read_report(path: &Path) -> Result<RunReport, Failure> {
     Ok(report)
 }
 
-/// Corrects a profile by the runs of a file or folder, and writes it where they predict better so.
+/// Corrects a profile by the runs of a file or folder, and writes it if steps are then predicted better.
 pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.profile.clone().unwrap_or_else(|| local_profile(arguments.device.into()));
     let profile = files::read_profile(&path)?;
@@ -48,7 +48,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     Ok(Exit::Done)
 }
 
-/// The measurement files that a path stands for, in the order of their names.
+/// Returns the measurement files that a path stands for, in the order of their names.
 fn measurements(from: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !from.is_dir() {
         return Ok(vec![from.into()]);

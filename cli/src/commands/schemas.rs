@@ -29,7 +29,7 @@ pub(crate) fn schemas(arguments: &SchemasArguments, output: &Output) -> Result<E
     Ok(Exit::Done)
 }
 
-/// The schemas by the names of their files: those of documents are called as the documents say in `schema`.
+/// Returns the schemas with the names of their files: those of documents are named after the documents' `schema` field.
 fn all() -> Vec<(&'static str, String)> {
     vec![
         ("campaign", of::<CampaignDocument>()),

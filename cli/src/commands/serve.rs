@@ -15,13 +15,13 @@ use trainyard_planner::{MachineFiles, machine};
 use trainyard_reports::{self as reports, LaunchOptions};
 use trainyard_server::{Bounds, ExportedFile, Refusal, Settings, Stop, Target, Token, TokenError, serve as run};
 
-/// What `trainyard export` can write launch files for, the page can.
+/// The export targets of the page: all those of `trainyard export`.
 static EXPORTS: LazyLock<Vec<Target>> = LazyLock::new(|| {
     let all = reports::Target::ALL.into_iter();
     all.map(|target| Target { name: target.name(), title: target.title(), export: exported }).collect()
 });
 
-/// The launch files of a plan that rests on no file of this machine.
+/// Makes the launch files of a plan that uses no file of this machine.
 fn exported(target: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, Refusal> {
     let known = reports::Target::ALL.into_iter().find(|known| known.name() == target);
     let target = known.expect("the list is made of them");
@@ -31,10 +31,10 @@ fn exported(target: &str, document: &PlanDocument) -> Result<Vec<ExportedFile>, 
     Ok(launch.files.into_iter().map(|file| ExportedFile { name: file.name, content: file.text }).collect())
 }
 
-/// Where the token is, unless a flag says it.
+/// The environment variable of the token, which a flag overrides.
 const TOKEN: &str = "TRAINYARD_TOKEN";
 
-/// Serves the page. Ctrl-C and SIGTERM end it, a second one at once.
+/// Serves the page. Ctrl-C and SIGTERM end it gracefully, a second one at once.
 pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Output) -> Result<Exit, Failure> {
     let loopback = arguments.listen.is_loopback();
     let token = token(arguments)?;
@@ -59,9 +59,9 @@ pub(crate) fn serve(arguments: &ServeArguments, history: &History, output: &Outp
     Ok(Exit::Done)
 }
 
-/// The token of the flag or of the environment, if there is one.
+/// Returns the token of the flag or of the environment, if there is one.
 fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
-    // What is no text is no token either, and is told as such.
+    // A value that is not Unicode is not a token either, and is reported as such.
     let environment = std::env::var_os(TOKEN).filter(|text| !text.is_empty());
     let (name, text) = match (&arguments.token, environment) {
         (Some(text), _) => ("--token", text.clone()),
@@ -73,7 +73,7 @@ fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
     })
 }
 
-/// Why an address cannot be listened on.
+/// Returns the failure of listening on an address.
 fn refused(address: SocketAddr, error: &Error) -> Failure {
     let failure = |exit| Failure::new(exit, format!("cannot listen on {address}")).because(error.to_string());
     match error.kind() {

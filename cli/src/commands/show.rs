@@ -28,7 +28,7 @@ pub(crate) fn show(arguments: &ShowArguments, output: &Output) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-/// What can be shown.
+/// Lists the catalogs.
 fn kinds(output: &Output) {
     let kinds: Vec<(String, String)> = Kind::value_variants()
         .iter()
@@ -42,7 +42,7 @@ fn kinds(output: &Output) {
     });
 }
 
-/// The entries of a catalog whose names fit a pattern.
+/// Lists the entries of a catalog whose names match a pattern.
 fn list(kind: Kind, catalog: &Catalog, pattern: &str, output: &Output) -> Result<(), Failure> {
     let width = output.width();
     let found = catalog.only(pattern);
@@ -86,7 +86,7 @@ fn no_match(kind: Kind, pattern: &str) -> Failure {
         .hint(format!("`trainyard show {name}` lists them all"))
 }
 
-/// One entry of a catalog.
+/// Shows one entry of a catalog.
 fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(), Failure> {
     let width = output.width();
     match kind {
@@ -118,7 +118,7 @@ fn entry(kind: Kind, catalog: &Catalog, name: &str, output: &Output) -> Result<(
     }
     Ok(())
 }
-/// The prices of some instances as a table that can be given back, or as the catalog has them.
+/// Prints the prices of some instances: as a table that `--prices` reads, or as the catalog has them.
 fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(), Failure> {
     let wanted: Vec<String> = vec![pattern.unwrap_or("*").into()];
     let instances = catalog.matching(&wanted).map_err(no_entry)?;
@@ -128,7 +128,7 @@ fn prices(catalog: &Catalog, pattern: Option<&str>, output: &Output) -> Result<(
     Ok(())
 }
 
-/// A model as its catalog file has it.
+/// Returns a model in the form of its catalog file.
 fn model(entry: &CatalogEntry) -> serde_json::Value {
     json!({ "source": entry.source, "dataset": entry.dataset, "model": entry.model.spec() })
 }

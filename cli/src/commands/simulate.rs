@@ -96,7 +96,7 @@ fn no_plot(why: &str) -> Failure {
     Failure::new(Exit::Failed, "there is nothing to plot").because(why)
 }
 
-/// Draws possible courses of the whole training.
+/// Simulates possible courses of the whole training.
 fn whole_training(
     arguments: &SimulateArguments,
     document: &PlanDocument,
@@ -129,7 +129,7 @@ fn options(arguments: &SimulateArguments) -> Options {
     Options { unfold: arguments.unfold, variation }
 }
 
-/// Whether this machine has the memory that the simulation takes.
+/// Checks that this machine has the memory that the simulation takes.
 pub(crate) fn enough_memory(plan: &Plan, options: Options) -> Result<(), Failure> {
     let (needed, available) = (memory_needed(plan, options), machine::memory());
     if needed <= available {

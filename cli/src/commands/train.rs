@@ -21,11 +21,11 @@ use trainyard_reports as reports;
 use trainyard_sim::Options;
 use trainyard_units::{Bytes, Seconds, counted, human_bytes, human_duration};
 
-/// How many plans are ranked; a machine of one's own is one cluster.
+/// Number of plans that are ranked; one's own machine is a single cluster.
 const TOP: usize = 3;
-/// The profile's name in a run's folder.
+/// The profile's file name in a run's folder.
 const PROFILE: &str = "profile.toml";
-/// The name of constants there, if there are some.
+/// The file name of constants in a run's folder, if there are some.
 const CONSTANTS: &str = "constants.toml";
 
 /// Calibrates if needed, plans, simulates, runs, and compares.
@@ -92,7 +92,7 @@ pub(crate) fn train(arguments: &TrainArguments, history: &History, output: &Outp
     execute(&execution, &plan, history, output)
 }
 
-/// The command that runs a plan as this one would have.
+/// Returns the command that runs a plan as this one would have.
 fn all_the_same(plan_file: &Path, data: &DataSource, arguments: &TrainArguments) -> String {
     let path = |path: &Path| path.display().to_string();
     let mut words = vec!["trainyard".into(), "run".into(), path(plan_file)];
@@ -103,11 +103,11 @@ fn all_the_same(plan_file: &Path, data: &DataSource, arguments: &TrainArguments)
     reports::command(&words)
 }
 
-/// Puts the job onto this machine: what `--on` says, or the profile of the job, or `local`.
+/// Sets the job's machine to this one: that of `--on`, or the profile of the job, or `local`.
 pub(crate) fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     let profile = match on {
         Some(LOCAL) => Some(LOCAL.to_owned()),
-        // The flag is relative to where the user is, the job's own paths to the job.
+        // The flag is relative to the working directory, the job's own paths to the job file.
         Some(path) => {
             Some(std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string()))
         }
@@ -130,8 +130,8 @@ pub(crate) fn place(job: &mut Job, on: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for the data of a job, which must be there, and enough of it, before anything is measured. Where the job does
-/// not say how much is trained, the data does.
+/// Checks that the data of a job is there, and enough of it, before anything is measured. If the job does not say how
+/// much to train, the size of the data decides.
 pub(crate) fn count(
     job: &mut Job,
     check: impl FnOnce(&Problem) -> Result<DataReport, Failure>,
@@ -139,7 +139,7 @@ pub(crate) fn count(
     let (data, training) = (&job.spec.data, &job.spec.training);
     let said = training.steps.is_some() || data.samples.is_some() || data.tokens.is_some();
     if !said {
-        // Until they are counted, so that all else can be checked first.
+        // A placeholder until samples are counted, so that everything else can be checked first.
         job.spec.data.samples = Some(1);
     }
     let found = check(&job.check()?)?;
@@ -149,7 +149,7 @@ pub(crate) fn count(
     Ok(found)
 }
 
-/// What flags and job name to train on; flags come first.
+/// Returns the training data that flags or the job name; flags take precedence.
 pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -> Result<DataSource, Failure> {
     let path = match (data, job.spec.data.path.as_deref()) {
         (Some(path), _) => path.to_owned(),
@@ -164,7 +164,7 @@ pub(crate) fn source(job: &Job, data: Option<&Path>, tokenizer: Option<&Path>) -
     Ok(DataSource { path, tokenizer: tokenizer.map(Into::into).or(named) })
 }
 
-/// Tells early what is wrong with data for a model and steps of `batch` samples.
+/// Checks data for a model and steps of `batch` samples, before anything is measured.
 pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u64) -> Result<DataReport, Failure> {
     let wanted = SampleKind::of(model).ok_or_else(|| {
         Failure::input(format!("`model.family` is {}, but there is no reader for its data", model.family()))
@@ -175,7 +175,7 @@ pub(crate) fn check_data(source: &DataSource, model: &Model, batch: u64, seed: u
     Ok(found.report())
 }
 
-/// Tells early what is wrong with weights that a model is to start from, if there are some.
+/// Checks the weights that a model is to start from, if there are some, before anything is measured.
 pub(crate) fn check_weights(path: Option<&Path>, model: &Model) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     trainyard_executor::check_weights(path, model)
@@ -196,12 +196,12 @@ fn described(data: &DataReport) -> String {
     )
 }
 
-/// Whether a job runs on this machine as it is found.
+/// Returns `true` if a job runs on this machine without a profile of the user's.
 fn is_local(job: &Job) -> bool {
     job.spec.cluster.profile.as_deref().is_none_or(|name| name == LOCAL)
 }
 
-/// Where the profile is that the job names, or will be.
+/// Returns the path of the profile that the job names, which may not exist yet.
 pub(crate) fn profile_path(job: &Job, device: Option<Device>) -> PathBuf {
     match job.spec.cluster.profile.as_deref() {
         Some(name) if !is_local(job) => job.path(name),
@@ -209,7 +209,7 @@ pub(crate) fn profile_path(job: &Job, device: Option<Device>) -> PathBuf {
     }
 }
 
-/// The profile that the job names; this machine is measured if it has none.
+/// Returns the profile that the job names; measures this machine if there is none yet.
 pub(crate) fn profile(
     job: &Job,
     device: Option<Device>,
@@ -219,7 +219,7 @@ pub(crate) fn profile(
     let kind = device.map(DeviceKind::from).unwrap_or_default();
     let path = profile_path(job, device);
     if again || (is_local(job) && !path.exists()) {
-        // What was measured before is measured again.
+        // Without a device flag, the kind measured before is measured again.
         let before = files::read_profile(&path).ok().filter(|_| device.is_none());
         let kind = before.map_or(kind, |profile| profile.device);
         device::check(kind)?;
@@ -232,7 +232,7 @@ pub(crate) fn profile(
     Ok(profile)
 }
 
-/// `2 replicas × 2 tensor × 4 stages`: every degree above one.
+/// Formats every degree above one: `2 replicas × 2 tensor × 4 stages`.
 fn degrees(parallel: ParallelSpec) -> String {
     let ParallelSpec { data, tensor, context, expert, pipeline, .. } = parallel;
     let inside = [("tensor", tensor), ("context", context), ("expert", expert)];

@@ -12,10 +12,10 @@ use std::fs::File;
 use trainyard_calibration::{RowResult, TableError, VALIDATION_SCHEMA, Validation};
 use trainyard_reports::{self as reports, Breadth, Picture};
 
-/// The most cells that are told one by one, unless all are asked for.
+/// Maximum number of malformed cells that are listed, unless all are asked for.
 const TOLD: usize = 20;
 
-/// Predicts every row of a table. Rows with bad cells are told, and the others predicted all the same.
+/// Predicts every row of a table. Rows with malformed cells are reported, and the others still predicted.
 pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result<Exit, Failure> {
     let name = arguments.table.display().to_string();
     let catalog = files::catalog_of(arguments.constants.as_deref())?;
@@ -58,7 +58,7 @@ pub(crate) fn validate(arguments: &ValidateArguments, output: &Output) -> Result
     told(&validation, &name, output.verbose())
 }
 
-/// Predicted against measured; of collectives also how fast messages of each size go.
+/// Draws predicted against measured times; for collectives also bandwidth against message size.
 fn drawn(rows: &[RowResult]) -> Result<Picture, String> {
     let picture = reports::predicted_against_measured(rows)?;
     Ok(match reports::measured_bandwidth(rows, Breadth::Wide) {
@@ -71,7 +71,7 @@ fn refused(error: &TableError) -> Failure {
     Failure::of(Exit::Input, error).maybe_hint(error.hint())
 }
 
-/// The rows of a table on their way, and what is kept of them.
+/// An iterator over the rows of a table, which collects what is needed of them.
 struct Rows<'a> {
     validation: Validation<'a, File>,
     bar: ProgressBar,
@@ -100,7 +100,7 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The validation document, its rows written while they are predicted.
+/// The validation document, whose rows are written while they are predicted.
 struct Document<'a, 'b>(&'a RefCell<Rows<'b>>);
 
 impl Serialize for Document<'_, '_> {
@@ -126,7 +126,7 @@ impl Serialize for Streamed<'_, '_> {
     }
 }
 
-/// Whether all rows could be read, and which could not.
+/// Reports the rows that could not be read, if any.
 fn told(validation: &Validation<'_, File>, name: &str, all: bool) -> Result<Exit, Failure> {
     let count = validation.malformed_rows();
     if count == 0 {

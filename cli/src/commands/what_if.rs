@@ -15,7 +15,7 @@ use trainyard_planner::{Limits, MachineFiles};
 use trainyard_reports::{self as reports, Breadth};
 use trainyard_sim::Options;
 
-/// What is varied, with the job file for messages.
+/// The problem to vary, with the job file for messages.
 struct Asked {
     subject: Subject,
     job: Option<Job>,
@@ -26,7 +26,7 @@ pub(crate) fn what_if(arguments: &WhatIfArguments, history: &History, output: &O
     let axes = axes(&arguments.vary).map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))?;
     let asked = asked(arguments)?;
     let document = answer(&asked, &axes, arguments, output)?;
-    // Everything is made before anything is written.
+    // All outputs are made before any is written.
     let drawn = |path: &Path| {
         reports::what_if_plot(&document, Breadth::Wide)
             .map_err(|why| Failure::new(Exit::NoPlan, format!("cannot draw `{}`", path.display())).because(why))
@@ -66,7 +66,7 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
         only_for_jobs(arguments)?;
         job::limits(&arguments.search, 1)?;
         let document = files::read_plan(path)?;
-        // What is not a plan is told, with its field, when it is varied.
+        // An invalid plan is reported, with its field, when it is varied.
         if let Ok(plan) = Plan::try_from(document.plan.clone()) {
             enough_memory(&plan, Options::default())?;
         }
@@ -86,7 +86,7 @@ fn asked(arguments: &WhatIfArguments) -> Result<Asked, Failure> {
     Ok(Asked { subject: Subject::Job(Box::new(SoughtJob { spec, resources, limits })), job: Some(job) })
 }
 
-/// The plan that is best for a job, to be held.
+/// Finds the best plan of a job, to be held.
 fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
     let resources = job.resources(Path::new(""))?;
     let files = resources.machine_files();
@@ -94,7 +94,7 @@ fn hold(job: Job, limits: &Limits) -> Result<Asked, Failure> {
     Ok(Asked { subject: Subject::Plan(Box::new(HeldPlan { document, files })), job: Some(job) })
 }
 
-/// Whether a file is a plan document by its name.
+/// Returns `true` if a file's name is that of a plan document.
 fn is_plan(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
@@ -123,7 +123,7 @@ fn answer(
     })
 }
 
-/// Flags that mean nothing for a plan.
+/// Refuses flags that do not apply to a plan.
 fn only_for_jobs(arguments: &WhatIfArguments) -> Result<(), Failure> {
     let JobArguments {
         job: _,

@@ -14,7 +14,7 @@ use trainyard_planner::{NamedPlan, explain};
 use trainyard_reports as reports;
 use trainyard_sim::Options;
 
-/// Compares two plans of one model as `explain --against` does, and all else by the figures.
+/// Compares two plans of one model as `explain --against` does, and all other entries by their figures.
 pub(super) fn compare(arguments: &CompareKeptArguments, store: &Store, output: &Output) -> Result<Exit, Failure> {
     let find = |id: &str| store.find(id).map_err(|error| refused(&error));
     let (a, b) = (find(&arguments.a)?, find(&arguments.b)?);
@@ -27,13 +27,13 @@ pub(super) fn compare(arguments: &CompareKeptArguments, store: &Store, output: &
     Ok(Exit::Done)
 }
 
-/// Both plans explained, if both entries are plans of one model that can still be simulated.
+/// Explains both plans, if both entries are plans of one model that can still be simulated.
 fn explained(a: &Entry, b: &Entry, store: &Store) -> Result<Option<ExplanationDocument>, Failure> {
     let (Some(a), Some(b)) = (plan(a, store)?, plan(b, store)?) else { return Ok(None) };
     Ok(explain(&a, Some(&b)).ok())
 }
 
-/// The plan that an entry is, with the files that it names; nothing if it is something else.
+/// Returns the plan of an entry, with the files that it names; `None` if the entry is something else.
 fn plan(entry: &Entry, store: &Store) -> Result<Option<NamedPlan>, Failure> {
     let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
     Ok(documents.split_first().and_then(|(first, files)| named(entry, first, files)))

@@ -11,7 +11,7 @@ use trainyard_history::{Document, Entry, Filter, HistoryAct, HistoryDocument, St
 use trainyard_plan::document::PLAN_SCHEMA;
 use trainyard_reports as reports;
 
-/// The list of what was exported, in its folder.
+/// The file name of the list of exported entries, in their folder.
 const INDEX: &str = "history.json";
 /// The keys of a plan's cluster that name files, in the order of [`NAMED`].
 const KEYS: [&str; 3] = ["profile", "file", "constants"];
@@ -53,13 +53,13 @@ fn wanted(arguments: &ExportKeptArguments, store: &Store) -> Result<Vec<Entry>, 
     arguments.ids.iter().map(|id| store.find(id).map_err(|error| refused(&error))).collect()
 }
 
-/// The documents of an entry as files of a folder: the first as `STEM.json`, the others as `STEM-NAME`.
+/// Returns the documents of an entry as files of a folder: the first as `STEM.json`, the others as `STEM-NAME`.
 fn of_entry(entry: &Entry, folder: &Path, stem: &str, store: &Store) -> Result<Vec<(PathBuf, String)>, Failure> {
     let documents = store.documents(&entry.id).map_err(|error| refused(&error))?;
     Ok(named(&documents, stem).into_iter().map(|(name, text)| (folder.join(name), text)).collect())
 }
 
-/// Names and texts of the files of an entry.
+/// Returns the names and texts of the files of an entry.
 fn named(documents: &[Document], stem: &str) -> Vec<(String, String)> {
     let file = |index: usize, name: &str| {
         if index == 0 { format!("{stem}.json") } else { format!("{stem}-{}", files::plain_name(name)) }
@@ -70,8 +70,8 @@ fn named(documents: &[Document], stem: &str) -> Vec<(String, String)> {
     documents.iter().enumerate().map(|(index, document)| (file(index, &document.name), text(document))).collect()
 }
 
-/// A plan that names the files of its machines by other names, as they are called beside it. A document that names none
-/// stays as it was, to the last byte.
+/// Rewrites a plan so that it names the files of its machines as they are exported beside it. A document that names
+/// none stays the same to the last byte.
 fn beside(text: &str, there: &[Option<String>; 3]) -> Option<String> {
     if there.iter().all(Option::is_none) {
         return None;

@@ -14,7 +14,7 @@ use trainyard_history::{
 };
 use trainyard_reports as reports;
 
-/// Does something with what is kept.
+/// Runs a command on the history.
 pub(crate) fn history(command: &HistoryCommand, history: &History, output: &Output) -> Result<Exit, Failure> {
     let Some(place) = history.place() else {
         return Err(Failure::input("no history is kept here: its place is `off`")
@@ -31,13 +31,13 @@ pub(crate) fn history(command: &HistoryCommand, history: &History, output: &Outp
     }
 }
 
-/// Why something cannot be done with a history.
+/// Returns the failure of an operation on a history.
 pub(super) fn refused(error: &HistoryError) -> Failure {
     let exit = if error.is_input() { Exit::Input } else { Exit::Failed };
     Failure::of(exit, error).maybe_hint(error.hint())
 }
 
-/// The history, of which something is asked that it must have.
+/// Opens the history for a command that needs an existing one.
 fn opened(place: &Path) -> Result<Store, Failure> {
     Store::existing(place).map_err(|error| refused(&error))?.ok_or_else(|| {
         Failure::input(format!("there is no history `{}`", place.display()))
@@ -54,7 +54,7 @@ fn tell(document: &HistoryDocument, output: &Output) {
     output.result(document, || reports::history(document, output.width(), output.verbose()));
 }
 
-/// Where there is no history yet, there is nothing in it.
+/// Lists entries. A history that does not exist yet is empty.
 fn list(arguments: &ListArguments, place: &Path, output: &Output) -> Result<Exit, Failure> {
     let filter = Filter {
         kind: arguments.kind,

@@ -37,7 +37,7 @@ pub(super) fn show(arguments: &ShowKeptArguments, store: &Store, output: &Output
     Ok(Exit::Done)
 }
 
-/// What the command printed for people, if this version knows the form of the document.
+/// Formats what the command printed for people, if this version knows the document's schema.
 fn printed(kept: &KeptDocument, width: Width) -> Option<String> {
     fn read<T: DeserializeOwned>(kept: &KeptDocument) -> Option<T> {
         serde_json::from_value(kept.document.clone()).ok()
