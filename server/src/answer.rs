@@ -49,7 +49,7 @@ pub struct ModelAnswer {
     pub model: ModelSpec,
 }
 
-/// The best plan for a job.
+/// Finds the best plan for a job.
 pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Result<PlanAnswer, Refusal> {
     let limits = question.limits()?;
     let problem = question.problem()?.until(cancellation);
@@ -68,7 +68,7 @@ pub(crate) fn plan(question: &PlanQuestion, cancellation: Cancellation) -> Resul
     }
 }
 
-/// A plan that somebody kept, simulated anew.
+/// Simulates a plan document that a client kept.
 pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanAnswer, Refusal> {
     check_plan(document)?;
     let plan = Plan::try_from(document.plan.clone())
@@ -83,7 +83,7 @@ pub(crate) fn simulate(document: &PlanDocument, bounds: &Bounds) -> Result<PlanA
     Ok(PlanAnswer { plan: document, missed, step: StepPicture::of(&outcome.timeline) })
 }
 
-/// The model that a configuration describes.
+/// Reads the model that a configuration describes.
 pub(crate) fn model(question: &ModelQuestion) -> Result<ModelAnswer, Refusal> {
     let written = question.model()?;
     let model =

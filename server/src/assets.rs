@@ -11,17 +11,17 @@ use rust_embed::RustEmbed;
 #[folder = "assets"]
 struct Files;
 
-/// The page itself.
+/// Returns the page itself.
 pub(crate) async fn page() -> Result<Response<Body>, Refusal> {
     file("index.html")
 }
 
-/// What the page consists of besides.
+/// Returns a file that the page loads, such as a script or a style sheet.
 pub(crate) async fn asset(Path(name): Path<String>) -> Result<Response<Body>, Refusal> {
     file(&name)
 }
 
-/// A file by its exact name among those that were there when the program was built.
+/// Returns a file by its exact name among those that were embedded when the program was built.
 fn file(name: &str) -> Result<Response<Body>, Refusal> {
     let file = Files::get(name).ok_or_else(|| Refusal::not_found("such file"))?;
     let mut response = Response::new(Body::from(file.data));

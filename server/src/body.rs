@@ -7,20 +7,20 @@ use axum::http::{HeaderValue, Request, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The body of a request that says it is JSON, if it has at most `limit` bytes.
+/// Reads the body of a request whose media type is JSON, if it has at most `limit` bytes.
 pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Bytes, Refusal> {
     if !is_json(request.headers().get(CONTENT_TYPE)) {
         return Err(Refusal::media_type());
     }
     let stated = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    // What is known to be too large is refused before it is sent.
+    // A body whose stated length is too large is refused before it is sent.
     if stated.is_some_and(|bytes| bytes > limit as u64) {
         return Err(Refusal::too_large(limit));
     }
     to_bytes(request.into_body(), limit).await.map_err(|_| Refusal::too_large(limit))
 }
 
-/// What a body says. JSON that is nested deeper than 128 levels is none.
+/// Parses a body. JSON that is nested deeper than 128 levels is refused.
 pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::json(&error))
 }
@@ -30,12 +30,12 @@ fn is_json(value: Option<&HeaderValue>) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// An answer as text.
+/// Serializes an answer as JSON text.
 pub(crate) fn text<T: Serialize>(answer: &T) -> Bytes {
     serde_json::to_vec(answer).expect("answers hold only what JSON can hold").into()
 }
 
-/// An answer that is JSON already.
+/// Returns the response with an answer that is already JSON text.
 pub(crate) fn json(text: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -80,7 +80,7 @@ pub struct PriceEntry {
 }
 
 impl Catalogs {
-    /// What the program knows.
+    /// Collects the models, instances, prices and export targets that the program knows.
     pub(crate) fn new(targets: &[Target]) -> Self {
         let hardware = catalog();
         let priced = || hardware.instances().iter().filter(|instance| !instance.prices.is_empty());

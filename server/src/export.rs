@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_plan::document::PlanDocument;
 
-/// A program that launches training, and how its files are written.
+/// A launcher of training, and the function that writes its files.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called in paths and on the command line: `torchrun`.
+    /// Its name in paths and on the command line: `torchrun`.
     pub name: &'static str,
-    /// What it is called in sentences.
+    /// Its name in sentences.
     pub title: &'static str,
-    /// The files that launch a plan at the target of this name; a refusal where it cannot express the plan.
+    /// Writes the files that launch a plan with the target of this name; refuses a plan that the target cannot express.
     pub export: fn(&str, &PlanDocument) -> Result<Vec<ExportedFile>, Refusal>,
 }
 
@@ -43,7 +43,7 @@ pub struct ExportAnswer {
     pub files: Vec<ExportedFile>,
 }
 
-/// The files of a plan for the target of this name.
+/// Writes the launch files of a plan for the target of this name.
 pub(crate) fn export(targets: &[Target], name: &str, plan: &PlanDocument) -> Result<ExportAnswer, Refusal> {
     let target = targets.iter().find(|target| target.name == name).ok_or_else(|| {
         let known: Vec<&str> = targets.iter().map(|target| target.name).collect();

@@ -14,21 +14,21 @@ use axum::response::IntoResponse;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use subtle::ConstantTimeEq;
 
-/// What clients must show to be answered. It is never printed.
+/// The secret that clients must send to be answered. It is never printed.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Why a token is none.
+/// The reason why a text cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It could be guessed.
+    /// It is short enough to be guessed.
     Short {
-        /// Characters that it has.
+        /// Number of characters that it has.
         length: usize,
-        /// Characters that it must have.
+        /// Minimum number of characters.
         least: usize,
     },
-    /// It cannot stand in a header.
+    /// It has characters that cannot stand in a header.
     Characters,
 }
 
@@ -52,14 +52,14 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Sixteen random letters and digits cannot be tried out.
+    /// Minimum length in characters: sixteen random letters and digits cannot be guessed by trying.
     const LEAST: usize = 16;
 
-    /// A token of this text.
+    /// Creates a token from a text.
     ///
     /// # Errors
     ///
-    /// When it is short enough to be guessed, or cannot stand in a header.
+    /// Fails when the text is short enough to be guessed, or cannot stand in a header.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         if !text.chars().all(|letter| letter.is_ascii_graphic()) {
             return Err(TokenError::Characters);
@@ -70,18 +70,19 @@ impl Token {
         Ok(Self(text.into()))
     }
 
-    /// Whether the headers of a request show it. How long that takes says nothing of where a wrong one differs.
+    /// Returns `true` if the headers of a request contain the token. The comparison takes constant time, so that it
+    /// reveals nothing about where a wrong token differs.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         shown.is_some_and(|shown| bool::from(shown.as_bytes().ct_eq(self.0.as_bytes())))
     }
 }
 
-/// What pages may do: run and load what comes from here, and nothing else.
+/// The content security policy of pages: they may run and load only what comes from this server.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                               connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Headers of every answer.
+/// The headers of every answer.
 const HEADERS: [(HeaderName, &str); 7] = [
     (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -92,10 +93,11 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Where requests of other sites' pages are told from those of this page: browsers send it, and pages cannot change it.
+/// The header that tells requests of other sites' pages from those of this page: browsers send it, and pages cannot
+/// change it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Answers a request if it may be answered, in time, with the headers of every answer.
+/// Answers a request if it is allowed, within the time limit, with the headers of every answer.
 pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, next: Next) -> Response<Body> {
     let mut response = if let Err(refusal) = admitted(&server, &request) {
         refusal.into_response()
@@ -130,15 +132,15 @@ fn admitted(server: &Server, request: &Request<Body>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a request was meant for this machine. A foreign page whose name is made to point here (DNS rebinding) still
-/// sends its own name.
+/// Checks that a request was meant for this machine. A foreign page whose name is made to point here (DNS rebinding)
+/// still sends its own name.
 fn of_this_machine(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
     };
-    // Addresses of version 6 stand in brackets, so that their colons are not taken for that of a port.
+    // IPv6 addresses stand in brackets, so that their colons are not taken for that of a port.
     let loopback = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
         Some(name) => name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()),
         None => name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback()),

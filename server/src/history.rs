@@ -6,12 +6,12 @@ use trainyard_history::{
     Filter, HISTORY_SCHEMA, HistoryAct, HistoryDocument, HistoryError, KEPT_SCHEMA, KeptDocument, Listing, Store,
 };
 
-/// Entries that are listed at most, the newest.
+/// Maximum number of entries that are listed, the newest.
 const LISTED: u32 = 200;
-/// The name of a place that is none.
+/// The name that stands for no history.
 const OFF: &str = "off";
 
-/// The newest entries. Where nothing is kept, there are none.
+/// Lists the newest entries; none where nothing is kept.
 pub(crate) fn list(place: Option<&Path>) -> Result<HistoryDocument, Refusal> {
     let filter = Filter { limit: Some(LISTED), ..Filter::default() };
     let store = place.map(Store::existing).transpose()?.flatten();
@@ -28,7 +28,7 @@ pub(crate) fn list(place: Option<&Path>) -> Result<HistoryDocument, Refusal> {
     })
 }
 
-/// The entry whose id starts so, with the document that its command printed.
+/// Returns the entry whose id starts with `id`, with the document that its command printed.
 pub(crate) fn kept(place: Option<&Path>, id: &str) -> Result<KeptDocument, Refusal> {
     let store = place.map(Store::existing).transpose()?.flatten();
     let store = store.ok_or_else(|| Refusal::not_found("history").hint("nothing is kept here yet".to_owned()))?;

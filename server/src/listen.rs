@@ -14,14 +14,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
-/// Bytes of a request's headers, and of what is read ahead of its body.
+/// Maximum bytes of a request's headers, and of what is read ahead of its body.
 const BUFFER: usize = 64 << 10;
-/// How long to wait where the system cannot take another client.
+/// Pause after the system could not accept another client.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Threads for everything but searches, which have their own.
+/// Number of threads for everything but searches, which have their own.
 const THREADS: usize = 2;
 
-/// A word to a server, from any thread, that it shall end. All clones are one.
+/// A signal that tells a server to stop, from any thread. All clones share one signal.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Sender<bool>);
 
@@ -32,7 +32,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Lets the server take no more requests, finish those that it has, and end.
+    /// Tells the server to accept no more requests, finish those that it has, and end.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -43,11 +43,11 @@ impl Stop {
     }
 }
 
-/// Serves the page and the API on `listener` until `stop` says so.
+/// Serves the page and the API on `listener` until `stop` is signalled.
 ///
 /// # Errors
 ///
-/// When the system gives no threads, or the listener is none.
+/// Fails when the system cannot start threads, or the listener cannot be used.
 pub fn serve(listener: std::net::TcpListener, settings: Settings, stop: &Stop) -> io::Result<()> {
     let bounds = settings.bounds;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -62,7 +62,7 @@ pub fn serve(listener: std::net::TcpListener, settings: Settings, stop: &Stop) -
         accept(&listener, settings, stop).await;
         Ok(())
     });
-    // A search that was cancelled ends when the plans that it is simulating are done; nobody waits for that.
+    // A cancelled search ends when the plans that it is simulating are done; nobody waits for that.
     runtime.shutdown_background();
     ended
 }
@@ -87,7 +87,7 @@ async fn accept(listener: &TcpListener, settings: Settings, stop: &Stop) {
         };
         let connection = graceful.watch(connection(stream, service.clone(), &bounds));
         tokio::spawn(async move {
-            // A client that goes away, or does not speak HTTP, is none of ours to tell.
+            // A client that disconnects, or does not speak HTTP, is no error of the server.
             let _ = connection.await;
             drop(place);
         });
@@ -97,11 +97,11 @@ async fn accept(listener: &TcpListener, settings: Settings, stop: &Stop) {
 
 type Service = TowerToHyperService<axum::Router>;
 
-/// Bytes from and to a client, which is let go when it takes none of an answer.
+/// The bytes from and to a client, which is disconnected when it does not receive an answer in time.
 type Stream = TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>;
 
 fn connection(stream: TcpStream, service: Service, bounds: &Bounds) -> http1::Connection<Stream, Service> {
-    // Answers are small and whole; waiting for more to send with them would only delay them.
+    // Answers are small and sent whole; Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(bounds.taking));

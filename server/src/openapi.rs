@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use trainyard_history::{HistoryDocument, KeptDocument};
 use trainyard_plan::document::PlanDocument;
 
-/// One way to ask.
+/// One operation of the API.
 #[derive(Clone)]
 struct Operation {
     path: &'static str,
@@ -22,7 +22,7 @@ struct Operation {
     about_answer: &'static str,
 }
 
-/// The OpenAPI document of version 1 of the API.
+/// Returns the OpenAPI document of version 1 of the API.
 ///
 /// # Source
 ///
@@ -119,7 +119,7 @@ fn operations(generator: &mut SchemaGenerator) -> Vec<Operation> {
     ]
 }
 
-/// What is asked of the history.
+/// Returns the operations on the history.
 fn history(generator: &mut SchemaGenerator) -> Vec<Operation> {
     vec![
         Operation {
@@ -141,7 +141,7 @@ fn history(generator: &mut SchemaGenerator) -> Vec<Operation> {
     ]
 }
 
-/// What stands in braces in a path: its name, what it is, and what is said where there is no such thing.
+/// Returns the parameter in braces in a path: its name, its description, and the error where no such thing exists.
 fn parameter(path: &str) -> Option<(&str, &'static str, &'static str)> {
     let (_, rest) = path.split_once('{')?;
     match rest.trim_end_matches('}') {
@@ -150,7 +150,7 @@ fn parameter(path: &str) -> Option<(&str, &'static str, &'static str)> {
     }
 }
 
-/// An operation as the document has it.
+/// Describes an operation as OpenAPI does.
 fn described(operation: Operation, refusal: &Schema) -> Value {
     let refused = |about: &str| {
         let content = json!({ "application/problem+json": { "schema": refusal } });

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 use trainyard_planner::Cancellation;
 
-/// Which searches share a limit: quick ones never wait for thorough ones.
+/// A group of searches with a common limit: quick ones never wait for thorough ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Drafts and simulations.
@@ -17,7 +17,7 @@ pub(crate) enum Lane {
     Thorough,
 }
 
-/// Where searches are done.
+/// The queues of searches, and the cache of their answers.
 pub(crate) struct Planning {
     quick: Arc<Semaphore>,
     thorough: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub(crate) struct Planning {
     kept: Mutex<Kept>,
 }
 
-/// Cancels a search when whoever waits for it goes away.
+/// Cancels a search when the request that waits for it is dropped.
 struct Waiting(Cancellation);
 
 impl Drop for Waiting {
@@ -45,7 +45,7 @@ impl Planning {
         }
     }
 
-    /// The answer to a question: one that is kept, one that is being found, or one that `work` finds.
+    /// Returns the answer to a question: a cached one, one that is being found, or one that `work` finds.
     pub(crate) async fn answer(
         &self,
         lane: Lane,
@@ -53,13 +53,13 @@ impl Planning {
         work: impl FnOnce(Cancellation) -> Result<Bytes, Refusal> + Send + 'static,
     ) -> Result<Bytes, Refusal> {
         let entry = self.kept().entry(&question);
-        // If the one who is finding it goes away, the next of those who wait for it begins anew.
+        // If the request that is finding it is dropped, the next of those that wait for it starts again.
         let answer = entry.get_or_try_init(|| self.find(lane, work)).await?.clone();
         self.kept().keep(&question, answer.len());
         Ok(answer)
     }
 
-    /// The answer that `work` finds, which is not kept.
+    /// Returns the answer that `work` finds, without caching it.
     pub(crate) async fn find(
         &self,
         lane: Lane,
@@ -81,18 +81,18 @@ impl Planning {
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        // Nothing panics between two changes of it.
+        // The lock is never poisoned between two changes: nothing panics there.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 type Entry = Arc<OnceCell<Bytes>>;
 
-/// Answers by question. When they are too many, those that were found first go first.
+/// A cache of answers by question. When they exceed the limit, the oldest are removed first.
 #[derive(Default)]
 struct Kept {
     entries: BTreeMap<String, Entry>,
-    /// Questions whose answers are known, with the bytes of both, in the order in which they were found.
+    /// Questions with known answers, with the bytes of both, in the order in which they were answered.
     order: VecDeque<(String, usize)>,
     bytes: usize,
     limit: usize,
@@ -100,7 +100,7 @@ struct Kept {
 
 impl Kept {
     fn entry(&mut self, question: &str) -> Entry {
-        // Questions that nobody waits for, and that have no answer, are forgotten.
+        // Questions without an answer for which nobody waits are removed.
         self.entries.retain(|_, entry| entry.initialized() || Arc::strong_count(entry) > 1);
         Arc::clone(self.entries.entry(question.into()).or_default())
     }

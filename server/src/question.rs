@@ -39,18 +39,18 @@ pub struct ModelQuestion {
 }
 
 impl ModelQuestion {
-    /// The model as it is written.
+    /// Returns the model that the configuration describes.
     pub(crate) fn model(&self) -> Result<ModelSpec, Refusal> {
         let name = self.name.as_deref().unwrap_or(UNNAMED_MODEL);
         Ok(from_hugging_face(&self.config.to_string(), name)?)
     }
 }
 
-/// How many clusters a document ranks.
+/// Number of clusters that a document ranks.
 const TOP: usize = 5;
 
 impl PlanQuestion {
-    /// The question in solvable form.
+    /// Returns the planning problem of the question.
     pub(crate) fn problem(&self) -> Result<Problem, Refusal> {
         refuse_files(&self.job)?;
         let model_file = match (&self.config, &self.job.model.config) {
@@ -71,13 +71,13 @@ impl PlanQuestion {
         Ok(problem(&self.job, Resources { model_file, ..Resources::default() })?)
     }
 
-    /// How the search is limited.
+    /// Returns the limits of the search.
     pub(crate) fn limits(&self) -> Result<Limits, Refusal> {
         Ok(Limits { top: TOP, max_simulations: None, fixed: Fixed::parse(&self.fix)? })
     }
 }
 
-/// Files of the machine that the server runs on are nobody's business: none is opened, and jobs that name some are told.
+/// Refuses jobs that name files: the server opens none of its machine's.
 fn refuse_files(job: &JobSpec) -> Result<(), Refusal> {
     let named = [
         ("job.model.file", &job.model.file),
@@ -89,7 +89,7 @@ fn refuse_files(job: &JobSpec) -> Result<(), Refusal> {
     refuse(&named)
 }
 
-/// The same of a plan, and a plan of another version is told.
+/// Refuses a plan that names files of the machine, and a plan of another version.
 pub(crate) fn check_plan(document: &PlanDocument) -> Result<(), Refusal> {
     if document.schema != PLAN_SCHEMA {
         let detail = format!("`schema` is `{}`, but this version reads `{PLAN_SCHEMA}`", document.schema);

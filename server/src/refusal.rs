@@ -30,20 +30,20 @@ impl Refusal {
         Self { status: status.as_u16(), kind: kind.into(), detail: detail.into(), hint: None }
     }
 
-    /// With what may be done about it.
+    /// Adds advice on what may be done about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
         self.hint = hint.into().or(self.hint);
         self
     }
 
-    /// The text is not the JSON that is expected.
+    /// Refuses a text that is not the expected JSON.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-json", format!("the body cannot be read: {error}"))
             .hint("GET /api/v1/openapi.json describes every field".to_owned())
     }
 
-    /// What is asked makes no sense.
+    /// Refuses a request whose content makes no sense.
     pub fn input(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-input", detail)
     }
@@ -83,12 +83,12 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, "not-found", format!("there is no {what}"))
     }
 
-    /// What is named is not there.
+    /// Refuses a request for something that does not exist.
     pub(crate) fn missing(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// What the server was given cannot be read.
+    /// Tells that the server cannot read a file that it was given.
     pub(crate) fn unreadable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
     }
@@ -103,7 +103,7 @@ impl Refusal {
             .hint("send `Content-Type: application/json`".to_owned())
     }
 
-    /// A bug, of which the server's own output says more.
+    /// Tells of a bug, of which the server's own output says more.
     pub(crate) fn failed() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the server failed to answer")
     }

@@ -23,22 +23,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trainyard_plan::document::PlanDocument;
 
-/// What a server is to be.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What may be asked for.
+    /// The limits of requests.
     pub bounds: Bounds,
-    /// Whether it is reached from this machine only; requests for other names are then refused.
+    /// `true` if the server is reached from this machine only; requests for other host names are then refused.
     pub loopback: bool,
-    /// What clients of the API must show.
+    /// The token that clients of the API must send.
     pub token: Option<Token>,
-    /// Programs that launch files can be written for.
+    /// Launchers for which launch files can be written.
     pub exports: &'static [Target],
-    /// The history that is shown, if there is one; it is not changed.
+    /// The history that is shown, if there is one; the server only reads it.
     pub history: Option<PathBuf>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     planning: Planning,
@@ -50,7 +50,7 @@ pub(crate) type Server = Arc<Shared>;
 
 type Answer = Result<Response<Body>, Refusal>;
 
-/// The page and the API, without a socket.
+/// Creates the routes of the page and the API, without a socket.
 pub fn router(settings: Settings) -> Router {
     let server = Arc::new(Shared {
         planning: Planning::new(&settings.bounds),
@@ -83,7 +83,7 @@ async fn catalogs(State(server): State<Server>) -> Response<Body> {
     json(server.catalogs.clone())
 }
 
-/// A question as text: equal questions have the same, however they were written.
+/// Returns a question's key in the cache: equal questions have the same, however they were written.
 fn key<T: Serialize>(path: &str, question: &T) -> String {
     format!("{path} {}", serde_json::to_string(question).expect("questions hold only what JSON can hold"))
 }
@@ -105,7 +105,8 @@ async fn plan(State(server): State<Server>, request: Request<Body>) -> Answer {
     server.planning.answer(lane, key, work).await.map(json)
 }
 
-/// A plan document. A long one takes many times its length in memory, so it is parsed where only some are at a time.
+/// Parses a plan document. A long one takes many times its length in memory, so it is parsed where only some are at a
+/// time.
 fn document(body: &Bytes) -> Result<PlanDocument, Refusal> {
     parse(body)
 }

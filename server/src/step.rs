@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_plan::{Activity, Interval, StageId, Timeline};
 
-/// Segments that a picture draws one by one; with more, they are less than a pixel wide and are summed up in columns.
+/// Maximum number of segments that a picture draws one by one; more are narrower than a pixel and are summed up in
+/// columns.
 const SEGMENTS_MAX: usize = 2000;
-/// Columns of a picture that sums up.
+/// Number of columns of a picture that sums up.
 const COLUMNS: u64 = 240;
 
 /// One step: a row for each stage, over the same time.
@@ -71,7 +72,7 @@ pub struct RowShare {
     pub communication: f64,
 }
 
-/// What a stage does, in nanoseconds of the step.
+/// One activity of a stage, in nanoseconds of the step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Piece {
     doing: Doing,
@@ -81,7 +82,7 @@ struct Piece {
 }
 
 impl StepPicture {
-    /// Of a simulated step.
+    /// Converts the timeline of a simulated step.
     pub(crate) fn of(timeline: &Timeline) -> Self {
         let last = || timeline.intervals.iter().map(|interval| interval.end.nanoseconds()).max().unwrap_or(0);
         let (from, to) = timeline.window.map_or_else(|| (0, last()), |(a, b)| (a.nanoseconds(), b.nanoseconds()));
@@ -120,7 +121,8 @@ fn doing(activity: Activity) -> (Doing, Option<u32>) {
     }
 }
 
-/// What a stage does between two instants, in order: computing, and communication as far as nothing is computed.
+/// Returns the activities of a stage between two instants, in order: computing, and communication as far as nothing is
+/// computed.
 fn pieces(timeline: &Timeline, stage: StageId, (from, to): (u64, u64)) -> Vec<Piece> {
     let piece = |interval: &Interval| {
         let (doing, micro_batch) = doing(interval.activity);
@@ -138,7 +140,7 @@ fn pieces(timeline: &Timeline, stage: StageId, (from, to): (u64, u64)) -> Vec<Pi
     computing
 }
 
-/// The parts of `moving` in which nothing is computed, joined where they touch. Both are in order.
+/// Returns the parts of `moving` in which nothing is computed, joined where they touch. Both are in order.
 fn exposed(moving: &[Piece], computing: &[Piece]) -> Vec<Piece> {
     let mut parts: Vec<Piece> = Vec::new();
     let (mut covered, mut next) = (0, 0);
@@ -171,7 +173,7 @@ fn add(parts: &mut Vec<Piece>, start: u64, end: u64) {
     }
 }
 
-/// What fills each of the columns.
+/// Returns the fractions of each column that the activities take.
 fn shares(pieces: &[Piece], length: u64) -> Vec<RowShare> {
     let edge = |column: u64| (u128::from(length) * u128::from(column) / u128::from(COLUMNS)) as u64;
     let mut shares = vec![RowShare::default(); COLUMNS as usize];
@@ -199,7 +201,7 @@ fn shares(pieces: &[Piece], length: u64) -> Vec<RowShare> {
 }
 
 impl RowShare {
-    /// To a thousandth, which no picture shows.
+    /// Rounds to a thousandth; no picture shows less.
     fn rounded(&self) -> Self {
         let round = |share: f64| (share * 1000.0).round() / 1000.0;
         Self {

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use trainyard_server::{Bounds, Settings, Stop, serve};
 
-/// What a server answers to these bytes, until it closes the connection.
+/// Sends these bytes to a server, and returns what it answers until it closes the connection.
 fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server listens");
-    // What is refused early may be closed before everything is written.
+    // The server may refuse a request and close the connection before everything is written.
     let _ = stream.write_all(request.as_bytes());
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text);
@@ -54,7 +54,7 @@ fn what_is_not_http_is_not_answered_as_such() {
 fn a_client_that_sends_no_headers_is_let_go() {
     let bounds = Bounds { headers: std::time::Duration::from_millis(50), ..Bounds::STANDARD };
     while_serving(bounds, |address| {
-        // It ends because the server closes it.
+        // The exchange ends because the server closes the connection.
         assert!(!exchange(address, "GET / HTTP/1.1\r\nHost: local").starts_with("HTTP/1.1 200"));
     });
 }
@@ -77,7 +77,7 @@ fn a_client_that_takes_no_answers_is_let_go() {
     let moment = std::time::Duration::from_millis(50);
     while_serving(Bounds { connections: 1, taking: moment, ..Bounds::STANDARD }, |address| {
         let mut first = TcpStream::connect(address).expect("the server listens");
-        // Far more than the system keeps of what was sent and not taken.
+        // Far more than the system buffers of answers that are not received.
         let many = "GET /api/v1/catalogs HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
         let _ = first.write_all(many.as_bytes());
         let answer = exchange(address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
