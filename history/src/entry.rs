@@ -19,10 +19,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// Every kind.
     pub const ALL: [Self; 4] = [Self::Plan, Self::Simulation, Self::WhatIf, Self::Run];
 
-    /// Its name in documents and on the command line.
+    /// Returns the kind's name in documents and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -59,31 +59,31 @@ pub struct Figures {
     pub loss: Option<f64>,
 }
 
-/// A document by its name, `plan.json`, and its text.
+/// A document: its name, `plan.json`, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Its name, without a folder.
+    /// The file name, without a folder.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
-/// What is to be kept.
+/// An entry to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEntry {
-    /// What came about.
+    /// The kind of the result.
     pub kind: Kind,
-    /// When.
+    /// The time of the command.
     pub at: UtcTime,
-    /// Version of the program.
+    /// The version of the program.
     pub program: String,
-    /// What followed the program's name on the command line.
+    /// The command-line arguments after the program's name.
     pub arguments: Vec<String>,
-    /// What is trained.
+    /// The model that is trained.
     pub model: Option<String>,
-    /// On what.
+    /// The machines that it is trained on.
     pub machines: Option<String>,
-    /// What a list shows.
+    /// The figures that a list shows.
     pub figures: Figures,
     /// The document that the command printed, then those that belong to it.
     pub documents: Vec<Document>,
@@ -121,10 +121,11 @@ pub struct Entry {
     pub documents: Vec<String>,
 }
 
-/// Characters of a tag.
+/// Maximum number of characters of a tag.
 const TAG_MAX: usize = 64;
 
-/// Whether a word may be a tag: letters, digits and `-_.:/+`, so that it stays one word wherever it is typed or shown.
+/// Returns `true` if a word may be a tag: letters, digits and `-_.:/+`, so that it stays one word wherever it is typed
+/// or shown.
 pub fn is_tag(word: &str) -> bool {
     let fine = |letter: char| letter.is_alphanumeric() || "-_.:/+".contains(letter);
     (1..=TAG_MAX).contains(&word.chars().count()) && word.chars().all(fine) && !word.starts_with('-')

@@ -3,15 +3,15 @@
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
-/// Why a history does not do what it is asked. Whatever the reason, nothing of it was changed.
+/// The reason why an operation on a history failed. In every case nothing of the history was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// The file is something else.
+    /// The file is not a history.
     #[error("`{}` is no history: {what}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of file that it is instead.
         what: &'static str,
     },
     /// A later version of the program wrote the file.
@@ -19,49 +19,49 @@ pub enum HistoryError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The version of the file.
         found: u32,
-        /// The newest version that is known.
+        /// The newest version that this program knows.
         known: u32,
     },
-    /// The file is a history, but what it holds makes no sense.
+    /// The file is a history, but its content is inconsistent.
     #[error("the history `{}` is damaged: {cause}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The inconsistency.
         cause: String,
     },
-    /// Others wrote for longer than this waited.
+    /// Other processes wrote for longer than the time limit.
     #[error("the history `{}` was locked by another process for {seconds} s", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
-        /// How long this waited.
+        /// Seconds that this process waited.
         seconds: u64,
     },
-    /// The system does not let it be read or written.
+    /// The system does not allow the file to be read or written.
     #[error("the history `{}` cannot be used: {cause}", path.display())]
     Unavailable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         cause: String,
     },
-    /// No entry has an id that starts so.
+    /// No entry has an id with this start.
     #[error("there is no entry `{}` in the history", id.escape_debug())]
     Unknown {
-        /// What was typed.
+        /// The start of an id that was typed.
         id: String,
-        /// Ids that are like it.
+        /// Similar ids.
         nearest: Vec<String>,
     },
-    /// Several entries have ids that start so.
+    /// Several entries have ids with this start.
     #[error("`{id}` is the start of several ids: {}", ids.join(", "))]
     Ambiguous {
-        /// What was typed.
+        /// The start of an id that was typed.
         id: String,
-        /// Some of the ids.
+        /// Some of the matching ids.
         ids: Vec<String>,
     },
     /// A word that cannot be a tag.
@@ -83,7 +83,7 @@ pub enum HistoryError {
 }
 
 impl HistoryError {
-    /// What SQLite says of a file.
+    /// Converts an error of SQLite on a file.
     pub(crate) fn of(path: &Path, error: &rusqlite::Error) -> Self {
         let path = path.to_owned();
         match error.sqlite_error_code() {
@@ -105,12 +105,12 @@ impl HistoryError {
         }
     }
 
-    /// Whether what the user typed is to blame, not the file.
+    /// Returns `true` if the user's input is at fault, not the file.
     pub fn is_input(&self) -> bool {
         !matches!(self, Self::Busy { .. } | Self::Unavailable { .. } | Self::Damaged { .. })
     }
 
-    /// What may be done about it.
+    /// Returns advice on what may be done about the error.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Foreign { .. } => "name another file with --history or TRAINYARD_HISTORY; it was not changed".into(),

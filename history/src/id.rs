@@ -3,17 +3,17 @@
 use crate::entry::NewEntry;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Digits and letters without those that look alike.
+/// The digits and letters of ids, without those that look alike.
 ///
 /// # Source
 ///
 /// Crockford, "Base 32", in lower case.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// Letters of an id: a thousand million of them, so that a few thousand entries rarely want the same.
+/// Number of letters of an id: a thousand million ids, so that a few thousand entries rarely collide.
 const LENGTH: usize = 6;
 
-/// The id that an entry would like to have, or after so many refusals another one. It follows from when and how the
-/// command was given.
+/// Returns the id that an entry gets if it is free; after `refusals` ids that were not, another one. It is computed
+/// from the command and its time.
 pub(crate) fn candidate(entry: &NewEntry, refusals: u64) -> String {
     let mut text = format!("{}\0{}\0{refusals}", entry.at.unix_seconds(), entry.kind.name());
     for argument in &entry.arguments {
@@ -29,7 +29,7 @@ pub(crate) fn candidate(entry: &NewEntry, refusals: u64) -> String {
     id
 }
 
-/// The start of an id as it was typed; nothing if no id starts so.
+/// Normalizes the start of an id as it was typed; `None` if no id can start so.
 pub(crate) fn typed(text: &str) -> Option<String> {
     let letter = |letter: char| {
         let letter = match letter.to_ascii_lowercase() {

@@ -5,51 +5,51 @@ use crate::time::UtcTime;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Params, Row};
 
-/// Which entries are wanted; what is left out does not matter.
+/// A filter of entries; fields that are left out match everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// Of this kind.
+    /// Only entries of this kind.
     pub kind: Option<Kind>,
-    /// Of this model, or of models like `gpt*`.
+    /// Only entries of this model, or of models like `gpt*`.
     pub model: Option<String>,
-    /// With all of these tags.
+    /// Only entries with all of these tags.
     pub tags: Vec<String>,
-    /// From then on.
+    /// Only entries from this time on.
     pub since: Option<UtcTime>,
-    /// At most so many, the newest.
+    /// Maximum number of entries, the newest.
     pub limit: Option<u32>,
 }
 
-/// Entries that were found, the newest first.
+/// The entries that were found, the newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {
     /// The entries.
     pub entries: Vec<Entry>,
-    /// How many more there are.
+    /// Number of further entries, beyond the limit.
     pub left_out: u64,
 }
 
-/// Everything of an entry but the text of its documents, in the order in which [`entry`] reads it.
+/// The columns of an entry, without the text of its documents, in the order in which [`entry`] reads them.
 pub(crate) const COLUMNS: &str = "id, kind, at, program, arguments, model, machines, step_time_s, \
      predicted_step_time_s, time_s, cost_usd, loss, note, \
      (SELECT json_group_array(word ORDER BY word) FROM tag WHERE tag.entry = entry.number), \
      (SELECT json_group_array(name ORDER BY position) FROM document WHERE document.entry = entry.number)";
 
-/// What a filter asks for; its parameters are kind, model, tags as a JSON list, and the first second.
+/// The condition of a filter; its parameters are kind, model, tags as a JSON list, and the first second.
 const WANTED: &str = "(?1 IS NULL OR kind = ?1) \
      AND (?2 IS NULL OR model = ?2 OR lower(model) GLOB lower(?2)) \
      AND NOT EXISTS (SELECT 1 FROM json_each(?3) AS wanted WHERE wanted.value NOT IN \
          (SELECT word FROM tag WHERE tag.entry = entry.number)) \
      AND (?4 IS NULL OR at >= ?4)";
 
-/// The newest first; of one second, that which was kept last.
+/// The order with the newest first; among entries of one second, the one that was kept last.
 pub(crate) const NEWEST_FIRST: &str = "ORDER BY at DESC, number DESC";
 
 pub(crate) fn list(connection: &Connection, filter: &Filter) -> rusqlite::Result<Listing> {
     let kind = filter.kind.map(Kind::name);
     let tags = json(&filter.tags);
     let since = filter.since.map(UtcTime::unix_seconds);
-    // SQLite takes a negative limit for none.
+    // SQLite takes a negative limit for no limit.
     let limit = filter.limit.map_or(-1, i64::from);
     let sql = format!("SELECT {COLUMNS} FROM entry WHERE {WANTED} {NEWEST_FIRST} LIMIT ?5");
     let found = entries(connection, &sql, (kind, &filter.model, &tags, since, limit))?;
@@ -58,12 +58,12 @@ pub(crate) fn list(connection: &Connection, filter: &Filter) -> rusqlite::Result
     Ok(Listing { left_out: all.saturating_sub(found.len() as u64), entries: found })
 }
 
-/// The entries that a query finds, which selects [`COLUMNS`].
+/// Returns the entries that a query finds, which selects [`COLUMNS`].
 pub(crate) fn entries(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<Entry>> {
     connection.prepare(sql)?.query_map(parameters, entry)?.collect()
 }
 
-/// A list of words as it is kept in one field.
+/// Formats a list of words as JSON, as it is stored in one field.
 pub(crate) fn json(words: &[String]) -> String {
     serde_json::to_string(words).expect("words are JSON")
 }

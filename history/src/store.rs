@@ -10,12 +10,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long one process waits for others to write. An entry takes them some milliseconds.
+/// Maximum time that a process waits for others to write. Writing an entry takes some milliseconds.
 pub(crate) const BUSY: Duration = Duration::from_secs(10);
-/// How many ids are named where one is not found, or is not the only one.
+/// Maximum number of ids that an error names where one is unknown or ambiguous.
 const NAMED: usize = 5;
 
-/// How each connection treats the file.
+/// The settings of each connection.
 ///
 /// The journal is SQLite's rollback journal, which is there only while something is written: the history is one file
 /// that can be copied, looked at where nothing may be written, and shared over a network as far as its locks work there,
@@ -27,49 +27,49 @@ const NAMED: usize = 5;
 const MANNERS: &str = "PRAGMA synchronous = EXTRA; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
                        PRAGMA cell_size_check = ON;";
 
-/// A history that is open.
+/// An open history.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
     path: PathBuf,
 }
 
-/// Which entries are old.
+/// The entries that count as old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Old {
-    /// Those from before then.
+    /// Those from before this time.
     Before(UtcTime),
-    /// All but so many, the newest.
+    /// All but this many, the newest.
     AllBut(u32),
 }
 
-/// What becomes of old entries that have tags.
+/// The treatment of old entries that have tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tagged {
-    /// They stay.
+    /// They are kept.
     Stay,
     /// They are removed like others.
     Go,
 }
 
-/// Which entries are removed.
+/// The entries to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
-    /// Which are old.
+    /// The entries that count as old.
     pub old: Old,
     /// Only those of this kind; the newest are then the newest of this kind.
     pub kind: Option<Kind>,
-    /// What becomes of those with tags.
+    /// The treatment of entries with tags.
     pub tagged: Tagged,
 }
 
 impl Store {
-    /// Opens a history, which is made if there is none, with the folders above it.
+    /// Opens a history; creates it if there is none, with the folders above it.
     ///
     /// # Errors
     ///
-    /// When the file is something else or of a newer version, is damaged, or cannot be read or written. It is not changed
-    /// then.
+    /// Fails when the file is something else or of a newer version, is damaged, or cannot be read or written. It is not
+    /// changed then.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         version::check(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -79,7 +79,7 @@ impl Store {
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens a history if there is one. Nothing is written but what brings an older version forward.
+    /// Opens a history if there is one. Nothing is written, except to migrate an older version.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Store {
         // SQLite takes `:memory:` and the like for other things than files, but never absolute paths.
         let absolute = std::path::absolute(path)
             .map_err(|error| HistoryError::Unavailable { path: path.into(), cause: error.to_string() })?;
-        // Where the file may not be written, SQLite opens it for reading by itself.
+        // Where the file may not be written, SQLite itself opens it for reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let mut connection = Connection::open_with_flags(absolute, flags).map_err(told)?;
         connection.busy_timeout(BUSY).map_err(told)?;
@@ -106,7 +106,7 @@ impl Store {
         Ok(Self { connection, path: path.into() })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -115,7 +115,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it cannot be written. Nothing of it is kept then.
+    /// Fails when it cannot be written. Nothing of it is kept then.
     pub fn keep(&mut self, new: &NewEntry) -> Result<Entry, HistoryError> {
         self.change(|transaction| {
             let id = free_id(transaction, new)?;
@@ -149,27 +149,27 @@ impl Store {
         })
     }
 
-    /// The entries that a filter wants, the newest first.
+    /// Returns the entries that match a filter, the newest first.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
+    /// Fails when the file cannot be read.
     pub fn list(&self, filter: &Filter) -> Result<Listing, HistoryError> {
         read::list(&self.connection, filter).map_err(|error| HistoryError::of(&self.path, &error))
     }
 
-    /// The entry whose id starts so.
+    /// Returns the entry whose id starts with `start`.
     ///
     /// # Errors
     ///
-    /// When none or several do, or the file cannot be read.
+    /// Fails when none or several do, or the file cannot be read.
     pub fn find(&self, start: &str) -> Result<Entry, HistoryError> {
         let told = |error: rusqlite::Error| HistoryError::of(&self.path, &error);
         let id = full_id(&self.connection, start).map_err(|error| error.told(&self.path))?;
         entry_of(&self.connection, &id).map_err(told)
     }
 
-    /// The documents of the entry whose id starts so, that which was printed first.
+    /// Returns the documents of the entry whose id starts with `start`, the printed one first.
     ///
     /// # Errors
     ///
@@ -179,11 +179,11 @@ impl Store {
         documents(&self.connection, &id).map_err(|error| HistoryError::of(&self.path, &error))
     }
 
-    /// Gives tags to the entry whose id starts so.
+    /// Adds tags to the entry whose id starts with `start`.
     ///
     /// # Errors
     ///
-    /// When a word is no tag, and as [`Store::find`]; when the file cannot be written.
+    /// Fails when a word cannot be a tag, and as [`Store::find`]; when the file cannot be written.
     pub fn tag(&mut self, start: &str, words: &[String]) -> Result<Entry, HistoryError> {
         if let Some(word) = words.iter().find(|word| !is_tag(word)) {
             return Err(HistoryError::NotATag { word: word.clone() });
@@ -200,11 +200,11 @@ impl Store {
         })
     }
 
-    /// Takes tags from the entry whose id starts so.
+    /// Removes tags from the entry whose id starts with `start`.
     ///
     /// # Errors
     ///
-    /// When it does not have one of them, and as [`Store::find`]; when the file cannot be written.
+    /// Fails when it does not have one of them, and as [`Store::find`]; when the file cannot be written.
     pub fn untag(&mut self, start: &str, words: &[String]) -> Result<Entry, HistoryError> {
         self.change(|transaction| {
             let id = full_id(transaction, start)?;
@@ -222,7 +222,7 @@ impl Store {
         })
     }
 
-    /// Says something of the entry whose id starts so, or nothing more.
+    /// Replaces the note of the entry whose id starts with `start`, or removes it.
     ///
     /// # Errors
     ///
@@ -235,11 +235,11 @@ impl Store {
         })
     }
 
-    /// The entries that would be removed.
+    /// Returns the entries that [`Store::prune`] would remove.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
+    /// Fails when the file cannot be read.
     pub fn prunable(&self, prune: &Prune) -> Result<Vec<Entry>, HistoryError> {
         prunable(&self.connection, prune).map_err(|error| HistoryError::of(&self.path, &error))
     }
@@ -248,7 +248,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// Fails when the file cannot be written.
     pub fn prune(&mut self, prune: &Prune) -> Result<Vec<Entry>, HistoryError> {
         self.change(|transaction| {
             let old = prunable(transaction, prune)?;
@@ -259,7 +259,7 @@ impl Store {
         })
     }
 
-    /// Changes the history in one transaction, which has the file to itself from its start: what it has read stays so.
+    /// Changes the history in one transaction, which locks the file from its start: nobody changes what it has read.
     fn change<T>(&mut self, change: impl FnOnce(&Transaction<'_>) -> Result<T, Broken>) -> Result<T, HistoryError> {
         let path = &self.path;
         let told = |error: rusqlite::Error| HistoryError::of(path, &error);
@@ -270,7 +270,7 @@ impl Store {
     }
 }
 
-/// What breaks a change off, of which the file is yet to be named.
+/// An error that aborts a change, without the path of the file.
 enum Broken {
     Database(rusqlite::Error),
     Told(HistoryError),
@@ -297,7 +297,7 @@ impl From<HistoryError> for Broken {
     }
 }
 
-/// An id that no entry has.
+/// Returns an id that no entry has.
 fn free_id(connection: &Connection, new: &NewEntry) -> rusqlite::Result<String> {
     let taken = "SELECT 1 FROM entry WHERE id = ?1";
     for refusals in 0.. {
@@ -321,7 +321,7 @@ fn documents(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Document
     connection.prepare(sql)?.query_map([id], document)?.collect()
 }
 
-/// The only id that starts so.
+/// Returns the only id that starts with `start`.
 fn full_id(connection: &Connection, start: &str) -> Result<String, Broken> {
     let Some(typed) = id::typed(start) else { return Err(unknown(connection, start)?.into()) };
     let sql = format!("SELECT id FROM entry WHERE substr(id, 1, length(?1)) = ?1 {NEWEST_FIRST} LIMIT {NAMED}");
@@ -333,11 +333,11 @@ fn full_id(connection: &Connection, start: &str) -> Result<String, Broken> {
     }
 }
 
-/// That there is no such id, with those that are like it.
+/// Returns the error for an unknown id, with similar ids.
 fn unknown(connection: &Connection, start: &str) -> rusqlite::Result<HistoryError> {
     let likeness = |id: &String| strsim::normalized_damerau_levenshtein(id, &start.to_ascii_lowercase());
     let mut nearest = texts(connection, &format!("SELECT id FROM entry {NEWEST_FIRST}"), &[])?;
-    // Sorting keeps the newest first among those that are alike.
+    // The sort is stable: the newest stays first among equally similar ids.
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
     nearest.truncate(NAMED);
     Ok(HistoryError::Unknown { id: start.into(), nearest })

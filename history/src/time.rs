@@ -15,32 +15,32 @@ const END: u64 = 253_402_300_800;
 #[schemars(with = "String")]
 pub struct UtcTime(u64);
 
-/// Why a text is no time.
+/// The error of a text that is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is neither a date as 2026-11-22 nor a time as 2026-11-22T10:30:00Z, which are UTC")]
 pub struct TimeError {
-    /// What was written.
+    /// The text.
     pub text: String,
 }
 
 impl UtcTime {
-    /// So many seconds after 1970 began; what lies behind the year 9999 is its last second.
+    /// Creates the time `seconds` after the start of 1970; times after the year 9999 become its last second.
     pub fn of_unix_seconds(seconds: u64) -> Self {
         Self(seconds.min(END - 1))
     }
 
-    /// Seconds since 1970 began.
+    /// Returns the seconds since the start of 1970.
     pub fn unix_seconds(self) -> u64 {
         self.0
     }
 
-    /// This long before; at the earliest the start of 1970.
+    /// Returns the time `seconds` before; at the earliest the start of 1970.
     #[must_use]
     pub fn before(self, seconds: u64) -> Self {
         Self(self.0.saturating_sub(seconds))
     }
 
-    /// The date, `2026-11-22`.
+    /// Returns the date: `2026-11-22`.
     ///
     /// # Source
     ///
@@ -58,7 +58,7 @@ impl UtcTime {
         format!("{year:04}-{month:02}-{day:02}")
     }
 
-    /// The time of day, `10:30:00`.
+    /// Returns the time of day: `10:30:00`.
     pub fn time_of_day(self) -> String {
         let second = self.0 % DAY;
         format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
@@ -88,7 +88,8 @@ impl TryFrom<String> for UtcTime {
 impl FromStr for UtcTime {
     type Err = TimeError;
 
-    /// Reads `2026-11-22`, which is its first second, `2026-11-22T10:30` and `2026-11-22T10:30:00`, with or without `Z`.
+    /// Parses `2026-11-22`, which is its first second, `2026-11-22T10:30` and `2026-11-22T10:30:00`, with or without
+    /// `Z`.
     fn from_str(text: &str) -> Result<Self, TimeError> {
         seconds_of(text).map(Self).ok_or_else(|| TimeError { text: text.into() })
     }
@@ -117,7 +118,7 @@ fn seconds_of(text: &str) -> Option<u64> {
         .then(|| days_since_1970(year, month, day) * DAY + hour * 3600 + minute * 60 + second)
 }
 
-/// Numbers with these many digits, apart by one letter.
+/// Parses numbers with these many digits, separated by one letter.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u64; N]> {
     let mut values = [0; N];
     let mut parts = text.split(between);

@@ -9,19 +9,19 @@ use std::path::Path;
 /// The version of files that this program writes.
 pub const VERSION: u32 = 2;
 
-/// What SQLite keeps for a program to know its files by: `TrYd`.
+/// SQLite's application id of Trainyard's files: `TrYd`.
 const APPLICATION: u32 = 0x5472_5964;
 
-/// Bytes of a database up to the number of its tables, views and the like.
+/// Bytes of a database's header, including the number of its tables, views and the like.
 const HEADER: u64 = 105;
 
-/// Gives the room of pruned entries back to the disk. It is settled before the first table is made, which leaves an empty
-/// database for a moment; said later, it would write to the file of whoever only looks.
+/// Returns the space of pruned entries to the disk. It must be set before the first table is made, which leaves an
+/// empty database for a moment; set later, it would write to the file of a process that only reads.
 const SHRINKING: &str = "PRAGMA auto_vacuum = FULL;";
 
-/// What leads from each version to the next; the first makes a file. None is ever changed once it was released.
+/// The migrations from each version to the next; the first creates the tables. A released one is never changed.
 const STEPS: [&str; VERSION as usize] = [
-    // `number` is the order in which entries were kept, and is never given twice.
+    // `number` is the order in which entries were kept, and is never reused.
     "CREATE TABLE entry (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -48,14 +48,14 @@ const STEPS: [&str; VERSION as usize] = [
         word TEXT NOT NULL,
         PRIMARY KEY (entry, word)
     ) STRICT, WITHOUT ROWID;",
-    // What is said of an entry, and how far a run was from its prediction.
+    // Adds the note of an entry, and the loss and the predicted step time of a run.
     "ALTER TABLE entry ADD COLUMN predicted_step_time_s REAL;
     ALTER TABLE entry ADD COLUMN loss REAL;
     ALTER TABLE entry ADD COLUMN note TEXT;",
 ];
 
-/// Refuses a file that is no history, or one of a newer version, before SQLite opens it: opening a database that another
-/// program left in the middle of a write would change it.
+/// Refuses a file that is no history, or one of a newer version, before SQLite opens it: opening a database that
+/// another program left in the middle of a write would change it.
 ///
 /// # Source
 ///
@@ -76,7 +76,7 @@ pub(crate) fn check(path: &Path) -> Result<(), HistoryError> {
     let mut header = Vec::new();
     file.take(HEADER).read_to_end(&mut header).map_err(unavailable)?;
     if header.is_empty() {
-        // It was just made, or by a process that was killed before its first entry was kept.
+        // The file was just created, possibly by a process that was killed before its first entry was kept.
         return Ok(());
     }
     if header.len() as u64 != HEADER || !header.starts_with(b"SQLite format 3\0") {
@@ -98,7 +98,7 @@ fn newer(path: &Path, found: u32) -> Result<(), HistoryError> {
     Err(HistoryError::Newer { path: path.into(), found, known: VERSION })
 }
 
-/// Makes the tables of an empty file, and brings those of an older version forward: all of it or nothing.
+/// Creates the tables of an empty file, and migrates those of an older version: all of it or nothing.
 pub(crate) fn bring_forward(connection: &mut Connection, path: &Path) -> Result<(), HistoryError> {
     let told = |error: rusqlite::Error| HistoryError::of(path, &error);
     match version(connection).map_err(told)? {
@@ -107,7 +107,7 @@ pub(crate) fn bring_forward(connection: &mut Connection, path: &Path) -> Result<
         _ => {}
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(told)?;
-    // Another process may have been quicker.
+    // Another process may have migrated it first.
     let found = version(&transaction).map_err(told)?;
     newer(path, found)?;
     for step in &STEPS[found as usize..] {
@@ -136,7 +136,7 @@ mod tests {
         connection
     }
 
-    /// The tables of a database as it tells them.
+    /// Returns the columns of all tables of a database, with their types.
     fn tables(connection: &Connection) -> Vec<String> {
         let columns = "SELECT m.name || '.' || c.name || ' ' || c.type FROM sqlite_schema AS m, \
                        pragma_table_info(m.name) AS c WHERE m.type = 'table' ORDER BY 1";

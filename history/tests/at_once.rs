@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use trainyard_history::{Document, Figures, Filter, Kind, NewEntry, Store, UtcTime};
 
-/// Where a process that a test starts writes, and how many entries.
+/// The environment variables of a child process: the file to which it writes, and the number of entries.
 const PLACE: &str = "TRAINYARD_TEST_HISTORY";
 const COUNT: &str = "TRAINYARD_TEST_COUNT";
-/// What stands before an id that was acknowledged: test runners print other things too.
+/// The prefix of an acknowledged id: test runners print other things too.
 const KEPT: &str = "kept ";
 
 #[test]
@@ -36,7 +36,7 @@ fn a_process_that_keeps_entries() {
     }
 }
 
-/// A process that keeps so many entries and says each when it is kept.
+/// Starts a process that keeps `count` entries and prints the id of each once it is kept.
 fn process(place: &Path, count: u64) -> Child {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
@@ -76,7 +76,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_nothing_half(
         let mut child = process(&place, u64::MAX);
         let mut lines = acknowledged(&mut child);
         told.extend(lines.by_ref().take(after));
-        // At once, in the middle of whatever it does; SIGKILL on Unix.
+        // Kills it at once, at any point; SIGKILL on Unix.
         child.kill().expect("it runs");
         told.extend(lines);
         child.wait().expect("it was killed");
@@ -87,7 +87,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_nothing_half(
         assert_eq!(store.find(id).expect("it was acknowledged").documents.len(), 2);
     }
     let kept = store.list(&Filter::default()).expect("readable").entries;
-    // An entry may be kept that nobody had the time to tell of: at most one of each process.
+    // An entry may be kept without being acknowledged: at most one of each process.
     assert!((told.len()..=told.len() + 7).contains(&kept.len()), "{} told, {} kept", told.len(), kept.len());
     for entry in kept {
         let documents = store.documents(&entry.id).expect("whole");

@@ -125,7 +125,7 @@ fn old_entries_are_removed_and_tagged_ones_stay() {
     assert!(matches!(store.documents(&kept[5]), Err(HistoryError::Unknown { .. })));
 }
 
-/// A file as version 1 left it, copied so that it can be changed.
+/// Returns a file as version 1 left it, copied so that it can be changed.
 fn of_version_1(folder: &Path) -> PathBuf {
     let path = folder.join("old.db");
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.db");
@@ -216,10 +216,10 @@ fn looking_makes_no_file_and_keeping_makes_one() {
     let path = folder.path().join("new/below/history.db");
     assert!(Store::existing(&path).expect("nothing is wrong").is_none());
     assert!(!folder.path().join("new").exists());
-    // As a process leaves it that was killed before its first entry.
+    // A process that was killed before its first entry leaves this.
     let empty = folder.path().join("empty.db");
     std::fs::write(&empty, "").expect("room");
-    // As one leaves it that was killed a moment later.
+    // A process that was killed a moment later leaves this.
     let made = folder.path().join("made.db");
     let copied =
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/empty.db")).expect("a database");
