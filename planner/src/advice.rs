@@ -8,22 +8,22 @@ use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec};
 use trainyard_sim::Supply;
 use trainyard_units::{Seconds, counted};
 
-/// Steps that wait for less of their time than this are not worth a word.
+/// Waits below this share of a step are not reported.
 const NOTICEABLE: f64 = 0.01;
 
-/// The chosen plan with the ways in which its samples could be brought in.
+/// The chosen plan with other possible inputs.
 pub(crate) struct Advice<'a> {
     input: InputSpec,
     predicted: &'a InputPrediction,
-    /// The step if it never waited, and how many of them.
+    /// The step without waiting, and the number of steps.
     step: Seconds,
     steps: u64,
-    /// Everything that its machines could do, the plainer first, where nothing but counts is held.
+    /// All inputs that its machines allow, the simpler first, if only counts are held.
     others: Vec<(InputSpec, Supply)>,
 }
 
 impl<'a> Advice<'a> {
-    /// Nothing if samples are taken to be there.
+    /// Returns the advice; `None` if samples are assumed to be at hand.
     pub(crate) fn new(problem: &Problem, chosen: &Evaluated, prediction: &'a Prediction) -> Option<Self> {
         let (data, input, predicted) = (problem.data?, chosen.plan.input()?, prediction.input.as_ref()?);
         let (plan, cluster) = (&chosen.plan, chosen.plan.cluster());
@@ -37,7 +37,7 @@ impl<'a> Advice<'a> {
         Some(Self { input, predicted, step, steps: prediction.steps, others })
     }
 
-    /// Why samples are brought in as they are.
+    /// Explains why samples are loaded in this way.
     pub(crate) fn reason(&self) -> String {
         let own = described(self.input);
         let waits = |supply: &Supply| 1.0 - supply.feed(self.step, self.steps).utilisation;
@@ -50,7 +50,7 @@ impl<'a> Advice<'a> {
         }
     }
 
-    /// What steps wait for, and what would help; nothing if they hardly wait.
+    /// Warns of what steps wait for and says what would help; `None` if they hardly wait.
     pub(crate) fn warning(&self) -> Option<String> {
         let predicted = self.predicted;
         let waits = 1.0 - predicted.accelerator_utilisation;
@@ -70,7 +70,7 @@ impl<'a> Advice<'a> {
         ))
     }
 
-    /// Another input with which steps would wait noticeably less.
+    /// Names another input with which steps would wait noticeably less.
     fn better(&self, waits: f64) -> Option<String> {
         let waits_with = |(_, supply): &(InputSpec, Supply)| 1.0 - supply.feed(self.step, self.steps).utilisation;
         let other = self.others.iter().min_by(|a, b| waits_with(a).total_cmp(&waits_with(b)))?;
@@ -79,7 +79,7 @@ impl<'a> Advice<'a> {
         (less < waits - NOTICEABLE).then(|| format!("with {fields} it would be {:.0} %", 100.0 * less))
     }
 
-    /// What would help that no field of a plan says.
+    /// Says what would help, outside the fields of a plan.
     fn beyond(&self) -> &'static str {
         match self.predicted.bottleneck {
             Bottleneck::Decode => {
@@ -92,7 +92,7 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// What an input is, in words.
+/// Describes an input in words.
 fn described(input: InputSpec) -> String {
     let InputSpec { storage, decode, workers, .. } = input;
     let by = match decode {
@@ -105,7 +105,7 @@ fn described(input: InputSpec) -> String {
     }
 }
 
-/// The fields in which another input differs, as they are held.
+/// Lists the fields in which another input differs, as they are held.
 fn differences(own: InputSpec, other: InputSpec) -> String {
     let fields = [
         (own.storage != other.storage, format!("input.storage={}", other.storage)),

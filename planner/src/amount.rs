@@ -2,13 +2,13 @@
 
 use trainyard_units::human_count;
 
-/// Below this, cents do not tell amounts apart.
+/// Below this, cents do not tell amounts apart, in USD.
 const SMALL_USD: f64 = 0.1;
 
-/// From this on, cents tell nothing.
+/// From this on, cents mean nothing, in USD.
 const LARGE_USD: f64 = 1000.0;
 
-/// Money in United States dollars with thousands apart: `12,345 USD`, `8.42 USD`.
+/// Formats US dollars with separators between thousands: `12,345 USD`, `8.42 USD`.
 pub fn usd(amount: f64) -> String {
     if amount < SMALL_USD {
         return format!("{amount:.4} USD");
@@ -19,7 +19,7 @@ pub fn usd(amount: f64) -> String {
     format!("{} USD", human_count(amount.round() as u64))
 }
 
-/// How many are expected of what comes in whole numbers.
+/// Formats an expected count with as many digits as mean something.
 pub fn expected_count(expected: f64) -> String {
     match expected {
         expected if expected >= 10.0 => human_count(expected.round() as u64),

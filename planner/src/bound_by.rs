@@ -5,11 +5,11 @@ use trainyard_plan::{Bottleneck, Plan};
 use trainyard_sim::{Machine, Outcome, step_limits};
 use trainyard_units::Seconds;
 
-/// Shares of the step below this are not worth a word.
+/// Shares of the step below this are not reported.
 const NOTICEABLE: f64 = 0.005;
 
-/// What bounds the step: samples if it waits for them, else what would shorten it most if it took no time; with what
-/// the other things would. The shares need not add up: much is hidden behind something else.
+/// Says what bounds the step: samples if it waits for them, otherwise the resource that would shorten it most if it
+/// took no time; and how much the other resources would. The shares need not add up, since much of the work overlaps.
 pub(crate) fn bound_by(plan: &Plan, machine: &Machine, outcome: &Outcome, prediction: &Prediction) -> String {
     let step = outcome.step_time;
     let limits = step_limits(plan, machine, outcome).sorted();

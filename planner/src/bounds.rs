@@ -10,7 +10,8 @@ use trainyard_plan::operators::OperatorGraph;
 use trainyard_plan::{Fixed, Mesh, ParallelSpec, Placement, Plan, Precision, Recompute, StageSpec, Stages};
 use trainyard_sim::{LayerTable, Machine, Wiring, expected_max_sigma, layer_costs, layer_costs_among};
 
-/// What decides a layer's price, besides the model: the fewest ranks and machines on which it is the same or less.
+/// Everything besides the model that decides a layer's price: the fewest ranks and machines on which it is the same or
+/// less.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PriceKey {
     choice: usize,
@@ -22,33 +23,34 @@ struct PriceKey {
 
 /// Seconds of the layers, forward and backward, with one kind of recomputation.
 struct Weights {
-    /// Of each, if the ranks that share it were all.
+    /// The time of each layer, if the ranks that share it were all there are.
     of_layers: Vec<f64>,
-    /// Running sums over the layers, the longest first.
+    /// Running sums of the times of the layers, the longest first.
     longest: Vec<Growing>,
 }
 
-/// Seconds that grow with the number of devices, the slowest of which sets the pace.
+/// Seconds that grow with the number of devices, because the slowest device sets the pace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growing {
-    /// On the fewest devices.
+    /// Seconds on the fewest devices.
     near: f64,
-    /// On twice as many.
+    /// Seconds on twice as many.
     far: f64,
-    /// From there on at least this for each standard deviation by which the slowest is further behind.
+    /// The least growth from there on, for each standard deviation by which the slowest device is further behind.
     growth: f64,
 }
 
 impl Growing {
-    /// On devices of which the slowest is `further` standard deviations further behind than on `far`.
+    /// Returns the seconds on devices of which the slowest is `further` standard deviations further behind than on
+    /// `far`.
     fn at(self, further: f64) -> f64 {
         if further >= 0.0 { self.far + self.growth * further } else { self.near }
     }
 }
 
 impl Weights {
-    /// `near` and `far` are the seconds of each layer on two numbers of devices that are `apart` standard deviations
-    /// apart. Beyond the second, a price is above the line through both, being convex.
+    /// Builds the times from those of each layer, `near` and `far`, on two numbers of devices that are `apart` standard
+    /// deviations apart. Beyond the second, a price is above the line through both, because it is convex.
     fn new(near: Vec<f64>, far: &[f64], apart: f64) -> Self {
         let mut layers: Vec<(f64, f64)> = near.iter().copied().zip(far.iter().copied()).collect();
         layers.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -65,13 +67,13 @@ impl Weights {
         Self { of_layers: near, longest }
     }
 
-    /// All layers together.
+    /// Returns the time of all layers together.
     fn sum(&self, further: f64) -> f64 {
         self.longest[self.longest.len() - 1].at(further)
     }
 
-    /// What the fullest of so many stages has at least, however layers are shared out: of the `q · stages + 1` longest
-    /// layers some stage has `q + 1`, and all layers are somewhere.
+    /// Returns a lower bound of the work of the fullest of `stages` stages, however layers are distributed: of the `q ·
+    /// stages + 1` longest layers some stage has `q + 1`, and the stages together have all layers.
     fn fullest(&self, stages: usize, further: f64) -> f64 {
         let layers = self.longest.len() - 1;
         let crowded = (1..=(layers - 1) / stages).map(|q| {
@@ -82,30 +84,30 @@ impl Weights {
     }
 }
 
-/// What decides how layers are cut into how many runs.
+/// Everything that decides how layers are cut into stages, with the number of stages.
 type CutKey = (PriceKey, Recompute, u32);
 
 /// Prices of layers for all candidates of a search.
 pub(crate) struct Bounds {
     /// One machine of each type.
     clusters: Vec<Cluster>,
-    /// What each type of machine sends to others at most, in bytes a second.
+    /// The most that each type of machine sends to others, in bytes a second.
     network: Vec<f64>,
-    /// Values of the model that all have gradients.
+    /// Parameters of the model that all have gradients.
     parameters: f64,
-    /// The fewest elements of a sample that a layer hands to the next.
+    /// The fewest elements of a sample that a layer passes to the next.
     boundary: f64,
-    /// Of each choice, whether a stage that sends waits until the bytes have left.
+    /// `true` for each choice whose stages wait until the bytes that they send have left.
     blocking: Vec<bool>,
-    /// Of each choice, whether each rank of a tensor group sends its own part only.
+    /// `true` for each choice whose tensor-parallel ranks each send only their own part.
     scattered: Vec<bool>,
     compressed: bool,
     placement: Placement,
-    /// For each kind of recomputation, in order.
+    /// Prices for each kind of recomputation, in order.
     prices: BTreeMap<PriceKey, Option<Vec<Weights>>>,
     /// Prices of layers on all devices of a plan.
     tables: Mutex<BTreeMap<PriceKey, Option<LayerTable>>>,
-    /// Layers cut into so many runs.
+    /// Layers cut into stages, by number of stages.
     cuts: Mutex<BTreeMap<CutKey, Arc<[StageSpec]>>>,
 }
 
@@ -149,9 +151,9 @@ impl Bounds {
         bounds
     }
 
-    /// On GPUs the first group of ranks that share a layer stands on the first devices, whatever else there is; it
-    /// waits for others only longer where there are more of them. With another placement it may stand anywhere. Ranks
-    /// of a measured machine share its memory.
+    /// Returns the key of a candidate's prices. On GPUs the first group of ranks that share a layer is on the first
+    /// devices, whatever other ranks there are; it only waits longer for the others where there are more of them. With
+    /// another placement it may be anywhere. Ranks of a measured machine share its memory.
     fn key(&self, candidate: &Candidate) -> PriceKey {
         let (choice, precision, micro) = (candidate.choice, candidate.precision, candidate.batch.micro);
         let (cluster, parallel) = (&self.clusters[choice], candidate.parallel);
@@ -167,7 +169,7 @@ impl Bounds {
         PriceKey { choice, instances, parallel, precision, micro }
     }
 
-    /// Seconds of each layer for one micro-batch; nothing where the machine was not measured for it.
+    /// Returns the seconds of each layer for one micro-batch; `None` if the machine was not measured for it.
     pub(crate) fn weights(&self, candidate: &Candidate) -> Option<&[f64]> {
         Some(&self.of(candidate)?.of_layers)
     }
@@ -176,8 +178,8 @@ impl Bounds {
         Some(&self.prices[&self.key(candidate)].as_ref()?[place(candidate.recompute)])
     }
 
-    /// The layers of a candidate's model in so many runs of about the same time; nothing where the machine was not
-    /// measured for them, or where there are fewer layers.
+    /// Cuts the layers of a candidate's model into this many runs of about the same time; `None` if the machine was not
+    /// measured for them, or if there are fewer layers.
     pub(crate) fn cut(&self, candidate: &Candidate, runs: u32) -> Option<Arc<[StageSpec]>> {
         let key = (self.key(candidate), candidate.recompute, runs);
         if let Some(known) = self.cuts.lock().expect("nobody panics while cuts are looked up").get(&key) {
@@ -188,8 +190,8 @@ impl Bounds {
         Some(cut)
     }
 
-    /// Prices of the layers of a candidate's plans; nothing where the machine was not measured for them. They are the
-    /// same for all whose tensor groups stand inside a machine and that have as many devices.
+    /// Returns prices of the layers of a candidate's plans; `None` if the machine was not measured for them. They are
+    /// the same for all plans whose tensor groups are inside a machine and that have as many devices.
     pub(crate) fn layers(&self, candidate: &Candidate, plan: &Plan, machine: &Machine) -> Option<LayerTable> {
         let Candidate { choice, instances, parallel, precision, batch, .. } = *candidate;
         let inside = parallel.context == 1 && parallel.expert == 1 && self.placement == Placement::Cluster;
@@ -205,8 +207,8 @@ impl Bounds {
         table
     }
 
-    /// Seconds that no step of a candidate beats: the fullest stage computes its layers for all micro-batches, and
-    /// gradients travel after those of all but the last.
+    /// Returns a lower bound of a candidate's step in seconds: the fullest stage computes its layers for all
+    /// micro-batches, and gradients are reduced after those of all but the last.
     pub(crate) fn step_time(&self, candidate: &Candidate) -> Option<f64> {
         let weights = self.of(candidate)?;
         let parallel = candidate.parallel;
@@ -219,8 +221,8 @@ impl Bounds {
         Some((micro_batch * accumulation).max(micro_batch * (accumulation - 1.0) + self.reduction(candidate)))
     }
 
-    /// What every stage at least sends for a micro-batch, to the stage after or before it, where the software waits for it
-    /// and every stage has machines of its own.
+    /// Returns a lower bound of the seconds in which every stage sends a micro-batch to the stage after or before it,
+    /// where the software waits for it and every stage has machines of its own.
     fn sent(&self, candidate: &Candidate) -> f64 {
         let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
         let devices = cluster.first().devices_per_instance;
@@ -234,9 +236,9 @@ impl Bounds {
         elements * candidate.precision.element_bytes() as f64 * f64::from(devices) / self.network[candidate.choice]
     }
 
-    /// What each machine of a stage at least sends to the others: its part of a sum of the stage's gradients, once
-    /// (half of what an all-reduce moves). Nothing where a stage stands on one machine, or where it is not so plain:
-    /// compressed gradients, other placements, experts.
+    /// Returns a lower bound of the seconds in which each machine of a stage sends its part of one sum of the stage's
+    /// gradients to the others (half of what an all-reduce moves). Zero where a stage is on one machine, or where this
+    /// bound may not hold: with compressed gradients, other placements or experts.
     fn reduction(&self, candidate: &Candidate) -> f64 {
         let (parallel, cluster) = (candidate.parallel, &self.clusters[candidate.choice]);
         let devices = cluster.first().devices_per_instance;
@@ -253,13 +255,14 @@ impl Bounds {
     }
 }
 
-/// The fewest elements of a sample that a layer hands to the next; the last hands nothing on.
+/// Returns the fewest elements of a sample that a layer passes to the next; the last passes nothing on.
 fn handed_on(graph: &OperatorGraph) -> f64 {
     let layers = graph.layers().take(graph.len() - 1);
     layers.map(|layer| layer.output_elements).min().unwrap_or(0) as f64
 }
 
-/// Out of one machine, all of its cards together; infinite for a measured machine, which has no others.
+/// Returns the rate out of one machine, all of its network cards together; infinite for a measured machine, which has
+/// no others.
 fn network(cluster: &Cluster) -> f64 {
     if cluster.first().device.measured().is_some() {
         return f64::INFINITY;

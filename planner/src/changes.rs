@@ -16,16 +16,16 @@ use trainyard_plan::{Fixed, GradientReduction, Objective, Plan, StateSharding, S
 use trainyard_sim::{Machine, footprint};
 use trainyard_units::human_count;
 
-/// Other prices and networks are looked at up to so many times the present one, and down to that fraction.
+/// Prices and networks are varied up to this multiple of the present one, and down to its inverse.
 const FACTOR_MAX: f64 = 10.0;
 
-/// Halvings of the range of the network, on a logarithmic scale: the one that decides is found to 4 %.
+/// Halvings of the range of the network, on a logarithmic scale: the deciding factor is found to 4 %.
 const HALVINGS: u32 = 6;
 
-/// Global batches are looked at up to so many times the present one, and down to that fraction.
+/// Global batches are varied up to this multiple of the present one, and down to its inverse.
 const BATCH_FACTOR_MAX: u64 = 4;
 
-/// Plans whose simulation is longer than that are not simulated again: together they would take as long as a search.
+/// Plans with longer simulations than this are not simulated again: together they would take as long as a search.
 const TASKS_MAX: u64 = 8192;
 const RANKS_MAX: u32 = 4096;
 
@@ -38,7 +38,8 @@ pub(crate) struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    /// `found` holds the ranked plans; `other_gpu` is the best on machines with another GPU, which may be among them.
+    /// Compares plans. `found` holds the ranked ones; `other_gpu` is the best on machines with another GPU, which may
+    /// be among them.
     pub(crate) fn new(
         problem: &'a Problem,
         chosen: &'a Evaluated,
@@ -49,12 +50,14 @@ impl<'a> Changes<'a> {
         let listed = |plan: &Evaluated| found.best.iter().any(|known| known.plan.cluster() == plan.plan.cluster());
         others.extend(other_gpu.filter(|other| !listed(other)));
         let ranking = Ranking::of(problem, chosen);
-        // What cannot be told from the recommended plan may be ahead of it by a hair: nothing must change for that.
+        // A plan that cannot be told from the recommended one may be slightly ahead of it: nothing must change for
+        // that.
         others.retain(|other| !ranking.prefers(Totals::found(other), Totals::found(chosen)));
         Self { problem, chosen, others, ranking }
     }
 
-    /// The nearest price, network and batch at which another plan wins, where there is one, and what to say of all three.
+    /// Returns the nearest price, network and batch at which another plan wins, where there is one, and sentences about
+    /// all three.
     pub(crate) fn all(&self) -> (Vec<Change>, Vec<String>) {
         let (price, quick) = (self.price(), self.quick());
         let (network, batch) = (quick.network(), quick.global_batch());
@@ -63,14 +66,14 @@ impl<'a> Changes<'a> {
         ([price, network, batch].into_iter().flatten().collect(), sentences)
     }
 
-    /// The same with those plans only that may be simulated again: none if that takes long of the recommended one.
+    /// Keeps only the plans that are quick to simulate again: none if the recommended one is not.
     fn quick(&self) -> Self {
         let chosen = is_quick(&self.chosen.plan);
         let others = self.others.iter().copied().filter(|other| chosen && is_quick(&other.plan)).collect();
         Self { others, ..*self }
     }
 
-    /// What was looked at in vain.
+    /// Names the changes that were tried and do not change the decision.
     fn without_effect(&self, network: bool, batch: bool) -> Option<String> {
         if self.others.is_empty() {
             return None;
@@ -90,7 +93,7 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// What a plan's storage costs, which its machines' price does not change.
+    /// Returns the cost of a plan's storage, which does not depend on the price of its machines.
     fn storage(&self, plan: &Evaluated) -> Option<f64> {
         let price = self.problem.place.price(plan.choice)?;
         let overheads = Overheads::of_plan(self.problem, &plan.plan, &plan.machine(self.problem), price);
@@ -98,7 +101,7 @@ impl<'a> Changes<'a> {
         Some(overheads.cost_of(plan, steps, price.hourly()).storage_usd)
     }
 
-    /// The price of another type of machine at which its plan costs as little as the recommended one.
+    /// Finds the price of another type of machine at which its plan costs as little as the recommended one.
     fn price(&self) -> Option<Change> {
         if self.ranking.objective != Objective::Cost {
             return None;
@@ -131,7 +134,7 @@ impl<'a> Changes<'a> {
         all.all(|plan| baseline(&self.machine(plan, 1.0)).is_some())
     }
 
-    /// The network, faster or slower on all machines by the same factor, at which another plan wins.
+    /// Finds the network, faster or slower on all machines by the same factor, at which another plan wins.
     fn network(&self) -> Option<Change> {
         if self.others.is_empty() || !self.wired() {
             return None;
@@ -151,8 +154,8 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// The factor between 1 and `end` nearest to 1 with which another plan wins, if one wins at `end`. Between 1 and
-    /// there it is taken to begin to win once.
+    /// Finds the factor between 1 and `end` nearest to 1 with which another plan wins, if one wins at `end`. Assumes
+    /// that in between a plan begins to win only once.
     fn nearest_factor(&self, end: f64) -> Option<(f64, &'a Evaluated)> {
         let winners = self.winners(end, &self.others)?;
         let (mut loses, mut wins) = (1.0, (end, winners));
@@ -166,8 +169,8 @@ impl<'a> Changes<'a> {
         Some((wins.0, *wins.1.first()?))
     }
 
-    /// Those of some plans that are to be had rather than the recommended one where the network is so many times as
-    /// fast, the best first; nothing if there are none.
+    /// Returns the plans that are better than the recommended one when the network is `factor` times as fast, the best
+    /// first; `None` if there are none.
     fn winners(&self, factor: f64, others: &[&'a Evaluated]) -> Option<Vec<&'a Evaluated>> {
         let own = self.with_network(self.chosen, factor)?;
         let all: Vec<Option<Totals>> = others.par_iter().map(|other| self.with_network(other, factor)).collect();
@@ -189,14 +192,14 @@ impl<'a> Changes<'a> {
         Totals::simulated(self.problem, &plan.plan, plan.choice, &self.machine(plan, factor))
     }
 
-    /// The machines of a plan with so many times their network.
+    /// Returns the machines of a plan with a network that is `factor` times as fast.
     fn machine(&self, plan: &Evaluated, factor: f64) -> Machine {
         let mut machine = plan.machine(self.problem);
         MachineChange { part: Part::Network, setting: Setting::Factor(factor) }.apply(&mut machine);
         machine
     }
 
-    /// The nearest global batch at which another plan wins, its layout held.
+    /// Finds the nearest global batch at which another plan wins, with its layout held.
     fn global_batch(&self) -> Option<Change> {
         let present = self.chosen.plan.batch().global;
         let (at, winner) = self.batches().into_iter().find_map(|batch| Some((batch, self.best_at(batch)?)))?;
@@ -209,14 +212,14 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// Global batches to look at, the nearest first: those at which the recommended plan can be held.
+    /// Lists the global batches to try, the nearest first: those at which the recommended plan can be held.
     fn batches(&self) -> Vec<u64> {
         let mut batches = self.near_batches();
         batches.retain(|batch| self.held_at(self.chosen, *batch).is_some());
         batches
     }
 
-    /// Those that the job allows or, if it allows only one, doubles and halves of it.
+    /// Lists the global batches that the job allows or, if it allows only one, its double, half, quadruple and quarter.
     fn near_batches(&self) -> Vec<u64> {
         let present = self.chosen.plan.batch().global;
         let near = |other: &u64| {
@@ -236,7 +239,7 @@ impl<'a> Changes<'a> {
         batches
     }
 
-    /// The plan that is to be had rather than the recommended one at another global batch, if one is.
+    /// Returns the plan that is better than the recommended one at another global batch, if there is one.
     fn best_at(&self, global: u64) -> Option<Plan> {
         if self.others.is_empty() {
             return None;
@@ -254,12 +257,12 @@ impl<'a> Changes<'a> {
         Some((plan, totals))
     }
 
-    /// A plan at another global batch, if it is one that fits.
+    /// Returns a plan at another global batch, if it is valid and fits.
     fn held_at(&self, held: &Evaluated, global: u64) -> Option<Plan> {
         let old = held.plan.spec();
         let mut spec = old.clone();
         set_batch(&mut spec, old, &Fixed { global: Some(global), ..Fixed::default() }).ok()?;
-        // Gradients that are shared out and summed once a step after several micro-batches would be whole until then.
+        // Gradients that are sharded and summed once a step would be held whole until then.
         if spec.state_sharding == StateSharding::Gradients {
             let several = spec.batch.accumulation > 1;
             spec.gradient_reduction = if several { GradientReduction::MicroBatch } else { GradientReduction::Step };
@@ -271,20 +274,20 @@ impl<'a> Changes<'a> {
 }
 
 impl Evaluated {
-    /// The machines that the plan is for.
+    /// Returns the machines that the plan is for.
     pub(crate) fn machine(&self, problem: &Problem) -> Machine {
         let cluster = self.plan.cluster();
         problem.place.machine(self.choice, cluster.instances, Some(cluster.encrypted))
     }
 }
 
-/// Whether a plan may be simulated some times more.
+/// Returns `true` if simulating a plan a few more times is quick.
 pub(crate) fn is_quick(plan: &Plan) -> bool {
     let tasks = StepSize::of(plan.spec(), plan.graph().len()).tasks();
     tasks <= TASKS_MAX && plan.mesh().ranks() <= RANKS_MAX
 }
 
-/// What one machine sends to others at most, in bytes a second; nothing where they have no network that is known.
+/// Returns the most that one machine sends to others, in bytes a second; `None` if their network is not known.
 fn baseline(machine: &Machine) -> Option<f64> {
     match &machine.cluster.first().fabric {
         Fabric::Wired { network, .. } => Some(network.baseline.value.0),
@@ -306,7 +309,7 @@ pub(crate) fn summary(plan: &Plan) -> PlanSummary {
     }
 }
 
-/// A change in words.
+/// Describes a change in words.
 fn sentence(change: &Change) -> String {
     let Change { what, instance, present, at, winner } = change;
     let instance = instance.as_deref().unwrap_or_default();

@@ -7,24 +7,24 @@ use crate::warnings::Warnings;
 use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
 
-/// What is enough of a draft's search: stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
-/// 6 % more than the proof's plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9 times as much.
-/// A simulation takes up to 0.2 s.
+/// The effort of a draft's search, stated defaults. Of 16 candidates that fit, the one with the best bound cost at most
+/// 6 % more than the proved plan in 30 questions about models up to 175 billion parameters; of 8, up to 2.9 times as
+/// much. A simulation takes up to 0.2 s.
 pub(crate) const ENOUGH: Enough = Enough { looks: 16, simulations: 1 };
 
-/// A plan whose document says nothing of why, with its simulated step.
+/// A plan without reasons, with its simulated step.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The plan, its prediction, and the front of time against cost as far as it was met.
+    /// The plan, its prediction, and the Pareto front of time and cost as far as the search met it.
     pub document: PlanDocument,
     /// One step, on the first rank of each stage.
     pub timeline: Timeline,
 }
 
-/// A plan that comes near the one that [`crate::recommend`] recommends, in a small part of its time: without runners-up,
-/// reasons, remedies, and what would change the decision. The search ends when it has found something good;
-/// `search.gap` says how much better one could still be of the plans that it considers: on the most machines that there
-/// may be, on powers of two, and on half as many again, with micro-batches of powers of two.
+/// Finds a plan near the one that [`crate::recommend`] recommends, in a small part of the time, without runners-up,
+/// reasons, remedies, and what would change the decision. The search ends when it has found a good plan; `search.gap`
+/// says how much better one could still be among the plans that it considers: those on the most machines allowed, on
+/// powers of two, and on half as many again, with micro-batches of powers of two.
 ///
 /// # Errors
 ///

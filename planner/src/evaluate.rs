@@ -14,19 +14,19 @@ use trainyard_sim::{
 };
 use trainyard_units::Bytes;
 
-/// What the variants of a candidate came to.
+/// The result of building the variants of a candidate.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// How many do not fit into memory.
+    /// Number of variants that do not fit into memory.
     pub(crate) too_large: u64,
-    /// Of those, what the smallest needs and what there is.
+    /// The memory that the smallest of these needs, and the memory that there is.
     pub(crate) least_too_large: Option<(Bytes, Bytes)>,
-    /// Those that fit and could matter.
+    /// The variants that fit and could matter.
     pub(crate) fitting: Vec<Built>,
 }
 
-/// Builds the variants of a candidate that fit and may matter, which `matters` tells of a plan and a step time
-/// that it does not beat.
+/// Builds the variants of a candidate that fit and may matter. `matters` decides this from a plan and a lower bound of
+/// its step time.
 pub(crate) fn look(
     space: &Space<'_>,
     (bounds, room): (&Bounds, &Room),
@@ -53,11 +53,11 @@ pub(crate) fn look(
 /// A step of a plan that was simulated.
 pub(crate) struct Simulated {
     pub(crate) step_time_s: f64,
-    /// All of it, where a search simulates so few that one of them is about to be shown.
+    /// The whole outcome, if the search simulates so few plans that this one is likely to be shown.
     pub(crate) outcome: Option<Arc<Outcome>>,
 }
 
-/// Simulates a step of a plan; nothing where the machine was not measured for it.
+/// Simulates a step of a plan; `None` if the machine was not measured for it.
 pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidate, plan: &Plan) -> Option<Simulated> {
     let machine = space.machine(candidate);
     if space.problem().enough.is_some() {
@@ -73,12 +73,12 @@ pub(crate) fn simulated(space: &Space<'_>, bounds: &Bounds, candidate: &Candidat
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) plan: Plan,
-    /// Seconds that its step does not beat; infinite where it cannot be priced.
+    /// Lower bound of its step time, in seconds; infinite if it cannot be priced.
     pub(crate) bound: f64,
     pub(crate) memory_peak: Bytes,
 }
 
-/// Makes plans of a candidate's variants.
+/// A builder of plans from a candidate's variants.
 struct Builder<'a> {
     space: &'a Space<'a>,
     bounds: &'a Bounds,
@@ -87,9 +87,9 @@ struct Builder<'a> {
     /// Seconds of each layer.
     weights: &'a [f64],
     machine: &'a Machine,
-    /// Prices of layers, which all variants share; nothing where the machine was not measured for them.
+    /// Prices of layers, which all variants share; `None` if the machine was not measured for them.
     layers: OnceCell<Option<LayerTable>>,
-    /// What they send to each other, by how many replicas share a state.
+    /// Communication of the layers, by the number of replicas that shard a state.
     communications: RefCell<BTreeMap<Option<u32>, Communications>>,
 }
 
@@ -106,7 +106,7 @@ impl Builder<'_> {
         self.layers.get_or_init(|| self.bounds.layers(self.candidate, plan, self.machine)).as_ref()
     }
 
-    /// The variants that fit and matter.
+    /// Builds the variants that fit and matter.
     fn fitting(&self, looked: &mut Looked, matters: &impl Fn(&Plan, f64) -> bool) -> Vec<Built> {
         let mut all: Vec<Built> = Vec::new();
         let Candidate { choice, parallel, batch, .. } = *self.candidate;
@@ -135,8 +135,8 @@ impl Builder<'_> {
         all
     }
 
-    /// The layers that the first stage has of a model cut like this: in a V the first run and the last, else every run
-    /// that comes round to it.
+    /// Lists the runs of layers on the first stage: in a V schedule the first run and the last, otherwise one in every
+    /// round of the stages.
     fn runs_of_first_stage(&self, variant: &Variant, stages: &[StageSpec]) -> Vec<Range<usize>> {
         let layers = |run: &StageSpec| run.first..run.first + run.layers;
         if variant.schedule.is_folded() {
@@ -154,12 +154,12 @@ impl Builder<'_> {
         Ok(Built { bound: self.bound(&plan), plan, memory_peak: needed.peak() })
     }
 
-    /// Nothing where a count is beyond what plans take for meant.
+    /// Builds the plan; `None` if a count exceeds the limits of plans.
     fn plan(&self, variant: &Variant, stages: Vec<StageSpec>) -> Option<Plan> {
         self.space.plan(self.candidate, variant, stages, self.machine)
     }
 
-    /// A machine that was not measured for a plan cannot run it.
+    /// Returns the lower bound of a step; infinite if the machine was not measured for the plan.
     fn bound(&self, plan: &Plan) -> f64 {
         let mut known = self.communications.borrow_mut();
         let known = known.entry(plan.sharding_ranks()).or_default();
@@ -167,9 +167,9 @@ impl Builder<'_> {
         bound.map_or(f64::INFINITY, |bound| bound.0)
     }
 
-    /// The plan with its stages cut by time and memory: stages with fewer layers than balance asks where one holds
-    /// more than others. Tried only where the stages fit on average, the fullest lacks less than a tenth, and each has
-    /// one run of layers.
+    /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more
+    /// than others. Tried only if the stages fit on average, the fullest lacks less than a tenth, and each has one run
+    /// of layers.
     fn cut_within_memory(&self, variant: &Variant, plan: &Plan, needed: &Footprint) -> Option<Plan> {
         let stages = plan.stages();
         let total = |bytes: &mut dyn Iterator<Item = Bytes>| bytes.map(|bytes| u128::from(bytes.0)).sum::<u128>();

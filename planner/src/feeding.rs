@@ -10,17 +10,17 @@ use trainyard_plan::{InputSpec, ParallelSpec, Precision, Recompute};
 use trainyard_sim::{Feed, Supply};
 use trainyard_units::Seconds;
 
-/// What tells candidates apart.
+/// Everything that tells candidates apart.
 type Key = (usize, u32, ParallelSpec, [u64; 2], Precision, Recompute);
 
-/// What decides how samples are brought in, the step apart.
+/// Everything besides the step time that decides how samples are loaded.
 type Site = (usize, u32, ParallelSpec, u64);
 
-/// A way of bringing in samples for each candidate; none if the job does not say how large samples are.
+/// An input for each candidate; empty if the job does not say how large samples are.
 #[derive(Debug, Default)]
 pub(crate) struct Feeding {
     supplies: BTreeMap<Site, Vec<(InputSpec, Supply)>>,
-    /// Which of its site's supplies a candidate has.
+    /// The index of the supply, among its site's, that each candidate uses.
     chosen: BTreeMap<Key, usize>,
 }
 
@@ -56,17 +56,18 @@ impl Feeding {
         Some(&self.supplies[&site(candidate)][way])
     }
 
-    /// How a candidate's samples are brought in; nothing if they are taken to be there.
+    /// Returns the input of a candidate; `None` if its samples are assumed to be at hand.
     pub(crate) fn input(&self, candidate: &Candidate) -> Option<InputSpec> {
         self.supply(candidate).map(|(input, _)| *input)
     }
 
-    /// What becomes of a training whose steps take so long if they never wait; nothing if they do not.
+    /// Computes how loading samples delays a training whose steps take this long when they never wait; `None` if its
+    /// samples are assumed to be at hand.
     pub(crate) fn feed(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<Feed> {
         self.supply(candidate).map(|(_, supply)| supply.feed(Seconds(step_time_s), steps))
     }
 
-    /// Whether the samples of a candidate can be brought in.
+    /// Returns `true` if the samples of a candidate can be loaded.
     pub(crate) fn reaches(&self, candidate: &Candidate) -> bool {
         self.supplies.is_empty() || self.chosen.contains_key(&key(candidate))
     }

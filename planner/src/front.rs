@@ -11,10 +11,10 @@ use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
 use trainyard_units::{Seconds, UsdPerHour, human_duration};
 
-/// Differences of time and cost, as a fraction, that make no point of its own.
+/// Relative differences of time and cost below which two points of the front count as one.
 const HAIR: f64 = 1e-4;
 
-/// Why a point of a front cannot be had.
+/// The reason why a point of a front is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
     /// There are fewer.
@@ -22,21 +22,20 @@ pub enum PointError {
     Beyond {
         /// The point that was asked for.
         number: usize,
-        /// How many there are.
+        /// Number of points on the front.
         points: usize,
     },
-    /// The plan cannot be simulated again.
+    /// The plan of the point cannot be simulated.
     #[error("point {number} cannot be predicted: {why}")]
     Unpredicted {
         /// The point.
         number: usize,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
-/// The plans that none on the same terms beats in both time and cost: those on the terms of the job, then those on other
-/// terms.
+/// Computes the Pareto front of time and cost on each of the terms: first those of the job, then the others.
 ///
 /// Steps take as long on any terms, so plans that were found are priced on each. On the job's own terms the ends of the
 /// front are exact, for a search was made for the fastest plan and one for the cheapest. At prices in other proportions
@@ -74,7 +73,7 @@ pub(crate) fn front(problem: &Problem, job: &JobSpec, found: Vec<Evaluated>) -> 
     points
 }
 
-/// The points of a front without those that the next cheaper one equals in time and cost but for a hair.
+/// Removes the points of a front that the next cheaper one nearly equals in time and cost.
 fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
     let equal = |a: f64, b: f64| (a / b - 1.0).abs() < HAIR;
     let same = |a: &Evaluated, b: &Evaluated| {
@@ -86,7 +85,7 @@ fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
     front
 }
 
-/// A plan as a document lists it.
+/// Converts a plan into its form in a document.
 pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
     Alternative {
         plan: evaluated.plan.spec().clone(),
@@ -98,7 +97,7 @@ pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
     }
 }
 
-/// A plan on the job's own terms as a document lists it.
+/// Converts a plan on the job's own terms into its form in a document.
 pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
     let mut other = alternative(evaluated);
     if let Some(price) = problem.place.price(evaluated.choice) {
@@ -107,7 +106,7 @@ pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated)
     other
 }
 
-/// Seconds that expected reclaims add to a plan at a price on spot terms; none on others.
+/// Returns the seconds that expected reclaims add to a plan at a price on spot terms; zero on other terms.
 fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: PriceUsed) -> f64 {
     if price.pricing != Some(Pricing::Spot) {
         return 0.0;
@@ -120,7 +119,7 @@ fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price:
     course.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
 }
 
-/// The price of a type of machine on other terms than the job's, where there is one.
+/// Returns the price of a type of machine on other terms than the job's, if there is one.
 fn on_terms(problem: &Problem, choice: usize, pricing: Pricing) -> Option<Price> {
     let Place::Rented(rental) = &problem.place else { return None };
     let (instance, own) = problem.place.offer(choice)?;
@@ -137,7 +136,7 @@ fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
     JobSpec { cluster: ClusterChoice { pricing: Some(pricing), ..job.cluster.clone() }, ..job.clone() }
 }
 
-/// What a plan costs at a price on other terms; nothing where what the job says of the campaign does not go with them.
+/// Computes the cost of a plan at a price on other terms; `None` if the job's campaign does not agree with them.
 fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
     let cluster = evaluated.plan.cluster();
     let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
@@ -155,7 +154,7 @@ fn on(plan: &Plan, pricing: Pricing) -> Plan {
     Plan::try_from(spec).expect("a plan is valid on any terms")
 }
 
-/// A point of the front of a recommendation, counted from 1, as a plan of its own, simulated on its terms.
+/// Returns a point of a recommendation's front, counted from 1, as a plan of its own, simulated on its terms.
 ///
 /// # Errors
 ///
@@ -208,7 +207,7 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
     })
 }
 
-/// Where a point stands among those on its terms.
+/// Describes the neighbours of a point among those on its terms.
 fn place_of(document: &PlanDocument, number: usize) -> String {
     let own = &document.pareto[number - 1];
     let others: Vec<&Alternative> =

@@ -12,7 +12,7 @@ use trainyard_units::{Seconds, human_count, human_duration};
 /// The most instances that are tried: beyond that nobody rents them.
 const INSTANCES_MAX: u32 = 1024;
 
-/// What would meet the goal of a problem; nothing where the chosen plan does.
+/// Says what would meet the goal of a problem; `None` if the chosen plan meets it.
 pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluated) -> Option<String> {
     if Ranking::goal(problem).meets_goal(Totals::found(chosen)) {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn to_meet_goal(problem: &Problem, limits: &Limits, chosen: &Evaluate
     }
 }
 
-/// How many instances meet a deadline, where more of them than the job allows do.
+/// Says how many instances would meet a deadline, if more than the job allows would.
 fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Seconds) -> Option<String> {
     let Place::Rented(rental) = &problem.place else { return None };
     if limits.fixed.instances.is_some() {
@@ -67,8 +67,8 @@ fn in_time(problem: &Problem, limits: &Limits, chosen: &Evaluated, deadline: Sec
     ))
 }
 
-/// The same problem with more instances of each type, searched as a draft is: what it finds meets the goal, but need not
-/// be the best.
+/// Returns the same problem with more instances of each type, searched like a draft: a plan found meets the goal, but
+/// need not be the best.
 fn with_at_most(problem: &Problem, most: u32) -> Problem {
     let mut larger = Problem { enough: Some(ENOUGH), ..problem.clone() };
     if let Place::Rented(rental) = &mut larger.place {

@@ -3,7 +3,7 @@
 use crate::job::{JobError, invalid};
 use trainyard_plan::{Decay, Optimizer, TrainingSpec};
 
-/// Refuses what no training with this optimizer can be run with.
+/// Checks that the hyper-parameters suit the optimizer.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
     }
 }
 
-/// What is written and would change nothing.
+/// Checks that no hyper-parameter is written that would change nothing.
 fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobError> {
     let decay = spec.decay.unwrap_or(Decay::Constant);
     if spec.decay_power.is_some() && decay != Decay::Polynomial {

@@ -11,43 +11,44 @@ use trainyard_plan::{
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
 use trainyard_units::{Bytes, Seconds};
 
-/// Batches ahead where nobody says. A stated default: that of PyTorch's `DataLoader`, for each worker.
+/// Batches to prefetch if the job does not say. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;
 const BYTES_MAX: f64 = 1e15;
 const FILES_MAX: u64 = 1_000_000_000_000_000;
-/// By how much a way of bringing in samples must shorten the training to be taken before a plainer one.
+/// The part of the training time that an input must save to be preferred to a simpler one.
 const WORTHWHILE: f64 = 0.01;
-/// Bytes of a token as training gets it, and of a value of an image.
+/// Bytes of a token as training reads it, and of a value of an image.
 const TOKEN_BYTES: f64 = 8.0;
 const PIXEL_BYTES: f64 = 4.0;
 
-/// The data set of a job, and what the job says of how it is brought in.
+/// The data set of a job, and how the job wants it loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Data {
     /// As it is stored.
     pub set: DataSet,
-    /// What is held.
+    /// The fields of the input that the job holds.
     pub held: InputChoice,
-    /// Whether the job says nothing of its samples, so that they are taken to be those of the model's usual data set.
+    /// `true` if the job says nothing of its samples, so that they are taken to be those of the model's usual data set.
     pub assumed: bool,
 }
 
-/// What is held of an input; the rest is chosen.
+/// The fields of an input that are held; the search chooses the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputChoice {
-    /// Where samples are read from.
+    /// The storage from which samples are read.
     pub storage: Option<StorageMode>,
-    /// What decodes them.
+    /// The device that decodes samples: CPU or GPU.
     pub decode: Option<DecodePlace>,
     /// Processes for one replica.
     pub workers: Option<u32>,
     /// Batches ahead.
     pub prefetch: Option<u32>,
-    /// Where they are kept.
+    /// The cache of samples.
     pub cache: Option<Cache>,
 }
 
-/// The data set that a job describes; nothing if its samples are taken to be there, or if nothing is known of them.
+/// Returns the data set that a job describes; `None` if its samples are assumed to be at hand, or if nothing is known
+/// of them.
 ///
 /// # Errors
 ///
@@ -84,7 +85,7 @@ pub(crate) fn data(job: &JobSpec, model: &Model, samples: Option<u64>) -> Result
     Ok(Some(Data { set, held: InputChoice { storage, decode, workers, prefetch, cache }, assumed }))
 }
 
-/// The first field that says how samples are stored or brought in, if one does.
+/// Returns the first field that says how samples are stored or loaded, if there is one.
 pub(crate) fn field_of_input(spec: &DataSpec) -> Option<&'static str> {
     let fields = [
         ("data.dataset", spec.dataset.as_ref().is_some_and(|name| name != NO_DATA_SET)),
@@ -119,7 +120,7 @@ fn counts(spec: &DataSpec, samples: Option<u64>) -> Result<(), JobError> {
     }
 }
 
-/// What is rented to keep the data set: only what is sold, and only where samples may be read from it.
+/// Checks rented storage for the data set: it must be for sale, and samples must be readable from it.
 fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
     let unused = |first, wanted: &[StorageMode], rule| match spec.storage {
         Some(other) if !wanted.contains(&other) => Err(JobError::Conflict { first, second: "data.storage", rule }),
@@ -155,7 +156,7 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
     }
 }
 
-/// How samples are stored: as the job says, as its data set is, or as is usual for what the model reads.
+/// Returns the format of the samples: the job's, the data set's, or the usual one of what the model reads.
 fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Result<SampleFormat, JobError> {
     let sample = model.sample();
     let usual = match sample {
@@ -176,8 +177,8 @@ fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Resul
     Err(JobError::Conflict { first: "data.format", second: "model", rule })
 }
 
-/// Bytes of a sample as training gets it: tokens as 64-bit integers, images as single-precision values; what else there
-/// is, as it is stored.
+/// Returns the bytes of a sample as training reads it: tokens as 64-bit integers, images as single-precision values;
+/// other samples as they are stored.
 fn decoded_bytes(model: &Model, stored: f64) -> f64 {
     match model.sample() {
         Sample::Tokens(tokens) => tokens as f64 * TOKEN_BYTES,
@@ -187,7 +188,7 @@ fn decoded_bytes(model: &Model, stored: f64) -> f64 {
 }
 
 impl InputChoice {
-    /// What the job holds and, before it, what the search holds.
+    /// Returns the held fields of the search and the job; those of the search come first.
     fn under(self, fixed: &Fixed) -> Self {
         Self {
             storage: fixed.input_storage.or(self.storage),
@@ -198,8 +199,8 @@ impl InputChoice {
         }
     }
 
-    /// Every input that has what is held, the plainer and cheaper first. What a machine has already is not chosen: a job
-    /// says so if its samples are there.
+    /// Lists every input with the held fields, the simpler and cheaper first. Data that a machine has already is not
+    /// chosen: a job says so if its samples are there.
     fn options(self, machine: &Machine, data: &DataSet, replicas: u32) -> Vec<InputSpec> {
         fn each<T: Copy>(held: Option<T>, open: &[T]) -> Vec<T> {
             held.map_or_else(|| open.to_vec(), |held| vec![held])
@@ -230,11 +231,11 @@ impl InputChoice {
 }
 
 impl Data {
-    /// The ways of bringing in samples that machines have, each with what it takes, the plainer first.
+    /// Lists the ways of loading samples that the machines allow, each with its supply, the simplest first.
     ///
     /// # Errors
     ///
-    /// When they have none: why not the first.
+    /// When the machines allow none: the reason against the first.
     pub(crate) fn supplies(
         &self,
         fixed: &Fixed,
@@ -257,15 +258,15 @@ impl Data {
         }
     }
 
-    /// Why no input with what is held can be had of one machine, whatever the plan.
+    /// Returns the reason why one machine cannot load samples with the held fields, whatever the plan.
     pub(crate) fn refusal(&self, fixed: &Fixed, machine: &Machine) -> Option<InputError> {
         let batch = BatchSpec { global: 1, micro: 1, accumulation: 1 };
         self.supplies(fixed, machine, ParallelSpec::default(), batch).err()
     }
 }
 
-/// Which way ends a training of `steps` steps of `step` first, downloads included, or a plainer one that is nearly as
-/// fast.
+/// Returns the index of the supply with which a training of `steps` steps of `step` ends first, downloads included, or
+/// of a simpler one that is nearly as fast.
 pub(crate) fn chosen(supplies: &[(InputSpec, Supply)], step: Seconds, steps: u64) -> Option<usize> {
     let mut best: Option<(f64, usize)> = None;
     for (index, (_, supply)) in supplies.iter().enumerate() {

@@ -26,7 +26,7 @@ use trainyard_units::{Bytes, Seconds};
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
-/// What a model is called that nobody gave a name.
+/// The name of a model that the user did not name.
 pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
@@ -56,7 +56,7 @@ pub struct Resources {
     pub prices: Option<PriceTable>,
 }
 
-/// Why a job cannot be solved as it is written.
+/// The reason why a job cannot be solved as it is written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JobError {
     /// The model is not one.
@@ -73,7 +73,7 @@ pub enum JobError {
     Catalog {
         /// The field.
         field: &'static str,
-        /// What is not there.
+        /// The failed look-up.
         error: CatalogError,
     },
     /// Something that is needed is absent.
@@ -81,7 +81,7 @@ pub enum JobError {
     Missing {
         /// The field.
         field: &'static str,
-        /// What it is needed for, and what to write.
+        /// The purpose of the missing field, and what to write.
         why: &'static str,
     },
     /// Two fields exclude each other.
@@ -91,7 +91,7 @@ pub enum JobError {
         first: &'static str,
         /// The other.
         second: &'static str,
-        /// What is allowed.
+        /// The rule that the two fields break.
         rule: &'static str,
     },
     /// A value is out of range.
@@ -99,9 +99,9 @@ pub enum JobError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What was written.
+        /// The value that was written.
         value: String,
-        /// What is allowed.
+        /// The values that are allowed.
         allowed: String,
     },
     /// The cluster file does not describe a cluster.
@@ -109,7 +109,7 @@ pub enum JobError {
     ClusterFile {
         /// The file.
         path: String,
-        /// What is wrong in it.
+        /// The error in the file.
         error: ClusterFileError,
     },
     /// Nobody published how often a spot instance is reclaimed.
@@ -117,12 +117,12 @@ pub enum JobError {
     NoSpotBand {
         /// The instance type.
         instance: String,
-        /// Where.
+        /// The Region that was asked for.
         region: String,
-        /// Where it is known.
+        /// Regions in which it is known.
         regions: Vec<String>,
     },
-    /// Samples cannot be brought in as the job says, on any of its machines.
+    /// Samples cannot be loaded as the job says, on any of its machines.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The stack cannot train the model.
@@ -144,7 +144,7 @@ pub enum JobError {
     /// Quotas leave no instance.
     #[error("in `cluster.quotas`: {why}")]
     OverQuota {
-        /// Which instances need more, and how much more.
+        /// The instances that need more, and how much more.
         why: String,
     },
 }
@@ -156,7 +156,7 @@ impl From<Unpriced> for JobError {
 }
 
 impl JobError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the job.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Model(error) => error.hint(),
@@ -196,7 +196,7 @@ pub(crate) fn invalid(field: &'static str, value: impl std::fmt::Display, allowe
     JobError::Invalid { field, value: value.to_string(), allowed: allowed.into() }
 }
 
-/// The question that a job asks.
+/// Converts a job into a problem.
 ///
 /// # Errors
 ///
@@ -205,7 +205,7 @@ pub fn problem(job: &JobSpec, resources: Resources) -> Result<Problem, JobError>
     problem_on(job, resources, |place| place)
 }
 
-/// The question that a job asks on other machines than it names.
+/// Converts a job into a problem on other machines than it names.
 pub(crate) fn problem_on(
     job: &JobSpec,
     resources: Resources,
@@ -242,7 +242,7 @@ pub(crate) fn problem_on(
     })
 }
 
-/// Whether what a sample takes can be counted.
+/// Checks that the cost of a sample can be counted.
 fn countable(model: &Model) -> Result<(), JobError> {
     if Architecture::new(model.clone()).micro_batch_max() > 0 {
         return Ok(());
@@ -251,7 +251,7 @@ fn countable(model: &Model) -> Result<(), JobError> {
     Err(invalid("model", format!("`{}`", model.name()), allowed))
 }
 
-/// The data set, where some of the machines can bring in its samples.
+/// Returns the data set, if some of the machines can load its samples.
 fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, JobError> {
     if let (true, Some(first)) = (place.is_measured(), field_of_input(&job.data)) {
         let rule = "the steps of a measured machine were measured with their input";
@@ -268,17 +268,17 @@ fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, 
     }
 }
 
-/// The data set of a job, with how it is to be brought in; nothing if its samples are taken to be there.
+/// Returns the data set of a job, with its input; `None` if its samples are assumed to be at hand.
 pub(crate) fn data_set(job: &JobSpec, model: &Model) -> Result<Option<Data>, JobError> {
     data(job, model, epoch(job, model)?)
 }
 
-/// Bytes of the data set of a job as stored, where its size is known.
+/// Returns the bytes of a job's data set as stored, if its size is known.
 pub fn stored_bytes(job: &JobSpec, model: &Model) -> Option<Bytes> {
     data_set(job, model).ok()??.set.bytes()
 }
 
-/// Samples of a pass over the data set, where the job or its target says so.
+/// Returns the samples of a pass over the data set, if the job or its target states them.
 pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobError> {
     let of_target = match &job.training.target {
         Some(target) => convergence_curve(target, model)?.epoch.as_ref().map(|epoch| epoch.samples),
@@ -287,8 +287,8 @@ pub(crate) fn epoch(job: &JobSpec, model: &Model) -> Result<Option<u64>, JobErro
     Ok(samples(&job.data, model)?.or(of_target))
 }
 
-/// Where the data is kept: a Region, by the shape of its name, for which machines are rented. What stands in the zone of
-/// its machines cannot be in another Region.
+/// Checks the Region in which the data is stored: the name must look like a Region's, and the machines must be rented.
+/// FSx for Lustre and EBS must be in the machines' Region, since they are reached from their own zone only.
 fn region(data: &DataSpec, place: &Place) -> Result<(), JobError> {
     let Some(region) = &data.region else { return Ok(()) };
     let parts: Vec<&str> = region.split('-').collect();
@@ -338,7 +338,7 @@ fn place(choice: &ClusterChoice, resources: Resources, model: &Model) -> Result<
     }
 }
 
-/// The model that a job names or describes; `read` is the content of the file that it names, if it names one.
+/// Returns the model that a job names or describes; `read` is the content of the file that it names, if it names one.
 pub(crate) fn model(choice: &ModelChoice, read: Option<ModelSpec>) -> Result<Model, JobError> {
     Ok(Model::try_from(model_spec(choice, read)?)?)
 }
@@ -421,7 +421,7 @@ fn only_overrides(choice: &ModelChoice) -> Result<(), JobError> {
     }
 }
 
-/// How much is to be trained.
+/// Returns the amount of training that the job asks for.
 pub(crate) fn training(
     spec: &TrainingSpec,
     optimizer: Optimizer,
@@ -530,7 +530,7 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec
     Ok((both, unusable))
 }
 
-/// The field that says how machines are rented, if one does.
+/// Returns the field that says how machines are rented, if there is one.
 fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
     let fields = [
         ("cluster.instances", choice.instances.is_some()),
@@ -544,7 +544,7 @@ fn rental_field(choice: &ClusterChoice) -> Option<&'static str> {
     fields.into_iter().find(|(_, set)| *set).map(|(field, _)| field)
 }
 
-/// What stands before the program's catalog.
+/// A constants file that takes precedence over the program's catalog, with its path.
 struct Before {
     constants: Option<Constants>,
     path: Option<String>,
@@ -601,7 +601,7 @@ fn described(
     })
 }
 
-/// The stacks that a job compares: the one that it names, or those that people use today. Of these at least one must be
+/// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
 fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, JobError> {
     let of_today = of_today(catalog);
@@ -638,7 +638,7 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Ve
     Ok(able)
 }
 
-/// Part of each GPU's memory that a job leaves free, if it says so.
+/// Returns the part of each GPU's memory that a job leaves free, if it says so.
 pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, JobError> {
     let Some(text) = &choice.memory_margin else { return Ok(None) };
     let number = match text.trim().strip_suffix('%') {
@@ -703,7 +703,7 @@ fn rental(
     })
 }
 
-/// Types of instances by what quotas leave of them.
+/// Instance types by what quotas leave of them.
 struct Within {
     /// Those of which one may be rented, with their prices.
     instances: Vec<(Instance, Price)>,
@@ -711,7 +711,7 @@ struct Within {
     over_quota: Vec<(String, String)>,
 }
 
-/// The instances that quotas leave; an error if they leave none.
+/// Returns the instances that quotas leave; an error if they leave none.
 fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Result<Within, JobError> {
     let (mut instances, mut over_quota) = (Vec::new(), Vec::new());
     for instance in priced {

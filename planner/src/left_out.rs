@@ -9,11 +9,11 @@ use trainyard_hardware_profiles::{Instance, Price, PriceQuery, matches};
 use trainyard_plan::JobSpec;
 use trainyard_plan::document::{LeftOut, LeftOutPlan};
 
-/// Plans in the space of the job's own search up to which the types that it leaves out are searched too, with the effort of a
-/// draft. A stated default: that takes less than a tenth of a second.
+/// The largest space of plans of the job's own search with which the types that it leaves out are searched too, with
+/// the effort of a draft. A stated default: that takes less than a tenth of a second.
 pub(crate) const SEARCHED_MAX: u64 = 300_000;
 
-/// The types that a job leaves out; nothing where it says which types may be chosen.
+/// Returns the types that a job leaves out; `None` if it says which types may be chosen.
 pub(crate) fn left_out(
     problem: &Problem,
     limits: &Limits,
@@ -37,14 +37,14 @@ pub(crate) fn left_out(
     Some(LeftOut { families, best })
 }
 
-/// Those with a price on the terms of another, of which a quota allows one.
+/// Lists the types with a price on the same terms, of which a quota allows at least one instance.
 fn priced(rental: &Rental, types: &[&Instance], like: &Price) -> Vec<(Instance, Price)> {
     let query = PriceQuery { region: &like.region, service: like.service, purchase: like.purchase };
     let allowed = types.iter().filter(|own| rental.quotas.refusal(own, 1).is_none());
     allowed.filter_map(|own| Some(((*own).clone(), price_of(own, query)?.clone()))).collect()
 }
 
-/// Leaves of the sizes with the same GPUs the cheapest: without samples to decode, more processors rarely pay.
+/// Keeps only the cheapest of the sizes with the same GPUs: without samples to decode, more CPUs rarely pay off.
 fn cheapest_sizes(instances: &mut Vec<(Instance, Price)>) {
     instances.sort_by(|(a, a_price), (b, b_price)| {
         let key = (a.gpu.as_str(), a.gpus).cmp(&(b.gpu.as_str(), b.gpus));
@@ -77,7 +77,7 @@ fn best_of(
     })
 }
 
-/// The best plan that a short search finds on other machines within the goal, in the number format of a plan.
+/// Searches briefly for the best plan on other machines within the goal, in the number format of a plan.
 pub(crate) fn briefly(problem: &Problem, limits: &Limits, others: Rental, like: &Evaluated) -> Option<Evaluated> {
     let problem = Problem {
         place: Place::Rented(Box::new(others)),

@@ -16,57 +16,57 @@ use trainyard_sim::Machine;
 use trainyard_sim::campaign::{Exposure, Reclaims, checkpoints, open_interval};
 use trainyard_units::{Bytes, Seconds, Usd, UsdPerHour};
 
-/// What does not depend on how long a step takes.
+/// The overheads of a training that do not depend on how long a step takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overheads {
     instances: f64,
-    /// Until the machines are there; they are not paid for yet.
+    /// Time until the machines are there; it is not paid for.
     waiting: Seconds,
-    /// From there until training can begin.
+    /// Time from there until training can begin.
     software: Seconds,
     /// Writing a checkpoint.
     write: Seconds,
-    /// From one to the next; nothing if only the last step is followed by one.
+    /// Time from one checkpoint to the next; `None` if only the last step is followed by one.
     interval: Option<Seconds>,
-    /// What reclaims a machine, and what a restart takes without the data set; nothing where nobody reclaims, or nobody
-    /// published how often.
+    /// The reclaims of machines, and the time of a restart without the data set; `None` where machines are not
+    /// reclaimed, or nobody published how often.
     exposure: Option<Exposure>,
-    /// What keeps checkpoints, for an hour.
+    /// Price of storing checkpoints for an hour.
     checkpoints_hour: Usd,
-    /// What keeps the data set, for an hour, by where samples are read from; what costs nothing is left out.
+    /// Price of storing the data set for an hour, by the storage from which samples are read; free storage is left out.
     copies_hour: Vec<(StorageMode, Usd)>,
 }
 
-/// A training with what surrounds its steps.
+/// The times of a training and its overheads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Course {
     /// All steps.
     pub(crate) steps: Seconds,
-    /// From the request for machines to the first step.
+    /// Time from the request for machines to the first step.
     pub(crate) start_up: Seconds,
-    /// Of which the machines are paid for.
+    /// The part of the start-up during which the machines are paid for.
     paid_start_up: Seconds,
     /// Writing checkpoints.
     pub(crate) checkpoints: Seconds,
-    /// What reclaims add.
+    /// Expected losses due to reclaims.
     pub(crate) reclaims: Option<Reclaims>,
 }
 
 impl Course {
-    /// From the request for machines to the last checkpoint.
+    /// Returns the time from the request for machines to the last checkpoint.
     pub(crate) fn elapsed(&self) -> Seconds {
         self.steps + self.start_up + self.checkpoints + self.interrupted()
     }
 
-    /// What reclaims add, all of it.
+    /// Returns the total time lost to reclaims.
     fn interrupted(&self) -> Seconds {
         self.reclaims.map_or(Seconds(0.0), |reclaims| reclaims.total())
     }
 }
 
 impl Overheads {
-    /// What is not known, the rate of checkpoints to storage that nobody described or the band of a spot instance that
-    /// nobody published, is left out: a campaign asks for it.
+    /// Computes the overheads. Unknown values are left out, since a campaign asks for them: the rate of checkpoints to
+    /// storage that nobody described, and the reclaim band of a spot instance that nobody published.
     pub(crate) fn new(around: &Surroundings<'_>) -> Self {
         let write = around.transfer_time().unwrap_or(Seconds(0.0));
         let settings = around.settings;
@@ -102,7 +102,7 @@ impl Overheads {
         }
     }
 
-    /// Those of a plan on machines at a price.
+    /// Computes the overheads of a plan on machines at a price.
     pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
         Self::new(&Surroundings {
             machine,
@@ -114,8 +114,8 @@ impl Overheads {
         })
     }
 
-    /// A training of so many steps that take `time` together, after downloading for so long. Nothing of it is shorter if
-    /// the time is longer, so that a bound of the time is one of the whole.
+    /// Computes the times of a training of `steps` steps that take `time` together, after a download. No part gets
+    /// shorter as `time` gets longer, so that a lower bound of the time gives one of the whole.
     pub(crate) fn course(&self, steps: u64, time: Seconds, download: Seconds) -> Course {
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
@@ -133,7 +133,7 @@ impl Overheads {
         }
     }
 
-    /// What it costs at a price of one machine.
+    /// Computes the cost at a price of one machine.
     pub(crate) fn cost(&self, course: &Course, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
         let machines = |time: Seconds| self.instances * (hourly * time).0;
         let copies = self.copies_hour.iter().find(|(storage, _)| Some(*storage) == input);
@@ -151,14 +151,14 @@ impl Overheads {
         }
     }
 
-    /// What a plan that a search found costs at a price of one machine.
+    /// Computes the cost of a plan that a search found, at a price of one machine.
     pub(crate) fn cost_of(&self, evaluated: &Evaluated, steps: u64, hourly: UsdPerHour) -> CostParts {
         let course = self.course(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
         self.cost(&course, hourly, evaluated.plan.input().map(|input| input.storage))
     }
 }
 
-/// Overheads by the ranks that hold a state and the number format: whole on each replica, and shared out.
+/// Overheads by the ranks that hold a state and the number format: with the state whole on each replica, and sharded.
 type Site = BTreeMap<(u32, Precision), [Overheads; 2]>;
 
 /// The overheads of all candidates of a search on rented machines.
@@ -209,7 +209,8 @@ impl SearchOverheads {
         self.sites[choice].entry(instances).or_default()
     }
 
-    /// Those of a candidate's plans whose replicas share out their state, or do not; nothing on machines of one's own.
+    /// Returns the overheads of a candidate's plans whose replicas shard their state, or do not; `None` on owned
+    /// machines.
     pub(crate) fn of(&self, candidate: &Candidate, shared_out: bool) -> Option<&Overheads> {
         let site = self.sites.get(candidate.choice)?.get(&candidate.instances)?;
         let both = site.get(&(ranks_of_state(candidate.parallel), candidate.precision))?;
@@ -217,12 +218,12 @@ impl SearchOverheads {
     }
 }
 
-/// Whether the replicas of a plan share out their state.
+/// Returns `true` if the replicas of a plan shard their state.
 pub(crate) fn shares_out(plan: &Plan) -> bool {
     plan.state_sharding() != StateSharding::None
 }
 
-/// How the machines of a plan are rented: what an hour costs, and what that makes dear besides the steps.
+/// The rent of a plan's machines: the price of an hour, and the overheads that it applies to besides the steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Rent {
     pub(crate) price: PriceUsed,
@@ -230,7 +231,7 @@ pub(crate) struct Rent {
 }
 
 impl Rent {
-    /// The rent of a plan's machines at a price, with what a job says of the campaign.
+    /// Computes the rent of a plan's machines at a price, with the job's campaign.
     ///
     /// # Errors
     ///
@@ -248,8 +249,8 @@ impl Rent {
         Ok(Self { price, overheads })
     }
 
-    /// Adds to a prediction what surrounds the steps, and what all of it costs; `time_of` gives the time of all steps if
-    /// one takes so long.
+    /// Adds the overheads and the cost of the whole training to a prediction; `time_of` gives the time of all steps for
+    /// a step time.
     pub(crate) fn add_to(self, prediction: &mut Prediction, input: Option<StorageMode>, time_of: impl Fn(f64) -> f64) {
         let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
         let course = |time: f64| self.overheads.course(prediction.steps, Seconds(time), download);

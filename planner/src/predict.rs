@@ -17,41 +17,41 @@ use trainyard_sim::{
 };
 use trainyard_units::Seconds;
 
-/// How far off the rates of loading may be, either way, in nine of ten cases. A stated default: the rule of thumb for
-/// decoding spans as much, and of the DataLoader rates that the law of workers was fitted on none is further off.
+/// The factor by which loading rates may be off, either way, in nine of ten cases. A stated default: the rule of thumb
+/// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
 pub(crate) const INPUT_SPREAD: f64 = 1.4;
 
-/// Why a plan document cannot be predicted anew.
+/// The reason why a plan document cannot be predicted anew.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DocumentError {
     /// The plan is not one.
     #[error("in `plan`: {0}")]
     Plan(#[from] PlanError),
-    /// The plan does not go onto its machines, or its samples do not get there.
+    /// The plan does not run on its machines, or its samples cannot be loaded.
     #[error("in `plan`: {0}")]
     Prediction(#[from] PredictionError),
     /// The data of the job does not fit together.
     #[error("in `job`: {0}")]
     Job(#[from] JobError),
-    /// The plan says how samples are brought in, but the job does not say how large they are.
+    /// The plan says how samples are loaded, but the job does not say how large they are.
     #[error(
         "`plan.input` says how samples are brought in, but `job.data` says that they are there, or nothing of their size"
     )]
     NoData,
-    /// The document tells of no step.
+    /// The document has no steps.
     #[error("`prediction.steps` is 0, but a training has at least one step")]
     NoSteps,
-    /// The service of the plan is none, or has no price of its machines.
+    /// The plan names an unknown service, or one without a price of its machines.
     #[error("`plan.service` is `{service}`, of which no price of {instance} in {region} is known")]
     NoPrice {
         /// The service.
         service: String,
         /// The type of the machines.
         instance: String,
-        /// Where.
+        /// The Region that was asked for.
         region: String,
     },
-    /// The price of the document is none that anybody asks.
+    /// The price of the document is out of range.
     #[error("`prediction.price` is {usd_per_hour} USD an hour, but it must be from 0 to {USD_PER_HOUR_MAX}")]
     Price {
         /// One of its three numbers.
@@ -62,13 +62,13 @@ pub enum DocumentError {
     Catalog {
         /// The field.
         field: &'static str,
-        /// What is not there.
+        /// The failed look-up.
         error: CatalogError,
     },
     /// The plan was made for a cluster whose file is not at hand.
     #[error("in `plan.cluster.file`: the cluster file `{path}` was not read")]
     NoClusterFile {
-        /// Where it should be.
+        /// The path at which the file should be.
         path: String,
     },
     /// The cluster file does not describe a cluster.
@@ -76,13 +76,13 @@ pub enum DocumentError {
     ClusterFile {
         /// The file.
         path: String,
-        /// What is wrong in it.
+        /// The error in the file.
         error: ClusterFileError,
     },
     /// The plan rests on constants whose file is not at hand.
     #[error("in `plan.cluster.constants`: the constants file `{path}` was not read")]
     NoConstants {
-        /// Where it should be.
+        /// The path at which the file should be.
         path: String,
     },
     /// Constants were given for a measured machine, but none of them is about it.
@@ -94,13 +94,13 @@ pub enum DocumentError {
     /// The plan was made for a measured machine whose profile is not at hand.
     #[error("in `plan.cluster.profile`: the profile `{path}` was not read")]
     NoProfile {
-        /// Where it should be.
+        /// The path at which the file should be.
         path: String,
     },
 }
 
 impl DocumentError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the document.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(error) => error.hint(),
@@ -122,19 +122,19 @@ impl DocumentError {
     }
 }
 
-/// Why nothing can be said of a plan on its machines.
+/// The reason why a plan cannot be predicted on its machines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PredictionError {
-    /// The plan does not go onto them.
+    /// The machines do not admit the plan.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// Its samples do not get there.
+    /// Its samples cannot be loaded.
     #[error(transparent)]
     Input(#[from] InputError),
 }
 
 impl PredictionError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the plan.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Machine(error) => error.hint(),
@@ -143,12 +143,12 @@ impl PredictionError {
     }
 }
 
-/// What is expected of `plan` on `machine` over `steps` optimizer steps. Where the plan says how samples are brought in,
-/// `data` is what is brought in.
+/// Predicts `plan` on `machine` over `steps` optimizer steps. If the plan says how samples are loaded, `data` is the
+/// data set that they come from.
 ///
 /// # Errors
 ///
-/// When the machine does not admit the plan, was not measured for it, or cannot bring in its samples.
+/// When the machine does not admit the plan, was not measured for it, or cannot load its samples.
 pub(crate) fn predict(
     plan: &Plan,
     machine: &Machine,
@@ -159,7 +159,7 @@ pub(crate) fn predict(
     predict_of(plan, machine, steps, rent, data, simulate_with(plan, machine, Options::default())?)
 }
 
-/// The same of a step that is simulated already.
+/// Predicts from a step that is simulated already.
 pub(crate) fn predict_of(
     plan: &Plan,
     machine: &Machine,
@@ -205,7 +205,7 @@ pub(crate) fn predict_of(
     Ok((prediction, outcome))
 }
 
-/// What becomes of the steps if their samples are brought in; nothing if they are taken to be there.
+/// Computes how loading samples slows the steps down; `None` if samples are assumed to be at hand.
 fn fed(
     plan: &Plan,
     machine: &Machine,
@@ -218,7 +218,8 @@ fn fed(
     Ok(Some(Supply::new(intake, machine, data, input)?.feed(step, steps)))
 }
 
-/// The interval of a step that may have to wait: with nothing loaded ahead the two add up, else the longer decides.
+/// Returns the interval of a step that may have to wait. Without prefetching the two times add up; otherwise the longer
+/// decides.
 fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&Feed>) -> [f64; 2] {
     let (Some(feed), Some(input)) = (fed, plan.input()) else { return [low, high] };
     if input.prefetch == 0 {
@@ -266,7 +267,7 @@ fn memory(footprint: &Footprint) -> Memory {
     Memory { limit, stages, host: kept(Store::Host), disk: kept(Store::Nvme) }
 }
 
-/// The content of the file that describes the machines of a plan: what `plan.cluster` names.
+/// The content of the file that describes the machines of a plan: the file that `plan.cluster` names.
 #[derive(Clone, Debug)]
 pub enum MachineFile {
     /// Of `plan.cluster.profile`.
@@ -278,15 +279,17 @@ pub enum MachineFile {
 /// The contents of the files on which the machines of a plan rest.
 #[derive(Clone, Debug, Default)]
 pub struct MachineFiles {
-    /// Of the file that describes them, if the plan names one.
+    /// The file that describes the machines, if the plan names one.
     pub machine: Option<MachineFile>,
-    /// Of `plan.cluster.constants`, or of the file that shall stand before the catalog instead.
+    /// The constants of `plan.cluster.constants`, or of the file that replaces it and takes precedence over the
+    /// catalog.
     pub constants: Option<Constants>,
-    /// Prices that stand before those of the catalog and of the document.
+    /// Prices that take precedence over those of the catalog and of the document.
     pub prices: Option<PriceTable>,
 }
 
-/// The machine that a plan document was made for. `files` are the contents of the files that the plan names for it.
+/// Returns the machine that a plan document was made for. `files` are the contents of the files that the plan names for
+/// it.
 ///
 /// # Errors
 ///
@@ -318,21 +321,21 @@ pub fn machine(document: &PlanDocument, files: MachineFiles) -> Result<Machine, 
     Ok(Machine { cluster, stack: with_margin(document, stack.clone())? })
 }
 
-/// The stack of a document's plan: what the plan names, else what the job does; documents from before plans named one
-/// have the mean of what was measured.
+/// Returns the name of the stack of a document's plan: the plan's, otherwise the job's. Documents from before plans
+/// named a stack have the mean of what was measured.
 pub(crate) fn stack_of(document: &PlanDocument) -> &str {
     let of_job = document.job.cluster.stack.as_deref().filter(|name| *name != AUTO_STACK);
     document.plan.stack.as_deref().or(of_job).unwrap_or(DEFAULT_STACK)
 }
 
-/// A stack with the memory margin of a document's job.
+/// Sets the memory margin of a document's job in a stack.
 fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, DocumentError> {
     let margin = memory_margin(&document.job.cluster)?;
     let memory_margin = margin.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
     Ok(Stack { memory_margin, ..stack })
 }
 
-/// As many machines of a cluster file as a plan uses, if they are alike and there are as many; else all.
+/// Returns as many machines of a cluster file as a plan uses, if they are alike and there are enough; otherwise all.
 fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, DocumentError> {
     let wrong = |error| DocumentError::ClusterFile { path: path.into(), error };
     let mut cluster = Cluster::of_file(file, catalog).map_err(wrong)?;
@@ -342,8 +345,8 @@ fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -
     Ok(cluster)
 }
 
-/// The document with its prediction made anew, and the simulated step. The number of steps stays what it was. `files`
-/// are the contents of the files that the plan names for its machines.
+/// Predicts a document anew; returns it with the simulated step. The number of steps stays the same. `files` are the
+/// contents of the files that the plan names for its machines.
 ///
 /// # Errors
 ///
@@ -371,7 +374,7 @@ pub fn resimulate(
     Ok((PlanDocument { prediction, ..document.clone() }, outcome))
 }
 
-/// The simulated step of a document's plan in detail, on every rank that is simulated.
+/// Simulates a step of a document's plan in detail, on every rank that is simulated.
 ///
 /// # Errors
 ///
@@ -382,7 +385,7 @@ pub fn trace_step(document: &PlanDocument, files: MachineFiles, options: Options
     Ok(step_trace(&plan, &machine, options).map_err(PredictionError::from)?)
 }
 
-/// How the machines of a document's plan are rented; nothing for machines that are not.
+/// Returns the terms on which the machines of a document's plan are rented; `None` for owned machines.
 pub(crate) fn rent(
     document: &PlanDocument,
     plan: &Plan,
@@ -393,9 +396,9 @@ pub(crate) fn rent(
     Ok(price.map(|price| Rent::new(&document.job, plan, machine, price)).transpose()?)
 }
 
-/// The price of a plan's machines on its terms; nothing for machines that are not rented. What is asked first: the table
-/// of prices that is given; the document, where its job had such a table; today's catalog; the document, where that is of
-/// the plan's service.
+/// Returns the price of a plan's machines on its terms; `None` for owned machines. The first of these that has one
+/// decides: the given table of prices; the document, if its job had such a table; today's catalog; the document, if its
+/// price is of the plan's service.
 pub(crate) fn price(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, DocumentError> {
     let Some(used) = &document.prediction.price else { return Ok(None) };
     let asked = [used.usd_per_hour, used.low_usd_per_hour, used.high_usd_per_hour];

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Price, PriceQuery};
 use trainyard_plan::Objective;
 
-/// What to be careful about with the dates of prices.
+/// Warns of prices of different dates.
 pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (&Found, &Evaluated)) -> Option<String> {
     let Place::Rented(rental) = &problem.place else { return None };
     if rental.repriced.is_some() {
@@ -31,8 +31,9 @@ pub(crate) fn price_dates(problem: &Problem, limits: &Limits, (found, chosen): (
     Some(format!("prices of different dates are compared: {}{one}", seen.join("; ")))
 }
 
-/// A Region where all types that were considered have prices of one date, which is later than the oldest date of the job's
-/// Region: of several the latest, of these the first by name. The prices are in the order of the rental's types.
+/// Returns the prices of a Region in which all considered types have prices of one date, later than the oldest date of
+/// the job's Region; of several Regions the latest, then the first by name. The prices are in the order of the rental's
+/// types.
 fn reference<'a>(rental: &'a Rental, own: &Price, oldest: &str) -> Option<Vec<&'a Price>> {
     let regions: BTreeSet<&str> =
         rental.instances.iter().flat_map(|(instance, _)| &instance.prices).map(|price| price.region.as_str()).collect();
@@ -47,8 +48,8 @@ fn reference<'a>(rental: &'a Rental, own: &Price, oldest: &str) -> Option<Vec<&'
     candidates.into_iter().rev().max_by(|a, b| a[0].date.cmp(&b[0].date))
 }
 
-/// What a short search finds at the prices of one date and Region; nothing where it would be long, or where prices decide
-/// nothing.
+/// Compares the decision with that of a short search at the prices of one date and Region; `None` where the search
+/// would be long, or where prices decide nothing.
 fn at_one_date(
     problem: &Problem,
     limits: &Limits,

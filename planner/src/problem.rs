@@ -18,49 +18,50 @@ use trainyard_units::Seconds;
 /// A solvable question.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// What is trained.
+    /// The model to be trained.
     pub model: Model,
-    /// Whether the job or the model's file says how attention is computed; otherwise software and GPU decide.
+    /// `true` if the job or the model's file states how attention is computed; otherwise the software and the GPU
+    /// decide.
     pub(crate) states_attention: bool,
-    /// How much.
+    /// The amount of training.
     pub training: Training,
-    /// The data set, unless samples are taken to be there.
+    /// The data set; `None` if samples are assumed to be at hand.
     pub data: Option<Data>,
     /// Global batch sizes that may be chosen, ascending.
     pub global_batches: Vec<u64>,
     /// Number formats that may be chosen.
     pub precisions: Vec<Precision>,
-    /// Number formats that were asked for and that no machine computes in.
+    /// Number formats that were asked for but that no machine computes in.
     pub unusable_precisions: Vec<Precision>,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// Where.
+    /// The machines on which the job may run.
     pub place: Place,
-    /// What is sought.
+    /// The quantity to be minimized: cost or time.
     pub objective: Objective,
     /// The longest training accepted.
     pub deadline: Option<Seconds>,
     /// The most money accepted, in USD.
     pub budget: Option<f64>,
-    /// What happens around the steps.
+    /// Start-up, checkpoints, evaluation and failures, as the job states them.
     pub(crate) settings: Settings,
-    /// Whether the answer is still wanted.
+    /// The flag by which the caller stops the search.
     pub(crate) cancellation: Cancellation,
-    /// What is enough of a search; nothing if the best plan is to be proved.
+    /// The effort after which a search may stop without a proof; `None` if the best plan must be proved.
     pub(crate) enough: Option<Enough>,
 }
 
-/// When a search that found something may end before it is proved that nothing is better.
+/// The effort after which a search that found a plan may stop, before it is proved that no plan is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enough {
-    /// Candidates that were looked at and fit: most of a large model's do not, and are soon dismissed.
+    /// Candidates that were looked at and fit. Most candidates of a large model do not fit, and are soon dismissed.
     pub(crate) looks: u64,
     /// Plans that were simulated.
     pub(crate) simulations: u64,
 }
 
 impl Problem {
-    /// The same question, whose searches end when `cancellation` says so. Nothing that was found then is a
+    /// Returns the same problem, whose searches stop once `cancellation` is cancelled. A plan found then is no
     /// recommendation.
     #[must_use]
     pub fn until(self, cancellation: Cancellation) -> Self {
@@ -72,7 +73,7 @@ impl Problem {
     }
 }
 
-/// How much is trained.
+/// The amount of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Training {
     /// A number of optimizer steps.
@@ -84,7 +85,7 @@ pub enum Training {
 }
 
 impl Training {
-    /// Optimizer steps at this global batch.
+    /// Returns the optimizer steps at this global batch.
     pub fn steps(self, global_batch: u64) -> u64 {
         match self {
             Self::Steps(steps) => steps,
@@ -94,12 +95,12 @@ impl Training {
     }
 }
 
-/// Where a job may run.
+/// The machines on which a job may run.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// On instances to be rented.
     Rented(Box<Rental>),
-    /// On machines of one's own: one that was measured, or a cluster that a file describes.
+    /// On owned machines: one that was measured, or a cluster that a file describes.
     Owned {
         /// All of them, with the first of the stacks.
         machine: Box<Machine>,
@@ -107,12 +108,12 @@ pub enum Place {
         stacks: Vec<Stack>,
         /// The file that describes them.
         described_by: Description,
-        /// The constants file that stands before the catalog, as a plan shall name it.
+        /// The constants file that takes precedence over the catalog, as a plan names it.
         constants: Option<String>,
     },
 }
 
-/// What describes machines of one's own, with the path that a plan shall name.
+/// The description of owned machines, with the path that a plan names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Description {
     /// A calibrated profile.
@@ -121,12 +122,12 @@ pub enum Description {
     ClusterFile(String),
 }
 
-/// What may be rented.
+/// The instances that may be rented, and the terms.
 #[derive(Clone, Debug)]
 pub struct Rental {
     /// Types that may be chosen, all of them priced.
     pub instances: Vec<(Instance, Price)>,
-    /// Types left out for want of a price.
+    /// Types left out because they have no price.
     pub unpriced: Vec<String>,
     /// Types left out because of a quota, with the reason.
     pub over_quota: Vec<(String, String)>,
@@ -134,7 +135,7 @@ pub struct Rental {
     pub max_instances: u32,
     /// The most instances of each type, where a quota allows fewer.
     pub(crate) most: Vec<u32>,
-    /// What the account may rent at once, as far as the job says it.
+    /// The quotas that the job states: how much the account may rent at once.
     pub(crate) quotas: Quotas,
     /// The terms.
     pub pricing: Pricing,
@@ -142,29 +143,29 @@ pub struct Rental {
     pub service: Option<Service>,
     /// The training frameworks that are compared.
     pub stacks: Vec<Stack>,
-    /// What the machines are looked up in.
+    /// The catalog that describes the machines.
     pub catalog: Cow<'static, Catalog>,
-    /// The constants file that stands before the program's own catalog, as a plan shall name it.
+    /// The constants file that takes precedence over the program's own catalog, as a plan names it.
     pub constants: Option<String>,
-    /// What is other about the machines than the catalog says.
+    /// Changes to the machines, relative to the catalog.
     pub(crate) changes: Vec<MachineChange>,
-    /// What is other about prices.
+    /// The change to prices, relative to the catalog.
     pub(crate) repriced: Option<PriceChange>,
 }
 
 impl Rental {
-    /// The type of instance of a choice.
+    /// Returns the index of a choice's instance type.
     pub(crate) fn kind(&self, choice: usize) -> usize {
         choice / self.stacks.len()
     }
 
-    /// The instance of a choice, with its price: the stacks of a type follow each other.
+    /// Returns the instance of a choice, with its price: the stacks of a type follow each other.
     pub(crate) fn offer(&self, choice: usize) -> &(Instance, Price) {
         &self.instances[self.kind(choice)]
     }
 }
 
-/// The purchase that a pricing stands for.
+/// Converts a pricing into a purchase.
 pub(crate) fn purchase(pricing: Pricing) -> Purchase {
     match pricing {
         Pricing::OnDemand => Purchase::OnDemand,
@@ -174,7 +175,7 @@ pub(crate) fn purchase(pricing: Pricing) -> Purchase {
     }
 }
 
-/// The pricing that a purchase stands for.
+/// Converts a purchase into a pricing.
 fn pricing(purchase: Purchase) -> Pricing {
     match purchase {
         Purchase::OnDemand => Pricing::OnDemand,
@@ -184,7 +185,7 @@ fn pricing(purchase: Purchase) -> Pricing {
     }
 }
 
-/// Why no instances are kept from one training to the next.
+/// The reason why no warm pool keeps instances from one training job to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoWarmPool {
     /// The service has none.
@@ -193,8 +194,8 @@ pub(crate) enum NoWarmPool {
     Spot,
 }
 
-/// What stands against a warm pool on these terms, if anything does (Amazon SageMaker Developer Guide, "Managed Warm
-/// Pools").
+/// Returns the reason that rules out a warm pool on these terms, if there is one (Amazon SageMaker Developer Guide,
+/// "Managed Warm Pools").
 pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmPool> {
     match (service, pricing) {
         (_, Pricing::Spot) => Some(NoWarmPool::Spot),
@@ -203,12 +204,12 @@ pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmP
     }
 }
 
-/// The price of an instance that answers a query.
+/// Returns the price of an instance that answers a query.
 pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
     instance.prices.iter().find(|price| price.answers(query))
 }
 
-/// A price as a document carries it.
+/// Converts a price into its form in a document.
 pub(crate) fn price_used(price: &Price) -> PriceUsed {
     PriceUsed {
         usd_per_hour: price.hourly().0,
@@ -223,7 +224,7 @@ pub(crate) fn price_used(price: &Price) -> PriceUsed {
 }
 
 impl Place {
-    /// The same place with other machines.
+    /// Returns the same place with changed machines.
     pub(crate) fn changed(mut self, changes: &[MachineChange]) -> Self {
         match &mut self {
             Self::Owned { machine, .. } => changes.iter().for_each(|change| change.apply(machine)),
@@ -232,7 +233,7 @@ impl Place {
         self
     }
 
-    /// The same place at another price, where it has one.
+    /// Returns the same place at a changed price, if it has prices.
     pub(crate) fn repriced(mut self, price: Option<PriceChange>) -> Self {
         if let (Self::Rented(rental), Some(change)) = (&mut self, price) {
             for (_, price) in &mut rental.instances {
@@ -243,8 +244,8 @@ impl Place {
         self
     }
 
-    /// The machines of a choice: `instances` of its type, with its stack. A mixed cluster is used whole. `encrypted` says
-    /// whether their traffic is, if it is not to be as the cluster file has it.
+    /// Returns the machines of a choice: `instances` of its type, with its stack. A mixed cluster is used whole.
+    /// `encrypted` says whether their traffic is encrypted; `None` leaves it as in the cluster file.
     pub(crate) fn machine(&self, choice: usize, instances: u32, encrypted: Option<bool>) -> Machine {
         let mut machine = match self {
             Self::Owned { machine, .. } => {
@@ -270,7 +271,7 @@ impl Place {
         machine
     }
 
-    /// The machines as a plan names them.
+    /// Returns the machines as a plan names them.
     pub(crate) fn spec_of(&self, cluster: &Cluster) -> ClusterSpec {
         let (profile, file) = match self {
             Self::Owned { described_by: Description::Profile(path), .. } => (Some(path.clone()), None),
@@ -285,12 +286,12 @@ impl Place {
         ClusterSpec { profile, file, constants, encrypted, ..ClusterSpec::of(&cluster.instance, cluster.machines()) }
     }
 
-    /// Whether the machine was measured, and is known for what was measured only.
+    /// Returns `true` if the machine was measured, so that it is known only for what was measured.
     pub(crate) fn is_measured(&self) -> bool {
         matches!(self, Self::Owned { described_by: Description::Profile(_), .. })
     }
 
-    /// The types of machine to choose from, with the most of each.
+    /// Lists the types of machine to choose from, with the most of each.
     pub(crate) fn types(&self) -> Vec<(String, u32)> {
         match self {
             Self::Owned { machine, .. } => vec![(machine.cluster.instance.clone(), machine.cluster.machines())],
@@ -301,13 +302,13 @@ impl Place {
         }
     }
 
-    /// What a plan chooses between: each type of machine, with the most of it, under each of the stacks. The stacks of a
-    /// type follow each other.
+    /// Lists what a plan chooses from: each type of machine, with the largest number of them, under each of the stacks.
+    /// The stacks of a type follow each other.
     pub(crate) fn choices(&self) -> Vec<(String, u32)> {
         self.types().into_iter().flat_map(|kind| std::iter::repeat_n(kind, self.stacks().len())).collect()
     }
 
-    /// The type of machine of a choice.
+    /// Returns the index of a choice's type of machine.
     pub(crate) fn kind(&self, choice: usize) -> usize {
         choice / self.stacks().len()
     }
@@ -317,7 +318,7 @@ impl Place {
         &self.stacks()[choice % self.stacks().len()]
     }
 
-    /// The stacks that are compared, at least one.
+    /// Returns the stacks that are compared, at least one.
     pub(crate) fn stacks(&self) -> &[Stack] {
         match self {
             Self::Owned { stacks, .. } => stacks,
@@ -325,7 +326,7 @@ impl Place {
         }
     }
 
-    /// What the stacks are looked up in.
+    /// Returns the catalog in which the stacks are looked up.
     pub(crate) fn catalog(&self) -> &Catalog {
         match self {
             Self::Owned { .. } => catalog(),
@@ -333,7 +334,7 @@ impl Place {
         }
     }
 
-    /// The choice of a plan: its type of machine and its stack.
+    /// Returns the choice of a plan: its type of machine and its stack.
     pub(crate) fn choice_of(&self, plan: &Plan) -> Option<usize> {
         let stacks = self.stacks();
         let kind = self.types().iter().position(|(name, _)| *name == plan.cluster().instance)?;
@@ -341,7 +342,7 @@ impl Place {
         Some(kind * stacks.len() + stack)
     }
 
-    /// The instance of a choice, with its price; nothing for machines that are owned.
+    /// Returns the instance of a choice, with its price; `None` for owned machines.
     pub(crate) fn offer(&self, choice: usize) -> Option<&(Instance, Price)> {
         match self {
             Self::Owned { .. } => None,
@@ -349,12 +350,12 @@ impl Place {
         }
     }
 
-    /// The price of a choice's machines by the hour; nothing for machines that are owned.
+    /// Returns the price of a choice's machines by the hour; `None` for owned machines.
     pub(crate) fn price(&self, choice: usize) -> Option<&Price> {
         self.offer(choice).map(|(_, price)| price)
     }
 
-    /// How the machines are paid.
+    /// Returns the pricing of the machines; on-demand for owned ones.
     pub(crate) fn pricing(&self) -> Pricing {
         match self {
             Self::Owned { .. } => Pricing::OnDemand,
@@ -362,7 +363,7 @@ impl Place {
         }
     }
 
-    /// Who rents the machines out, where the job names it.
+    /// Returns the service that rents the machines out, if the job names it.
     pub(crate) fn service(&self) -> Option<Service> {
         match self {
             Self::Owned { .. } => None,
@@ -371,7 +372,7 @@ impl Place {
     }
 }
 
-/// That stack, as constants have it if there are some.
+/// Returns the executor's stack, as the constants describe it if there are some.
 ///
 /// # Errors
 ///
@@ -385,7 +386,7 @@ pub(crate) fn executor_stack(constants: Option<&Constants>) -> Result<Stack, &'s
     }
 }
 
-/// The program's catalog, with constants before it if there are some.
+/// Returns the program's catalog, overridden by constants if there are some.
 pub(crate) fn catalog_with(constants: Option<&Constants>) -> Cow<'static, Catalog> {
     match constants {
         Some(constants) => Cow::Owned(catalog().with(constants)),

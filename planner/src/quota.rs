@@ -12,21 +12,21 @@ use trainyard_units::similar;
 /// AWS's classes of instances with GPUs of NVIDIA, with the letters that their families begin with.
 const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])];
 
-/// The quotas of an account, all of them about something.
+/// The quotas of an account, each of which applies to some instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quotas {
     allowed: BTreeMap<String, u64>,
     instances: bool,
 }
 
-/// The class that EC2 counts an instance in; nothing if it is none of those with GPUs of NVIDIA.
+/// Returns the class in which EC2 counts an instance; `None` if it is none of those with NVIDIA GPUs.
 pub(crate) fn class(instance: &Instance) -> Option<&'static str> {
     let family = instance.family();
     let letters = family.split(|letter: char| letter.is_ascii_digit()).next().unwrap_or(family);
     CLASSES.iter().find(|(_, families)| families.contains(&letters)).map(|(class, _)| *class)
 }
 
-/// Whether a quota is about an instance: by its class, its family, or a pattern of its name.
+/// Returns `true` if a quota applies to an instance: by its class, its family, or a pattern of its name.
 fn is_about(key: &str, instance: &Instance) -> bool {
     let of_class = class(instance).is_some_and(|class| {
         class.eq_ignore_ascii_case(key) || class.split(" and ").any(|part| part.eq_ignore_ascii_case(key))
@@ -35,7 +35,7 @@ fn is_about(key: &str, instance: &Instance) -> bool {
 }
 
 impl Quotas {
-    /// What a job says of them.
+    /// Reads the quotas of a job.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl Quotas {
         Ok(Self { allowed, instances: service == Service::Sagemaker })
     }
 
-    /// How many instances of a type may be rented at once; nothing if no quota is about it.
+    /// Returns the most instances of a type that may be rented at once; `None` if no quota applies to it.
     pub(crate) fn most(&self, instance: &Instance) -> Option<u64> {
         self.tightest(instance).map(|(_, allowed)| allowed / self.each(instance))
     }
 
-    /// Why so many instances of a type may not be rented; nothing if they may.
+    /// Explains why this many instances of a type may not be rented; `None` if they may.
     pub(crate) fn refusal(&self, instance: &Instance, instances: u32) -> Option<String> {
         let (key, allowed) = self.tightest(instance)?;
         let needed = self.each(instance) * u64::from(instances);
@@ -80,7 +80,7 @@ impl Quotas {
         about.map(|(key, allowed)| (key.as_str(), *allowed)).min_by_key(|(_, allowed)| *allowed)
     }
 
-    /// What an instance takes of a quota.
+    /// Returns how much of a quota an instance takes: vCPUs on EC2, one on SageMaker.
     fn each(&self, instance: &Instance) -> u64 {
         if self.instances { 1 } else { u64::from(instance.vcpus.max(1)) }
     }

@@ -1,10 +1,10 @@
 //! Values in ascending order, sorted only as far as they are asked for: a search asks for few of many.
 
-/// How many are sorted at first, and by what factor more each time these are used up.
+/// Number of values that are sorted at first, and the factor by which it grows each time they are used up.
 const FIRST: usize = 1024;
 const GROWTH: usize = 4;
 
-/// Numbers of things with their values, least first; of equal values the least number. An iterator.
+/// An iterator over numbered values, the least first; of equal values the least number first.
 #[derive(Debug)]
 pub(crate) struct Ranked {
     /// The least of all, in descending order.

@@ -15,10 +15,10 @@ use trainyard_plan::{Fixed, Objective, Offload, Plan, PlanSpec, Recompute, Sched
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_count, human_duration};
 
-/// Simulations for a plan on other machines: a comparison needs a good one, not the proof that there is none better.
+/// Simulations for a plan on other machines: a comparison needs a good plan, not the proof that none is better.
 const COMPARED: u64 = 6;
 
-/// The answers for one recommended plan.
+/// The reasons for one recommended plan.
 pub(crate) struct Reasons<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) fixed: &'a Fixed,
@@ -28,12 +28,12 @@ pub(crate) struct Reasons<'a> {
     pub(crate) other_gpu: Option<&'a Evaluated>,
     /// The number formats that are not held, the recommended one first.
     pub(crate) tried: &'a [Tried],
-    /// What was last searched for.
+    /// The latest search.
     pub(crate) asked: RefCell<Option<Evidence>>,
 }
 
-/// The best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
-/// recommended plan meets it; nothing where the machine is held.
+/// Finds the best plan on machines with another GPU than the recommended one's, within the goal if there is one and the
+/// recommended plan meets it; `None` if the machine is held.
 pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixed, found: &Found) -> Option<Evaluated> {
     if fixed.instance.is_some() {
         return None;
@@ -57,7 +57,8 @@ pub(crate) fn other_gpu(prepared: &Prepared<'_>, problem: &Problem, fixed: &Fixe
     searched.or_else(|| best(Within::Anything))
 }
 
-/// What would be recommended with these fields held, whatever deadline and budget say, and what of it does not fit.
+/// Searches with these fields held, without deadline and budget, and returns the plan that would be recommended, and
+/// the number and memory of plans that do not fit.
 pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
     let (prepared, aim) = (Prepared::new(problem, fixed), Aim::best(problem.objective));
     let found = choose(&prepared, problem, aim, prepared.search(aim));
@@ -65,7 +66,7 @@ pub(crate) fn recommended(problem: &Problem, fixed: &Fixed) -> (Option<Evaluated
     (found.best.into_iter().next(), too_large)
 }
 
-/// A search as a document tells of it.
+/// Converts a search into its form in a document.
 pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Option<(u64, Bytes, Bytes)>) -> Evidence {
     Evidence {
         reason: 0,
@@ -77,7 +78,7 @@ pub(crate) fn evidence(fixed: &Fixed, best: Option<&Evaluated>, too_large: Optio
 }
 
 impl Reasons<'_> {
-    /// All reasons that apply, most important first, each with the search that it rests on.
+    /// Lists all reasons that apply, the most important first, each with the search that it rests on.
     pub(crate) fn all(&self) -> Vec<(String, Option<Evidence>)> {
         let reasons: [fn(&Self) -> Option<String>; 12] = [
             |own| Some(own.objective()),
@@ -101,13 +102,13 @@ impl Reasons<'_> {
         reasons.iter().filter_map(told).collect()
     }
 
-    /// What the user holds, on the cluster of the chosen plan.
+    /// Returns the user's held fields and the cluster of the chosen plan.
     fn same_cluster(&self) -> Fixed {
         let cluster = self.chosen.plan.cluster();
         Fixed { instance: Some(cluster.instance.clone()), instances: Some(cluster.instances), ..self.fixed.clone() }
     }
 
-    /// The best plan with these fields held, whatever deadline and budget say, and what did not fit.
+    /// Finds the best plan with these fields held, without deadline and budget, and what did not fit.
     fn best(&self, fixed: &Fixed) -> (Option<Evaluated>, Option<(u64, Bytes, Bytes)>) {
         let (best, too_large) = recommended(self.problem, fixed);
         *self.asked.borrow_mut() = Some(evidence(fixed, best.as_ref(), too_large));
@@ -144,7 +145,7 @@ impl Reasons<'_> {
         format!("{goal} of {} on {clusters}", human_count(self.found.candidates))
     }
 
-    /// The best plan on machines with another GPU.
+    /// Compares with the best plan on machines with another GPU.
     fn cluster(&self) -> Option<String> {
         let own = &self.chosen.plan.cluster().instance;
         let other = self.other_gpu?;
@@ -188,7 +189,7 @@ impl Reasons<'_> {
         Some(format!("one instance rather than 2: {}", self.against(&more)))
     }
 
-    /// The same number of the same GPUs in smaller machines.
+    /// Compares with the same number of the same GPUs in smaller machines.
     fn bigger_instance(&self) -> Option<String> {
         let Place::Rented(rental) = &self.problem.place else { return None };
         if self.fixed.instance.is_some() {
@@ -215,7 +216,7 @@ impl Reasons<'_> {
         Some(format!("a bigger instance before more of them: {instances} × {} have the same GPUs; {why}", smaller.name))
     }
 
-    /// Pure data parallelism, or the next best split.
+    /// Compares with pure data parallelism, or with the next best split.
     fn degrees(&self) -> Option<String> {
         if self.fixed.data.or(self.fixed.tensor).or(self.fixed.pipeline).is_some() {
             return None;
@@ -254,7 +255,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// Whether the chosen plan would fit with whole states on every device.
+    /// Returns `true` if the chosen plan would fit with its state unsharded on every device.
     fn fits_whole(&self) -> bool {
         let plan = &self.chosen.plan;
         let machine =
@@ -264,7 +265,8 @@ impl Reasons<'_> {
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
     }
 
-    /// Whether the model would fit unsplit if the global batch divided among as many replicas as there are devices.
+    /// Returns `true` if the model would fit unsplit when the global batch divides evenly among as many replicas as
+    /// there are devices.
     fn fits_unsplit(&self) -> bool {
         let ranks = u64::from(self.chosen.plan.mesh().ranks());
         let problem = Problem { global_batches: vec![ranks], ..self.problem.clone() };
@@ -292,7 +294,7 @@ impl Reasons<'_> {
         Some(format!("{own}{units}: {other} {why}"))
     }
 
-    /// What the user holds, on the cluster and with the degrees and number format of the chosen plan.
+    /// Returns the user's held fields and the cluster, degrees and number format of the chosen plan.
     fn same_degrees(&self) -> Fixed {
         let mesh = self.chosen.plan.mesh();
         Fixed {
@@ -304,7 +306,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// The same, with the stack of the chosen plan where several are compared.
+    /// Returns the same fields, with the stack of the chosen plan if several are compared.
     fn same_software(&self) -> Fixed {
         let place = &self.problem.place;
         let compared = place.stacks().len() > 1;
@@ -338,7 +340,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// Whole states on every replica.
+    /// Compares with unsharded state on every replica.
     fn sharding(&self) -> Option<String> {
         let own = self.chosen.plan.state_sharding();
         if own == StateSharding::None || self.fixed.state_sharding.is_some() || self.fixed.sharding_ranks.is_some() {
@@ -360,7 +362,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// 1F1B, or, where that was chosen, GPipe.
+    /// Compares with 1F1B or, if that was chosen, with GPipe.
     fn schedule(&self) -> Option<String> {
         let own = self.chosen.plan.schedule();
         if !own.is_pipelined() || self.fixed.schedule.is_some() || self.fixed.virtual_stages.is_some() {
@@ -444,7 +446,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// `3 % cheaper and 12 % slower`: the chosen plan seen from another.
+    /// Describes the chosen plan relative to another: `3 % cheaper and 12 % slower`.
     fn against(&self, other: &Evaluated) -> String {
         let time = relative(self.chosen.time_s, other.time_s, "faster", "slower");
         match (self.chosen.cost_usd, other.cost_usd) {
@@ -453,14 +455,14 @@ impl Reasons<'_> {
         }
     }
 
-    /// `would be 12 % slower`: another plan seen from the chosen one.
+    /// Describes another plan relative to the chosen one: `would be 12 % slower`.
     fn other_side(&self, other: &Evaluated) -> String {
         format!("would be {}", relative(other.time_s, self.chosen.time_s, "faster", "slower"))
     }
 }
 
-/// Why a model need not be split, and what lets it fit on each device. Where it `fits_whole`, sharing out its state and
-/// keeping it elsewhere have other reasons.
+/// Explains why a model need not be split, and what lets it fit on each device. If it `fits_whole`, its sharding and
+/// offload have other reasons.
 fn unsplit(plan: &Plan, fits_whole: bool) -> String {
     let mesh = plan.mesh();
     let name = match (mesh.data(), mesh.context()) {
@@ -494,7 +496,7 @@ fn split_name(tensor: u32, pipeline: u32) -> String {
     }
 }
 
-/// How `own` compares with `other`, less being better.
+/// Describes how `own` compares with `other`, less being better.
 fn relative(own: f64, other: f64, less: &str, more: &str) -> String {
     let ratio = own / other;
     match ratio {

@@ -10,7 +10,7 @@ use trainyard_plan::{CampaignSpec, JobSpec, Plan, Pricing};
 use trainyard_sim::Machine;
 use trainyard_units::{Seconds, UsdPerHour, human_duration};
 
-/// What to be careful about with spot instances; nothing on other terms.
+/// Warns of reclaims of spot instances; `None` on other terms.
 pub(crate) fn spot(
     job: &JobSpec,
     rental: &Rental,
@@ -57,7 +57,7 @@ pub(crate) fn spot(
     ))
 }
 
-/// What the training would be like if machines were reclaimed so many times as often as published.
+/// Describes the training if machines were reclaimed `scenario` times as often as published.
 fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Machine, scenario: u32) -> Option<String> {
     let campaign = job.campaign.clone().unwrap_or_default();
     let campaign = Some(CampaignSpec { spot_scenario: Some(scenario), ..campaign });

@@ -32,10 +32,10 @@ use trainyard_plan::{Executable, Fixed, JobSpec, NotExecutable, Objective};
 use trainyard_sim::Outcome;
 use trainyard_units::{Bytes, Seconds, human_bytes, human_duration};
 
-/// How a search is limited and which plans it may consider.
+/// Limits of a search and the fields that its plans must have.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// How many clusters to rank: the recommended one and the runners-up.
+    /// Number of clusters to rank: the recommended one and the runners-up.
     pub top: usize,
     /// Stop after this many simulations; the report then states the gap.
     pub max_simulations: Option<u64>,
@@ -43,13 +43,13 @@ pub struct Limits {
     pub fixed: Fixed,
 }
 
-/// Why there is no plan at all.
+/// The reason why there is no plan at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NoPlan {
-    /// Nothing in the space: the held fields or the batch exclude everything.
+    /// The space of plans is empty: the held fields or the batch exclude everything.
     #[error("no plan has the wanted degrees: {why}")]
     EmptySpace {
-        /// What excludes everything.
+        /// The fields that exclude every plan.
         why: String,
     },
     /// A held field that none of the stacks of the job runs.
@@ -59,7 +59,7 @@ pub enum NoPlan {
         field: String,
         /// Its value.
         value: String,
-        /// That the stacks of the job do not run it.
+        /// A sentence part: the stacks of the job cannot run it.
         stacks: String,
         /// Stacks of the catalog that run it.
         others: Vec<String>,
@@ -69,11 +69,11 @@ pub enum NoPlan {
     OutOfMemory {
         /// Plans in the space.
         candidates: u64,
-        /// What the smallest needs.
+        /// Memory needed by the smallest plan.
         needed: Bytes,
-        /// What its device has.
+        /// Memory that may be used of its device.
         available: Bytes,
-        /// How many machines were allowed.
+        /// Number of machines that were allowed.
         instances: u32,
     },
     /// The search was stopped before it simulated anything.
@@ -82,7 +82,7 @@ pub enum NoPlan {
         /// The limit.
         limit: u64,
     },
-    /// Nobody waits for the answer any more.
+    /// The search was cancelled.
     #[error("the search was cancelled before it ended")]
     Cancelled,
     /// Plans fit, but the machine was not measured for them.
@@ -91,7 +91,7 @@ pub enum NoPlan {
 }
 
 impl NoPlan {
-    /// Which limit to relax.
+    /// Returns the limit that the user could relax.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::EmptySpace { .. } => Some(
@@ -114,9 +114,11 @@ impl NoPlan {
     }
 }
 
-/// The best plan for a problem, with everything a reader needs to believe it. `job` is carried into the document.
+/// Computes the best plan for a problem, with everything a reader needs to believe it. `job` is copied into the
+/// document.
 ///
-/// If no plan meets deadline and budget, the document holds the one that comes nearest, and [`missed_goal`] says so.
+/// If no plan meets the deadline and the budget, the document holds the one that comes nearest, and [`missed_goal`]
+/// says so.
 ///
 /// # Errors
 ///
@@ -176,13 +178,13 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     })
 }
 
-/// The searches of reasons, each with the place of its reason.
+/// Lists the searches of reasons, each with the index of its reason.
 fn evidence_of(reasons: &[(String, Option<Evidence>)]) -> Vec<Evidence> {
     let placed = |(reason, (_, own)): (usize, &(String, Option<Evidence>))| Some(Evidence { reason, ..own.clone()? });
     reasons.iter().enumerate().filter_map(placed).collect()
 }
 
-/// What each of the stacks that the problem compares would give.
+/// Returns the best plan on each of the stacks that the problem compares.
 fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<StackChoice> {
     let Solved { prepared, found, aim, .. } = solved;
     let stacks = problem.place.stacks();
@@ -209,7 +211,7 @@ fn stack_choices(problem: &Problem, job: &JobSpec, solved: &Solved<'_>) -> Vec<S
     stacks.iter().enumerate().map(choice).collect()
 }
 
-/// Why no plan is sought: a held field that none of the job's stacks runs.
+/// Returns the error for a held field that none of the job's stacks can run.
 fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     let divisible = problem.model.graph().divisible();
     let stacks = problem.place.stacks();
@@ -234,11 +236,11 @@ fn unable(problem: &Problem, fixed: &Fixed) -> Option<NoPlan> {
     Some(NoPlan::Unable { field: field.into(), value, stacks, others })
 }
 
-/// What there is to tell of a decision, besides the plan.
+/// The explanation of a recommendation: everything that is reported of it besides the plan.
 struct Told {
-    /// Why this plan and not another, each with the search that it rests on.
+    /// Reasons for this plan over others, each with the search that it rests on.
     reasons: Vec<(String, Option<Evidence>)>,
-    /// What bounds it, what made it fit, and what would change it.
+    /// Sentences on what bounds the plan, what made it fit, and what would change the decision.
     bounds: Vec<String>,
     changes: Vec<Change>,
     remedies: Vec<Remedy>,
@@ -247,7 +249,7 @@ struct Told {
 }
 
 impl Told {
-    /// Of the first of the plans found.
+    /// Explains the first of the plans found.
     fn new(
         prepared: &Prepared<'_>,
         problem: &Problem,
@@ -291,8 +293,8 @@ fn aim(problem: &Problem, limits: &Limits) -> Aim {
     }
 }
 
-/// The plan with the least of what a job seeks, to the last digit: [`recommend`] may prefer another that cannot be told
-/// from it.
+/// Computes the plan that minimizes the job's objective to the last digit. [`recommend`] may prefer another plan whose
+/// predicted difference from it is too small to be certain.
 ///
 /// # Errors
 ///
@@ -303,13 +305,13 @@ pub fn optimum(problem: &Problem, limits: &Limits) -> Result<Alternative, NoPlan
     found.best.first().map(alternative).ok_or_else(|| no_plan(problem, limits, &found))
 }
 
-/// The plan that [`recommend`] recommends, and nothing else.
+/// Returns the plan that [`recommend`] recommends, without the document.
 pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPlan> {
     let found = solve(problem, limits).found;
     found.best.first().cloned().ok_or_else(|| no_plan(problem, limits, &found))
 }
 
-/// The best plan on each type and number of machines on which it is worth while, and what finding them took.
+/// The best plan on each type and number of machines that pays off, and the effort of finding them.
 #[derive(Clone, Debug)]
 pub(crate) struct OnEach {
     /// By type, then by number.
@@ -320,12 +322,12 @@ pub(crate) struct OnEach {
     pub(crate) limits: Limits,
 }
 
-/// More machines of a type are worth while if they take at most this much of the time of fewer.
+/// More machines of a type pay off if they take at most this much of the time of fewer.
 const WORTH_WHILE: f64 = 0.95;
 
-/// The best plan on each type and number of machines, whatever deadline and budget are. Those on more machines of a type
-/// that are hardly faster than on fewer are left out: they cost more and leave less to others. Where twice as many are
-/// not worth while, no more are tried: there communication takes what they save, and it grows with them.
+/// Finds the best plan on each type and number of machines, without deadline and budget. Larger numbers that are hardly
+/// faster than smaller ones are left out: they cost more and leave less to other jobs. Where twice as many do not pay
+/// off, no more are tried: there communication takes what they save, and it grows with them.
 pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
     let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
     let types = problem.place.types();
@@ -345,7 +347,7 @@ pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPl
     Ok(all)
 }
 
-/// The same of one type: a search for each number, within the time that it must take at most.
+/// Does the same for one type: a search for each number, within the time that it may take at most.
 fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> OnEach {
     let mut all = OnEach { best: Vec::new(), candidates: 0, simulated: 0, limits: limits.clone() };
     let mut problem = Problem { deadline: None, budget: None, ..problem.clone() };
@@ -356,7 +358,7 @@ fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> 
         all.candidates += found.candidates;
         all.simulated += found.simulated;
         if let Some(best) = found.best.into_iter().next() {
-            // What surrounds the steps hardly depends on the number of machines.
+            // The time around the steps hardly depends on the number of machines.
             problem.deadline = Some(Seconds(best.elapsed_s - best.time_s * (1.0 - WORTH_WHILE)));
             all.best.push(best);
         } else if found.candidates > 0
@@ -368,19 +370,19 @@ fn on_type(problem: &Problem, limits: &Limits, (name, most): &(String, u32)) -> 
     all
 }
 
-/// What a search found, and where.
+/// The plans that a search found, with the space and the aim.
 pub(crate) struct Solved<'a> {
     pub(crate) prepared: Prepared<'a>,
-    /// What is recommended first, then the best on other machines.
+    /// The recommended plan first, then the best on other machines.
     pub(crate) found: Found,
-    /// With which aim it was found: where nothing meets deadline and budget, one for what comes nearest.
+    /// The aim with which it was found: where nothing meets the deadline and the budget, that of the nearest miss.
     aim: Aim,
-    /// What was found for the other objective, if that was searched at the same time.
+    /// The plans found for the other objective, if it was searched at the same time.
     other: Option<Found>,
 }
 
-/// What a search finds, or, if nothing meets deadline and budget, the first for the nearest that finds something; with
-/// the aim that found it.
+/// Searches with `aim`; if no plan meets the deadline and the budget, searches for the nearest miss until an aim finds
+/// a plan. Returns the plans with the aim that found them.
 fn best_found(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> (Found, Aim) {
     let mut found = (prepared.search(aim), aim);
     if problem.deadline.is_none() && problem.budget.is_none() {
@@ -396,7 +398,8 @@ fn best_found(prepared: &Prepared<'_>, problem: &Problem, aim: Aim) -> (Found, A
     found
 }
 
-/// What a job seeks, and, where both are soon done, what a search for the other objective finds at the same time.
+/// Searches for the job's objective and, if a search may stop without a proof (a draft), for the other objective at the
+/// same time.
 pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     let prepared = Prepared::new(problem, &limits.fixed);
     let seek = || best_found(&prepared, problem, aim(problem, limits));
@@ -408,8 +411,8 @@ pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     Solved { prepared, found, aim, other }
 }
 
-/// By how much a plan misses deadline or budget, and what is set for the other: for a deadline that is missed a budget
-/// with what the plan costs, for a budget a deadline that is kept.
+/// The amount by which a plan misses the deadline or the budget, and the other of the two: for a missed deadline the
+/// budget with the plan's cost, for a missed budget the deadline, which is kept.
 enum Missed {
     Deadline { deadline: Seconds, time: Seconds, surrounded: bool, other: Option<(f64, f64)> },
     Budget { budget: f64, cost: f64, kept: Option<Seconds> },
@@ -427,7 +430,7 @@ fn missed(document: &PlanDocument) -> Option<Missed> {
     (cost > budget).then_some(Missed::Budget { budget, cost, kept: deadline })
 }
 
-/// Why the recommended plan is not within deadline or budget; nothing if it is.
+/// Explains why the recommended plan misses the deadline or the budget; `None` if it meets them.
 pub fn missed_goal(document: &PlanDocument) -> Option<String> {
     Some(match missed(document)? {
         Missed::Deadline { deadline, time, surrounded, other } => {
@@ -460,7 +463,7 @@ pub fn missed_goal(document: &PlanDocument) -> Option<String> {
     })
 }
 
-/// Why a plan that was chosen by hand is not within deadline or budget; nothing if it is.
+/// Explains why a plan chosen by hand misses the deadline or the budget; `None` if it meets them.
 pub fn missed_by_choice(document: &PlanDocument) -> Option<String> {
     Some(match missed(document)? {
         Missed::Deadline { deadline, time, .. } => format!(
@@ -488,7 +491,7 @@ pub(crate) fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -
     }
 }
 
-/// A search for the objective that is not the job's; nothing where machines are not rented, and the other is the same.
+/// Searches for the objective that is not the job's; `None` for owned machines, where both objectives are the same.
 fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits) -> Option<Found> {
     if !matches!(problem.place, Place::Rented(_)) {
         return None;
@@ -501,7 +504,7 @@ fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits)
     Some(prepared.search(Aim { max_simulations, ..Aim::best(objective) }))
 }
 
-/// Plans among which those are that none beats in both time and cost: of this search and of one for the other objective,
+/// Collects plans among which is the Pareto front of time and cost: of this search and of one for the other objective,
 /// the fastest and the best of each number of machines.
 pub(crate) fn candidates_of_front(problem: &Problem, solved: &Solved<'_>, limits: &Limits) -> Vec<Evaluated> {
     let Solved { prepared, found, other, .. } = solved;
@@ -535,7 +538,7 @@ pub(crate) fn no_plan(problem: &Problem, limits: &Limits, found: &Found) -> NoPl
     }
 }
 
-/// What excludes everything: the machines, one of the held fields, or the batch.
+/// Says what excludes every plan: the machines, one of the held fields, or the batch.
 fn empty_space(problem: &Problem, fixed: &Fixed) -> String {
     let choices = problem.place.choices();
     let wanted = |name: &String| fixed.instance.as_ref().is_none_or(|held| held == name);

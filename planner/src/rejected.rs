@@ -16,12 +16,13 @@ pub(crate) struct Rejections<'a> {
     pub(crate) fixed: &'a Fixed,
     pub(crate) found: &'a Found,
     pub(crate) chosen: &'a Evaluated,
-    /// How many clusters were ranked, if there were as many.
+    /// Number of clusters that were to be ranked.
     pub(crate) top: usize,
 }
 
 impl Rejections<'_> {
-    /// Those of each type of machine, in the order of the place, then strategies, number formats, and the rest.
+    /// Lists the rejections of each type of machine, in the order of the place, then of strategies, of number formats
+    /// and of others.
     pub(crate) fn all(&self, job: &JobSpec) -> Vec<Rejected> {
         let types = self.problem.place.types();
         let mut all: Vec<Rejected> =
@@ -49,7 +50,7 @@ impl Rejections<'_> {
         all
     }
 
-    /// Why no plan of a type of machine is ranked.
+    /// Explains why no plan of a type of machine is ranked.
     fn machines(&self, kind: usize, name: &str) -> Option<Rejected> {
         if self.found.best.iter().any(|ranked| self.problem.place.kind(ranked.choice) == kind) {
             return None;
@@ -86,7 +87,7 @@ impl Rejections<'_> {
         Some(rejected(limit, name, refusal.unwrap_or_else(undivided), None))
     }
 
-    /// What no plan of a type of machine that may fit beats is beyond the deadline or the budget.
+    /// Rejects a type of machine if a lower bound of its plans that may fit exceeds the deadline or the budget.
     fn late_or_dear(&self, kind: usize, name: &str) -> Option<Rejected> {
         let least = *self.found.least.get(&kind)?;
         let (time, cost) = (least.elapsed_s, least.cost_usd);
@@ -102,8 +103,8 @@ impl Rejections<'_> {
         Some(rejected(RejectedBy::Budget, name, why, Some(times)))
     }
 
-    /// By how much every plan of a type of machine is worse than the recommended one: its bound says so, or that it was
-    /// not ranked although so many were.
+    /// Explains by how much every plan of a type of machine is worse than the recommended one. This follows from the
+    /// type's lower bound and, if the ranking is full, from the last plan in it.
     fn no_better(&self, kind: usize, name: &str) -> Option<Rejected> {
         if self.found.gap > 0.0 {
             return None;
@@ -124,12 +125,12 @@ impl Rejections<'_> {
         Some(rejected(RejectedBy::Objective, name, why, Some(times)))
     }
 
-    /// The first choice with a type of machine.
+    /// Returns the first choice with a type of machine.
     fn first(&self, kind: usize) -> usize {
         kind * self.problem.place.stacks().len()
     }
 
-    /// Number formats that the job asks for by name and that machines have no units for.
+    /// Lists the number formats that the job asks for by name and that machines have no units for.
     fn formats(&self, job: &JobSpec) -> Vec<Rejected> {
         let types = self.problem.place.types();
         let asked = job.training.precision.iter().flatten();
@@ -145,7 +146,7 @@ impl Rejections<'_> {
             .collect()
     }
 
-    /// Plans that do not fit on machines where others do.
+    /// Lists the plans that do not fit on machines where others do.
     fn too_large_elsewhere(&self) -> Option<Rejected> {
         let whole = |kind: &usize, count: u64| self.found.plans.get(kind).is_some_and(|plans| count >= *plans);
         let large = self.found.too_large.iter().filter(|(kind, large)| !whole(kind, large.0));
@@ -159,7 +160,7 @@ fn rejected(limit: RejectedBy, what: &str, why: String, times: Option<f64>) -> R
     Rejected { what: what.into(), why, count: 0, limit: Some(limit), times }
 }
 
-/// `34 %`, `2.5 times`: by how much something is more, as people say it.
+/// Formats an excess as people say it: `34 %`, `2.5 times`.
 fn more(times: f64) -> String {
     if times >= 2.0 { format!("{times:.1} times") } else { format!("{:.0} %", 100.0 * (times - 1.0).max(0.0)) }
 }

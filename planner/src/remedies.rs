@@ -17,7 +17,7 @@ use trainyard_plan::{
 use trainyard_sim::{Footprint, Machine, footprint};
 use trainyard_units::{Bytes, human_bytes};
 
-/// All that is kept off the devices where that is tried.
+/// The offload that is tried: of everything that can be.
 const OFFLOAD: Offload =
     Offload { optimizer: Some(Store::Host), activations: Some(Store::Host), parameters: Some(Store::Host) };
 
@@ -42,7 +42,7 @@ struct Draft {
     split: (u32, u32),
 }
 
-/// One remedy: what it is called, what it does to a draft, and what the recommended plan does of it.
+/// One remedy: its name, its effect on a draft, and how far the recommended plan uses it.
 struct Step {
     name: String,
     changes_training: bool,
@@ -55,8 +55,8 @@ impl<'a> Remedies<'a> {
         Self { problem, fixed, chosen: &chosen.plan, machine: chosen.machine(problem) }
     }
 
-    /// The plain plan and the remedies; nothing where the plain plan fits, or where the machine is one that was measured
-    /// in one format only.
+    /// Lists the plain plan and the remedies; empty if the plain plan fits, or if the machine was measured in one
+    /// format only.
     pub(crate) fn all(&self) -> Vec<Remedy> {
         let plain = self.plain();
         let Some(needed) = self.needed(&plain) else { return Vec::new() };
@@ -94,7 +94,8 @@ impl<'a> Remedies<'a> {
         all
     }
 
-    /// Strategies of which no plan fits on the recommended machines, each with what the least of them needs.
+    /// Lists the strategies of which no plan fits on the recommended machines, each with the least memory that it
+    /// needs.
     pub(crate) fn too_large(&self) -> Vec<Rejected> {
         if self.machine.cluster.first().device.gpu().is_none() {
             return Vec::new();
@@ -134,7 +135,7 @@ impl<'a> Remedies<'a> {
         self.chosen.graph().distinct().iter().any(|layer| layer.role == LayerRole::Block)
     }
 
-    /// The most ranks of a machine that share its layers evenly, if more than one do.
+    /// Returns the most ranks of a machine that share its layers evenly, if there is more than one.
     fn widest_tensor(&self) -> Option<u32> {
         let devices = self.machine.cluster.first().devices_per_instance;
         let heads = self.problem.model.tensor_heads()?;
@@ -165,7 +166,8 @@ impl<'a> Remedies<'a> {
         format!("{} with {}, {samples} {each}", plain.precision, plain.optimizer)
     }
 
-    /// Replicas that the machines have room for and that share the global batch evenly, and the samples of each.
+    /// Returns the number of replicas that the machines have room for and that share the global batch evenly, and the
+    /// samples of each.
     fn replicas(&self, draft: &Draft) -> (u32, u64) {
         let global = self.chosen.batch().global;
         let most = (self.machine.cluster.devices() / (draft.split.0 * draft.split.1)).max(1);
@@ -174,7 +176,7 @@ impl<'a> Remedies<'a> {
         (replicas, global / u64::from(replicas))
     }
 
-    /// What a draft needs; nothing where it is no plan.
+    /// Computes the memory that a draft needs; `None` if it is no valid plan.
     fn needed(&self, draft: &Draft) -> Option<Footprint> {
         let layers = draft.model.graph().len();
         let cluster = self.problem.place.spec_of(&self.machine.cluster);
@@ -198,7 +200,7 @@ impl<'a> Remedies<'a> {
         Some(footprint(&plan, &self.machine))
     }
 
-    /// All remedies that there are, each upon the plain plan.
+    /// Lists all remedies, each applied to the plain plan.
     fn steps(&self, plain: &Draft) -> Vec<Step> {
         [
             self.fewer_layers(plain),
@@ -250,7 +252,7 @@ impl<'a> Remedies<'a> {
         })
     }
 
-    /// One that the job does not allow is another training.
+    /// Returns the step to a narrower number format. One that the job does not allow would change the training.
     fn narrower_format(&self, plain: &Draft) -> Option<Step> {
         let narrow = [Precision::Bf16Mixed, Precision::Fp16Mixed];
         let usable = |precision: &&Precision| self.machine.has_units(**precision).is_ok();
@@ -300,7 +302,7 @@ impl<'a> Remedies<'a> {
         }
     }
 
-    /// As the recommended plan splits the model, or over the devices of a machine.
+    /// Splits the model as the recommended plan does, or over the devices of a machine.
     fn splitting(&self, plain: &Draft) -> Option<Step> {
         let mesh = self.chosen.mesh();
         let own = (mesh.tensor(), mesh.pipeline());
@@ -333,7 +335,7 @@ fn lighter_optimizer(plain: &Draft) -> Option<Step> {
     Some(Step { name: format!("{optimizer} for {}", plain.optimizer), changes_training: true, draft, taken: None })
 }
 
-/// A draft with what another one changes of the plain one.
+/// Merges into a draft what another one changes of the plain one.
 fn joined(together: &Draft, plain: &Draft, other: &Draft) -> Draft {
     fn either<T: PartialEq + Copy>(kept: T, plain: T, other: T) -> T {
         if other == plain { kept } else { other }
@@ -362,7 +364,7 @@ fn split_name((tensor, pipeline): (u32, u32)) -> String {
     }
 }
 
-/// What was done about a plain plan that does not fit.
+/// Says which remedies make a plain plan fit that would not fit otherwise.
 pub(crate) fn remedy_reason(remedies: &[Remedy]) -> Option<String> {
     let (plain, rest) = remedies.split_first()?;
     let taken: Vec<&str> = rest.iter().filter_map(|remedy| remedy.taken.as_deref()).collect();

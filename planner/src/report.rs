@@ -12,10 +12,10 @@ use trainyard_plan::{
 use trainyard_sim::{Machine, Options, all_reduce_time, collective_time, roofline};
 use trainyard_units::{Bytes, human_bytes, human_duration};
 
-/// Sizes of messages whose time is told: powers of two from 1 KiB to 4 GiB.
+/// Sizes of messages whose time is reported, as exponents: powers of two from 1 KiB to 4 GiB.
 const MESSAGES: std::ops::RangeInclusive<u32> = 10..=32;
 
-/// Ranks up to which a plan is simulated on other numbers of machines; more take long.
+/// The most ranks with which a plan is simulated on other numbers of machines; more take long.
 const SCALED_RANKS: u32 = 1024;
 
 /// A plan document and what else is known of it.
@@ -23,36 +23,36 @@ const SCALED_RANKS: u32 = 1024;
 pub struct ReportContent {
     /// The document, its prediction made anew.
     pub document: PlanDocument,
-    /// Where its step goes.
+    /// The breakdown of its step.
     pub explanation: ExplanationDocument,
-    /// When everything happens, on the first rank of each stage.
+    /// The times of all events of a step, on the first rank of each stage.
     pub timeline: Timeline,
-    /// What its operators reach; nothing on a measured machine.
+    /// The roofline of its operators; `None` on a measured machine.
     pub roofline: Option<Roofline>,
-    /// How long collectives take on its machines: among the devices of one, and among all.
+    /// Times of collectives on its machines: among the devices of one, and among all.
     pub collectives: Vec<CollectiveCurve>,
-    /// The same plan on fewer and more machines; nothing where their number cannot vary.
+    /// The same plan on fewer and more machines; `None` if their number cannot vary.
     pub scaling: Option<WhatIfDocument>,
-    /// What each assumption does to it.
+    /// The effect of each assumption on the prediction.
     pub sensitivities: Option<WhatIfDocument>,
-    /// What may become of its whole training; the reason if that is not known.
+    /// The simulated campaign; a reason if it cannot be simulated.
     pub campaign: Result<CampaignDocument, String>,
     /// The constants on which it rests.
     pub constants: Vec<SourcedConstant>,
 }
 
-/// A number with where it comes from.
+/// A number with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcedConstant {
-    /// What it is.
+    /// The name of the constant.
     pub what: String,
-    /// How much, with its unit.
+    /// The value, with its unit.
     pub value: String,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: String,
 }
 
-/// What a report on a plan shows. `runs` courses of its training are drawn with `seed`.
+/// Collects what a report on a plan shows. `runs` runs of its training are drawn with `seed`.
 ///
 /// # Errors
 ///
@@ -78,7 +78,8 @@ pub fn report_content(named: &NamedPlan, runs: u64, seed: u64) -> Result<ReportC
     })
 }
 
-/// The plan on half, one, two and four times its machines, replicas filling them; on as many as it may have at most.
+/// Predicts the plan on half, one, two and four times its machines, as far as it may have them, with replicas that fill
+/// them.
 fn scaling(held: &HeldPlan, plan: &Plan) -> Option<WhatIfDocument> {
     let spec = &held.document.plan;
     if spec.cluster.profile.is_some() || spec.cluster.file.is_some() {
@@ -96,7 +97,8 @@ fn scaling(held: &HeldPlan, plan: &Plan) -> Option<WhatIfDocument> {
     (known > 1).then_some(found)
 }
 
-/// All-reduce among the devices of one machine and among all, and what two neighbouring machines send each other.
+/// Computes curves of the all-reduce among the devices of one machine and among all, and of sends between two
+/// neighbouring machines.
 fn collectives(machine: &Machine) -> Vec<CollectiveCurve> {
     let cluster = &machine.cluster;
     let (inside, all) = (cluster.first().devices_per_instance, cluster.devices());
@@ -120,7 +122,7 @@ fn collectives(machine: &Machine) -> Vec<CollectiveCurve> {
     curves
 }
 
-/// The constants of a machine that matter most, with their sources.
+/// Lists the most important constants of a machine, with their sources.
 fn constants(machine: &Machine) -> Vec<SourcedConstant> {
     fn told<T>(what: &str, sourced: &Sourced<T>, shown: impl Fn(&T) -> String) -> SourcedConstant {
         let source = match &sourced.fitted {

@@ -11,20 +11,20 @@ use crate::totals::{Totals, amount};
 use trainyard_hardware_profiles::Stack;
 use trainyard_plan::{Objective, Offload, ParallelSpec, Plan, Precision, StateSharding};
 
-/// Part of the objective by which two plans must differ to be told apart. A stated default: the median error of single
-/// step times on the same software and machines is about as large (docs/physics.md), and what the two have in common
-/// cancels.
+/// The relative difference of the objective from which two plans can be told apart. A stated default: the median error
+/// of single step times on the same software and machines is about as large (docs/physics.md), and the errors that the
+/// two plans share cancel.
 pub(crate) const INDISTINCT: f64 = 0.05;
 
-/// The median error of a quantity over half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
+/// The ratio of a quantity's median error to half its 90 % interval: 0.6745 and 1.6449 standard deviations of a normal
 /// distribution.
 const MEDIAN_OF_INTERVAL: f64 = 0.6745 / 1.6449;
 
-/// A plan is much faster than another, or much cheaper, that takes so many times as much.
+/// A plan is much faster or cheaper than another that takes this many times as much.
 const MUCH: f64 = 1.5;
 
-/// Part of the objective by which plans of two stacks must differ to be told apart: what is not known of either stack does
-/// not cancel.
+/// Returns the relative difference of the objective from which plans of two stacks can be told apart: errors of
+/// different stacks do not cancel.
 fn indistinct(one: &Stack, other: &Stack) -> f64 {
     if one.name == other.name {
         return INDISTINCT;
@@ -32,25 +32,26 @@ fn indistinct(one: &Stack, other: &Stack) -> f64 {
     INDISTINCT.max(MEDIAN_OF_INTERVAL * one.uncertainty.value.hypot(other.uncertainty.value))
 }
 
-/// What nobody has to think about on the devices and with the software of a choice.
+/// The settings that are ordinary on the devices and with the software of a choice: nobody has to think about them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordinary {
     /// The number format in which people train on such devices.
     pub(crate) precision: Precision,
-    /// Whether models and data stay as they are, in a script of the user's own.
+    /// `true` if models and data stay as they are, in a script of the user's own.
     pub(crate) own_scripts: bool,
 }
 
-/// How much there is to a plan besides data parallelism, the most telling first. Less is simpler.
+/// The complexity of a plan beyond data parallelism, the most telling figure first. Less is simpler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Complexity {
-    /// Whether numbers are wider or narrower than what people train in on such devices.
+    /// `true` if numbers are wider or narrower than those in which people train on such devices.
     unusual_format: bool,
-    /// Kinds of state that are kept off the devices.
+    /// Number of kinds of offloaded state.
     offloads: u32,
-    /// Kinds of parallelism besides data parallelism.
+    /// Number of kinds of parallelism besides data parallelism.
     kinds: u32,
-    /// What else must work: sharded gradients or parameters, hybrid sharding, interleaving, converted models and data.
+    /// Number of other features that must work: sharded gradients or parameters, hybrid sharding, interleaving,
+    /// converted models and data.
     parts: u32,
 }
 
@@ -68,7 +69,7 @@ impl Complexity {
         Self::of_parts(plan.mesh().parallel(), plan.precision(), &variant, ordinary)
     }
 
-    /// The same of a variant of a candidate.
+    /// Computes the complexity of a variant of a candidate.
     pub(crate) fn of_variant(candidate: &Candidate, variant: &Variant, ordinary: Ordinary) -> Self {
         Self::of_parts(candidate.parallel, candidate.precision, variant, ordinary)
     }
@@ -95,11 +96,12 @@ fn offloads(offload: Offload) -> u32 {
     [offload.activations, offload.optimizer, offload.parameters].iter().flatten().count() as u32
 }
 
-/// What is recommended of what a search found with `aim`, whose first plan is the best: that plan, or one that cannot be
-/// told from it and that is much faster (where cost is sought) or much cheaper (where time is), and then the simplest.
+/// Chooses the plan to recommend among those found with `aim`, the best of which comes first: that plan, or one that
+/// cannot be told from it and that is much faster (where cost is minimized) or much cheaper (where time is), and among
+/// these the simplest.
 ///
-/// Where one of the plans is recommended in the best one's place, it stands first in the list, and the best is kept
-/// as [`Found::optimum`].
+/// A plan that is recommended in place of the best one is moved to the front of the list, and the best one is kept as
+/// [`Found::optimum`].
 pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut found: Found) -> Found {
     let proves = problem.enough.is_none() && aim.max_simulations.is_none();
     let Some(best) = found.best.first().filter(|_| proves) else { return found };
@@ -140,7 +142,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     found
 }
 
-/// The best plan of the simplest of these classes that has one.
+/// Returns the best plan of the simplest of these complexities that has one.
 fn simplest(
     prepared: &Prepared<'_>,
     aim: Aim,
@@ -152,7 +154,7 @@ fn simplest(
     })
 }
 
-/// Puts a plan before all others, in place of the one on as many machines of its type.
+/// Moves a plan to the front, in place of the one on as many machines of its type.
 fn put_first(found: &mut Found, chosen: Evaluated) {
     let best = found.best[0].clone();
     if chosen.plan == best.plan {
@@ -166,7 +168,7 @@ fn put_first(found: &mut Found, chosen: Evaluated) {
     found.optimum = Some(Box::new(best));
 }
 
-/// Why a plan is recommended although another one is the best by what is sought.
+/// Explains why a plan is recommended although another one has the lower objective.
 pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluated) -> String {
     let [own, best] = [chosen, optimum].map(Totals::found);
     let seeks_cost = problem.objective == Objective::Cost && best.cost_usd.is_some();
@@ -190,7 +192,7 @@ pub(crate) fn preferred(problem: &Problem, chosen: &Evaluated, optimum: &Evaluat
     )
 }
 
-/// `simpler (no interleaving)`: what one plan does without that another needs.
+/// Names what one plan does without that another needs: `simpler (no interleaving)`.
 fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
     let [own, other] = [chosen, optimum].map(|plan| needs(&plan.plan));
     let without: Vec<String> =
@@ -198,7 +200,7 @@ fn simpler_by(chosen: &Evaluated, optimum: &Evaluated) -> String {
     if without.is_empty() { "simpler".into() } else { format!("simpler ({})", without.join(", ")) }
 }
 
-/// What a plan needs beyond data parallelism with an ordinary optimizer.
+/// Lists what a plan needs beyond data parallelism with an ordinary optimizer.
 fn needs(plan: &Plan) -> Vec<&'static str> {
     let parallel = plan.mesh().parallel();
     let all = [
@@ -214,7 +216,7 @@ fn needs(plan: &Plan) -> Vec<&'static str> {
     all.into_iter().filter(|(needed, _)| *needed).map(|(_, part)| part).collect()
 }
 
-/// `data 8 × tensor 2`: the degrees of a plan that are more than one.
+/// Lists the degrees of a plan that are more than one: `data 8 × tensor 2`.
 pub(crate) fn degrees(plan: &Plan) -> String {
     let parallel = plan.mesh().parallel();
     let all = [
@@ -229,7 +231,7 @@ pub(crate) fn degrees(plan: &Plan) -> String {
     if names.is_empty() { "one GPU".into() } else { names.join(" × ") }
 }
 
-/// `1.8 %`: by how much something is more.
+/// Formats the excess of a ratio over one: `1.8 %`.
 fn percent(ratio: f64) -> String {
     format!("{:.1} %", 100.0 * (ratio - 1.0))
 }

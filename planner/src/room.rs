@@ -11,28 +11,28 @@ use trainyard_plan::{
 use trainyard_sim::{held_by_layers, usable};
 use trainyard_units::Bytes;
 
-/// What decides how much layers hold together, except how many ranks share it: the attention kernel follows from the
-/// choice, what is kept off the devices from the variant.
+/// Everything that decides how much memory layers hold together, except the number of ranks that share it: the
+/// attention kernel follows from the choice, the offload from the variant.
 type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
 
-/// How much more than a device has a stage may need before another cut of the layers within memory is hopeless, and none
-/// is tried.
+/// The most that a stage may need, as a multiple of what a device has, before another cut of the layers is tried to fit
+/// it into memory. Beyond this, another cut is hopeless.
 pub(crate) const NEAR: f64 = 1.1;
 
-/// A device of a type of machine.
+/// The memory of a device, by type of machine.
 #[derive(Clone, Copy, Debug)]
 struct DeviceRoom {
-    /// What the software takes in any case.
+    /// Memory that the software takes in any case.
     software: Bytes,
-    /// What its allocator keeps without use of each byte that is held.
+    /// The part of each held byte that the allocator wastes.
     unused: f64,
-    /// Whether gradients are reduced in buckets beside backward.
+    /// `true` if gradients are reduced in buckets during the backward pass.
     bucketed: bool,
     /// The most that a device has.
     available: Bytes,
 }
 
-/// What the layers before each layer hold together, in bytes.
+/// Memory that the layers before each layer hold together, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     parameters: f64,
@@ -75,12 +75,12 @@ impl Held {
     }
 }
 
-/// The least memory of every candidate.
+/// Lower bounds of the memory of every candidate.
 pub(crate) struct Room {
-    /// Per type of machine; nothing where ranks share the memory of a measured machine.
+    /// Per type of machine; `None` where ranks share the memory of a measured machine.
     devices: Vec<Option<DeviceRoom>>,
     held: BTreeMap<Key, Option<Vec<Held>>>,
-    /// Of each choice, what may be kept off the devices.
+    /// The possible offloads of each choice.
     offloads: Vec<Vec<Offload>>,
 }
 
@@ -103,9 +103,9 @@ impl Room {
         Self { devices, held, offloads }
     }
 
-    /// What a candidate lacks for sure: the least that some stage of every variant needs, and what there is. Each stage
-    /// has its part of the model with everything sharded and kept elsewhere that can be, and one micro-batch under way.
-    /// Nothing where it may fit, or no such bound is known.
+    /// Returns the least memory that some stage of every variant needs and the memory that there is, if it is certain
+    /// that the candidate does not fit. For this bound, each stage has its part of the model, with everything sharded
+    /// and offloaded that can be, and one micro-batch in flight. `None` where it may fit, or no such bound is known.
     pub(crate) fn lacks(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
         let device = self.devices[candidate.choice]?;
         let parallel = candidate.parallel;
@@ -120,8 +120,9 @@ impl Room {
         (least > device.available).then_some((least, device.available))
     }
 
-    /// What the first stage of a variant lacks for sure if it has these runs of layers. It holds as many micro-batches
-    /// as any stage, of its own layers.
+    /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
+    /// there is, if it is certain that it does not fit. The first stage holds as many micro-batches as any other, of
+    /// its own layers.
     pub(crate) fn first_stage_lacks(
         &self,
         candidate: &Candidate,
@@ -180,7 +181,7 @@ fn key(candidate: &Candidate, offload: Offload) -> Key {
     (candidate.choice, parallel, candidate.precision, candidate.recompute, candidate.batch.micro, offload)
 }
 
-/// The model on the ranks of one stage, for one micro-batch: what its first layers hold, from none to all.
+/// Computes what the first layers hold, from none to all, on the ranks of one stage for one micro-batch.
 fn held(space: &Space<'_>, candidate: &Candidate, key: Key) -> Option<Vec<Held>> {
     let (_, parallel, .., micro, offload) = key;
     let batch = BatchSpec { global: micro * u64::from(parallel.data), micro, accumulation: 1 };

@@ -27,8 +27,8 @@ use trainyard_plan::{Fixed, Objective, ParallelSpec, Plan, Precision};
 use trainyard_sim::{Machine, Outcome};
 use trainyard_units::{Bytes, Seconds};
 
-/// Candidates that are looked at at the same time, at first and at most, and plans that are simulated: few, so that what
-/// is learnt from one spares the next. Fixed, so that the result does not depend on the thread count.
+/// Number of candidates looked at in parallel, at first and at most, and of plans simulated in parallel. They are few,
+/// so that the result of one spares later ones; and fixed, so that the result does not depend on the thread count.
 const LOOKS: std::ops::RangeInclusive<usize> = 2..=32;
 const SIMULATIONS: usize = 2;
 
@@ -37,9 +37,9 @@ const SIMULATIONS: usize = 2;
 pub(crate) struct Evaluated {
     /// The plan.
     pub plan: Plan,
-    /// Which of the choices of the place: its type of machine and its stack.
+    /// Index among the choices of the place: a type of machine with a stack.
     pub(crate) choice: usize,
-    /// Seconds of a step, with what it waits for its samples.
+    /// Seconds of a step, including waiting for samples.
     pub step_time_s: f64,
     /// Seconds of all steps.
     pub time_s: f64,
@@ -47,39 +47,39 @@ pub(crate) struct Evaluated {
     pub elapsed_s: f64,
     /// Seconds of downloading before the first step.
     pub(crate) download_s: f64,
-    /// Price of the training, with what it takes besides its steps.
+    /// Price of the training and its overheads, in USD.
     pub cost_usd: Option<f64>,
-    /// What the fullest rank needs.
+    /// Memory needed by the rank that needs most.
     pub memory_peak: Bytes,
     /// The whole simulated step, if a search kept it.
     pub(crate) outcome: Option<Arc<Outcome>>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// The best plan of each type and number of machines, best first, within deadline and budget.
     pub best: Vec<Evaluated>,
-    /// Of each type and number of machines, the fastest plan that was simulated. It is the cheapest there too, whatever an
-    /// hour costs.
+    /// The fastest plan that was simulated, of each type and number of machines. It is also the cheapest there,
+    /// whatever the price of an hour.
     pub fastest: Vec<Evaluated>,
     /// Plans in the space.
     pub candidates: u64,
     /// Plans that were simulated.
     pub simulated: u64,
-    /// How much better than the best an unseen plan could still be.
+    /// Upper bound of how much better an unseen plan could be than the best one found.
     pub gap: f64,
     /// Plans in the space, by type of machine.
     pub plans: BTreeMap<usize, u64>,
     /// Plans that do not fit into memory, by type of machine: how many were looked at, and the least that was needed.
     pub too_large: BTreeMap<usize, (u64, Bytes, Bytes)>,
-    /// By type of machine, what no plan beats which may fit.
+    /// Lower bounds of the plans that may fit, by type of machine.
     pub(crate) least: BTreeMap<usize, Totals>,
-    /// The plan with the least of what is sought, where another that cannot be told from it is recommended.
+    /// The plan with the lowest objective, if another that cannot be told from it is recommended.
     pub(crate) optimum: Option<Box<Evaluated>>,
 }
 
-/// Which limits of the job count.
+/// The limits of the job that a search respects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Within {
     Goal,
@@ -88,26 +88,26 @@ pub(crate) enum Within {
     Anything,
 }
 
-/// What to look for.
+/// The aim of a search: the objective and the limits.
 #[derive(Clone, Copy)]
 pub(crate) struct Aim {
     pub(crate) objective: Objective,
-    /// How many different clusters to rank.
+    /// Number of different clusters to rank.
     pub(crate) top: usize,
     pub(crate) max_simulations: Option<u64>,
     pub(crate) within: Within,
     /// A GPU that is left out.
     pub(crate) without_gpu: Option<&'static str>,
-    /// The only stack, by its place among those of the problem.
+    /// Index of the only stack to consider, among those of the problem.
     pub(crate) stack: Option<usize>,
-    /// What plans may take at most, besides deadline and budget.
+    /// Upper limits of plans, besides the deadline and the budget.
     pub(crate) ceilings: Ceilings,
-    /// How complex plans are.
+    /// The complexity that plans must have; `None` admits any.
     pub(crate) complexity: Option<Complexity>,
 }
 
 impl Aim {
-    /// One plan with the least of what is sought, whatever deadline and budget say.
+    /// Returns the aim of one plan with the lowest objective, without deadline and budget.
     pub(crate) fn best(objective: Objective) -> Self {
         Self {
             objective,
@@ -122,7 +122,7 @@ impl Aim {
     }
 }
 
-/// What a training may take at most.
+/// Upper limits of a training run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ceilings {
     /// Seconds of all steps.
@@ -134,7 +134,7 @@ pub(crate) struct Ceilings {
 impl Ceilings {
     pub(crate) const NONE: Self = Self { time_s: f64::INFINITY, cost_usd: f64::INFINITY };
 
-    /// At most so many times what a training takes of what is sought.
+    /// Limits the objective to `times` that of a training.
     pub(crate) fn near(objective: Objective, totals: Totals, times: f64) -> Self {
         match (objective, totals.cost_usd) {
             (Objective::Cost, Some(cost)) => Self { cost_usd: cost * times, ..Self::NONE },
@@ -153,22 +153,22 @@ impl Ceilings {
 }
 
 impl Within {
-    /// Deadline and budget, those that count.
+    /// Returns the deadline and the budget, each if it counts.
     pub(crate) fn of(self, deadline: Option<Seconds>, budget: Option<f64>) -> (Option<Seconds>, Option<f64>) {
         let in_time = matches!(self, Self::Goal | Self::Deadline);
         (deadline.filter(|_| in_time), budget.filter(|_| matches!(self, Self::Goal | Self::Budget)))
     }
 }
 
-/// Everything that searches of one space share.
+/// The data that all searches of one space share.
 pub(crate) struct Prepared<'a> {
     problem: &'a Problem,
     space: Space<'a>,
-    /// How many plans each type of machine has.
+    /// Number of plans of each type of machine.
     plans: BTreeMap<usize, u64>,
     /// Those that may fit into memory.
     candidates: Vec<Candidate>,
-    /// What became of the others.
+    /// Statistics of the candidates that were dropped because they cannot fit.
     dropped: Found,
     room: Room,
     bounds: Bounds,
@@ -218,12 +218,14 @@ impl<'a> Prepared<'a> {
         searcher.finish(found)
     }
 
-    /// What no plan of a candidate beats, of those that are fed and priced, by number: the same for every aim.
+    /// Returns lower bounds of the plans of each candidate that is fed and priced, by its number: the same for every
+    /// aim.
     fn least(&self) -> &[(u32, Totals)] {
         self.least.get_or_init(|| {
             let least = |(number, candidate): (usize, &Candidate)| {
                 let step_time_s = self.bounds.step_time(candidate).filter(|_| self.feeding.reaches(candidate))?;
-                // Which of the two is cheaper depends on the plan: what none of them beats is the less of both.
+                // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
+                // in each figure.
                 let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
                 Some((number as u32, whole.least(shared)))
             };
@@ -231,12 +233,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// How complex a plan is.
+    /// Returns the complexity of a plan.
     pub(crate) fn complexity(&self, plan: &Evaluated) -> Complexity {
         Complexity::of(&plan.plan, self.ordinary[plan.choice])
     }
 
-    /// How complex plans of the stacks of an aim are that may stay below its ceilings, the simplest first.
+    /// Lists the complexities of plans on an aim's stacks that may stay below its ceilings, the simplest first.
     pub(crate) fn complexities(&self, aim: Aim) -> BTreeSet<Complexity> {
         let stacks = self.problem.place.stacks().len();
         let of_stack = |number: u32| {
@@ -267,7 +269,8 @@ impl<'a> Prepared<'a> {
         self.complexities_of(candidate).any(|own| own == class)
     }
 
-    /// What a candidate comes to whose step takes this long. `shared_out` says whether its replicas share out their state.
+    /// Computes the totals of a candidate whose step takes `step_time_s`. `shared_out` says whether its replicas shard
+    /// their state.
     fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
         let feed = self.feeding.feed(candidate, step_time_s, steps);
@@ -285,8 +288,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// What is ordinary on a machine: mixed precision where its GPUs have the units, bfloat16 before half precision, and
-/// single precision on processors.
+/// Returns the ordinary settings on a machine: mixed precision if its GPUs have the units for it, bfloat16 before half
+/// precision; single precision on CPUs.
 fn ordinary(machine: &Machine) -> Ordinary {
     let has_units = |precision: &Precision| machine.has_units(*precision).is_ok();
     let mixed = || [Precision::Bf16Mixed, Precision::Fp16Mixed].into_iter().find(has_units);
@@ -298,7 +301,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Fixed, aim: Aim) -> Found {
     Prepared::new(problem, fixed).search(aim)
 }
 
-/// Something that waits for its turn, by the best value that it could reach; of equals, what came first.
+/// An item that waits for its turn, ordered by its bound; among equals, the earliest is first.
 struct Waiting<T> {
     bound: f64,
     number: u64,
@@ -320,13 +323,13 @@ impl<T> PartialOrd for Waiting<T> {
 }
 
 impl<T> Ord for Waiting<T> {
-    /// The heap gives the greatest first, which is to be the one with the least bound.
+    /// Orders by descending bound, since the heap gives the greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.bound.total_cmp(&self.bound).then(other.number.cmp(&self.number))
     }
 }
 
-/// Candidates to be looked at and plans to be simulated next, together.
+/// Candidates to look at and plans to simulate next, in parallel.
 #[derive(Default)]
 struct Turn {
     looks: Vec<(Candidate, f64)>,
@@ -339,7 +342,7 @@ impl Turn {
     }
 }
 
-/// What is still to be tried: candidates in order of their coarse bounds, and plans that fit, in that of their finer ones.
+/// Work that is left: candidates in order of their coarse bounds, and plans that fit in order of their finer bounds.
 struct Untried {
     coarse: std::iter::Peekable<Ranked>,
     fitting: BinaryHeap<Waiting<(Candidate, Box<Built>)>>,
@@ -347,7 +350,7 @@ struct Untried {
 }
 
 impl Untried {
-    /// What the best of them could reach.
+    /// Returns the lowest bound of all that is left.
     fn bound(&mut self) -> Option<f64> {
         let coarse = self.coarse.peek().map(|(bound, _)| *bound);
         let fitting = self.fitting.peek().map(|waiting| waiting.bound);
@@ -364,8 +367,8 @@ impl Untried {
         self.fitting.push(Waiting { bound, number: self.numbered, item: (candidate, Box::new(built)) });
     }
 
-    /// What comes next, in order of what it could reach, as far as it still matters. `fits_first` has what fits
-    /// simulated before anything else is looked at.
+    /// Takes the next work in order of its bound, as long as it can still beat the best plan. With `fits_first`, plans
+    /// that fit are simulated before another candidate is looked at.
     fn turn(&mut self, searcher: &Searcher<'_>, looks: usize, simulations: usize, fits_first: bool) -> Turn {
         let mut turn = Turn::default();
         let limit = searcher.limit();
@@ -389,13 +392,13 @@ impl Untried {
 }
 
 impl Found {
-    /// How many plans were looked at and do not fit.
+    /// Counts the plans that were looked at and do not fit.
     pub(crate) fn count_too_large(&self) -> u64 {
         self.too_large.values().map(|(count, ..)| count).sum()
     }
 
-    /// Adds plans that were dropped for the least that they need: how much one needs is told by a plan, where one was
-    /// looked at, and not by its bound.
+    /// Counts the dropped plans as too large. The least memory that a type needs comes from plans that were looked at,
+    /// where there are some, and not from a bound.
     fn count_dropped(&mut self, dropped: &Found) {
         for (choice, (plans, needed, available)) in &dropped.too_large {
             if self.plans.contains_key(choice) {
@@ -428,7 +431,7 @@ impl<'a> Searcher<'a> {
         Self { prepared, aim, best: BTreeMap::new(), fastest: BTreeMap::new() }
     }
 
-    /// Tries what could be best until nothing that is left could be.
+    /// Searches until nothing that is left could beat the best plan.
     fn run(mut self, found: &mut Found) -> Self {
         let mut untried = Untried { coarse: self.bounded(found).peekable(), fitting: BinaryHeap::new(), numbered: 0 };
         let (mut looks, mut looked) = (*LOOKS.start(), 0);
@@ -450,13 +453,13 @@ impl<'a> Searcher<'a> {
         self
     }
 
-    /// Whether something was found, and no proof is wanted that nothing is better.
+    /// Returns `true` if a plan was found and the search may stop without a proof that none is better.
     fn is_enough(&self, looked: u64, simulated: u64) -> bool {
         let reached = |enough: Enough| looked >= enough.looks || simulated >= enough.simulations;
         !self.best.is_empty() && self.problem().enough.is_some_and(reached)
     }
 
-    /// Does what is next, all of it at the same time. Counts the looks that found something that fits.
+    /// Does the next work in parallel. Counts the looks that found a plan that fits.
     fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
         let Prepared { space, bounds, room, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
@@ -513,8 +516,8 @@ impl<'a> Searcher<'a> {
         &self.prepared.feeding
     }
 
-    /// The candidates that could meet the goal, each with the best value it could reach, best first. What no plan of a
-    /// type of machine beats is noted.
+    /// Lists the candidates that could meet the goal, each with its bound, best first. Notes the lower bounds of each
+    /// type of machine.
     fn bounded(&self, found: &mut Found) -> Ranked {
         let candidates = &self.prepared.candidates;
         let choice = |number: u32| candidates[number as usize].choice;
@@ -526,7 +529,7 @@ impl<'a> Searcher<'a> {
                 continue;
             }
             let value = self.value(*totals);
-            // What never ends, on machines that somebody described so, is no candidate.
+            // A training that never ends, on machines that somebody described so, is no candidate.
             if self.within_goal(*totals) && value.is_finite() {
                 values.push((value, *number));
             }
@@ -534,18 +537,18 @@ impl<'a> Searcher<'a> {
         Ranked::new(values)
     }
 
-    /// The value of a candidate that takes this long; nothing if it cannot meet the goal. `shared_out` says whether its
-    /// replicas share out their state.
+    /// Returns the objective of a candidate whose step takes this long; `None` if it cannot meet the goal. `shared_out`
+    /// says whether its replicas shard their state.
     fn assess(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Option<f64> {
         let totals = self.prepared.totals(candidate, shared_out, step_time_s);
         self.within_goal(totals).then(|| self.value(totals)).filter(|value| value.is_finite())
     }
 
-    /// What the objective makes of a training.
+    /// Returns the objective's value of a training run; less is better.
     fn value(&self, totals: Totals) -> f64 {
         match self.aim.objective {
             Objective::Time => totals.time_s,
-            // What costs nothing is compared by time.
+            // Plans without a price are compared by time.
             Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
         }
     }
@@ -557,18 +560,18 @@ impl<'a> Searcher<'a> {
             && budget.is_none_or(|budget| totals.cost_usd.is_none_or(|cost| cost <= budget))
     }
 
-    /// What a candidate must beat to matter, the best on its own machines included.
+    /// Returns the value that a candidate must beat to matter, given also the best plan on its own machines.
     fn limit_of(&self, candidate: &Candidate) -> f64 {
         let own = self.best.get(&self.site(candidate));
         own.map_or(f64::INFINITY, |kept| self.worth(kept)).min(self.limit())
     }
 
-    /// The type and number of a candidate's machines, on which all stacks compete.
+    /// Returns the type and number of a candidate's machines, on which all stacks compete.
     fn site(&self, candidate: &Candidate) -> (usize, u32) {
         (self.problem().place.kind(candidate.choice), candidate.instances)
     }
 
-    /// What every candidate must beat to matter.
+    /// Returns the value that every candidate must beat to matter.
     fn limit(&self) -> f64 {
         let mut values: Vec<f64> = self.best.values().map(|kept| self.worth(kept)).collect();
         values.sort_by(f64::total_cmp);
@@ -609,7 +612,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// How much better than the best an unseen plan could be whose bound is `bound`.
+    /// Computes how much better than the best plan an unseen plan with this bound could be.
     fn gap(&self, bound: f64) -> f64 {
         let best = self.best.values().map(|kept| self.worth(kept)).fold(f64::INFINITY, f64::min);
         if best.is_finite() { (1.0 - bound / best).max(0.0) } else { 1.0 }
@@ -625,7 +628,7 @@ impl<'a> Searcher<'a> {
     }
 }
 
-/// Those that no other beats in both time and cost, fastest first.
+/// Returns the Pareto front of time and cost, fastest first.
 pub(crate) fn pareto(mut all: Vec<Evaluated>) -> Vec<Evaluated> {
     let cost = |evaluated: &Evaluated| evaluated.cost_usd.unwrap_or(0.0);
     all.sort_by(|a, b| a.time_s.total_cmp(&b.time_s).then(cost(a).total_cmp(&cost(b))));

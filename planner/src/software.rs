@@ -16,7 +16,7 @@ use trainyard_sim::Machine;
 /// The word with which a job asks for a comparison of the stacks that people use today.
 pub const AUTO_STACK: &str = "auto";
 
-/// What is kept in main memory with software that nobody described, from the least.
+/// Offloads to main memory with undescribed software, the smallest first.
 const OFFLOADS: &[(Offload, StateSharding)] = &[
     (Offload::NONE, StateSharding::None),
     (Offload { optimizer: Some(Store::Host), ..Offload::NONE }, StateSharding::None),
@@ -37,11 +37,11 @@ pub struct SoftwareError {
     pub field: &'static str,
     /// The word.
     pub value: String,
-    /// What is allowed.
+    /// The error, with the words that are allowed.
     pub problem: String,
 }
 
-/// The plans that a stack runs.
+/// Converts the description of a stack into the plans that it can run.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, SoftwareError> {
     })
 }
 
-/// The plans that a stack runs on its machine's GPUs.
+/// Returns the plans that a stack can run on its machine's GPUs.
 pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, SoftwareError> {
     let mut software = executable(&machine.stack)?;
     let Some(gpu) = machine.cluster.first().device.gpu() else { return Ok(software) };
@@ -102,7 +102,7 @@ pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, SoftwareErr
     Ok(software)
 }
 
-/// The lists of a stack, read as the types of plans.
+/// The lists of a stack, parsed into the types of plans.
 struct Words<'a> {
     stack: &'a Stack,
 }
@@ -125,7 +125,7 @@ impl Words<'_> {
         names.iter().map(|name| self.one(field, name)).collect()
     }
 
-    /// The values that the stack names, in the order of all; all where it names none.
+    /// Returns the values that the stack names, in the order of all; all if it names none.
     fn among<T: for<'de> Deserialize<'de> + Copy + PartialEq>(
         &self,
         field: &'static str,
@@ -162,20 +162,20 @@ impl Words<'_> {
     }
 }
 
-/// The stacks that people start trainings with today.
+/// Lists the stacks that people start trainings with today.
 pub(crate) fn of_today(catalog: &Catalog) -> Vec<Stack> {
     catalog.stacks().iter().filter(|stack| stack.runs.today).cloned().collect()
 }
 
-/// Whether a software trains a model, on one device.
+/// Returns `true` if a stack can train a model, on one device.
 pub(crate) fn trains(software: &Executable, model: &Model) -> bool {
     let family = software.families.as_ref().is_none_or(|families| families.contains(&model.family()));
     let head = model.spec().head.zip(software.heads.as_ref()).is_none_or(|(head, heads)| heads.contains(&head));
     family && head
 }
 
-/// The first held field that a software does not run, for a model with these experts or tables; nothing if it runs them
-/// all.
+/// Returns the first held field that a stack cannot run, for a model with these experts or tables; `None` if it can run
+/// them all.
 pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Divisible>) -> Option<NotExecutable> {
     fn among<T: Copy + PartialEq + Display>(field: &'static str, held: Option<T>, runs: &[T]) -> Option<NotExecutable> {
         let value = held.filter(|held| !runs.contains(held))?;
@@ -204,7 +204,7 @@ pub(crate) fn refused(fixed: &Fixed, software: &Executable, divisible: Option<Di
         .or_else(|| among("placement", placed, &[Placement::Cluster]))
 }
 
-/// The names of the stacks that run something, those that people start trainings with today first.
+/// Names the stacks that meet a condition, those that people start trainings with today first.
 pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -> bool) -> Vec<String> {
     let able = |stack: &&Stack| executable(stack).is_ok_and(|software| runs(&software));
     let (today, measured): (Vec<&Stack>, Vec<&Stack>) = stacks.iter().filter(able).partition(|stack| stack.runs.today);
@@ -217,8 +217,8 @@ pub(crate) fn names_of_those_that(stacks: &[Stack], runs: impl Fn(&Executable) -
 const FUSED: [Family; 7] =
     [Family::Gpt, Family::GptMoe, Family::Bert, Family::Llama, Family::Vit, Family::Electra, Family::Bart];
 
-/// A model that does not say how attention is computed, as the stack of a machine computes it: with the kernel that the
-/// stack chooses for the GPUs.
+/// Returns the model as the stack of a machine computes it: if the model does not state its attention kernel, with the
+/// one that the stack chooses for the GPUs.
 pub(crate) fn with_chosen_attention(model: &Model, machine: &Machine) -> Model {
     let Some(gpu) = machine.cluster.first().device.gpu() else { return model.clone() };
     let name = machine.stack.runs.attention_on(&gpu.generation).filter(|_| FUSED.contains(&model.family()));

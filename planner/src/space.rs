@@ -27,34 +27,35 @@ use trainyard_plan::{
 };
 use trainyard_sim::Machine;
 
-/// What decides how long a layer takes, and how often: plans that share a candidate share their coarse bound.
+/// The part of a plan that decides how long a layer takes, and how often it runs. Plans that share a candidate share
+/// its coarse bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    /// Which type of machine of the place.
+    /// Index among the choices of the place: a type of machine with a stack.
     pub(crate) choice: usize,
     pub(crate) instances: u32,
     pub(crate) parallel: ParallelSpec,
     pub(crate) batch: BatchSpec,
     pub(crate) precision: Precision,
     pub(crate) recompute: Recompute,
-    /// How many variants it has.
+    /// Number of variants.
     pub(crate) plans: u32,
 }
 
-/// The rest of a plan: everything but the cut into stages, which follows from costs and memory.
+/// The other fields of a plan, except the cut into stages, which follows from costs and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) schedule: ScheduleName,
     pub(crate) virtual_stages: u32,
     pub(crate) state_sharding: StateSharding,
-    /// Over how many replicas the state is sharded, if not over all.
+    /// Number of replicas over which the state is sharded, if not all.
     pub(crate) sharding_ranks: Option<u32>,
     pub(crate) gradient_reduction: GradientReduction,
     pub(crate) offload: Offload,
 }
 
 impl Variant {
-    /// No pipeline, whole states, nothing kept elsewhere.
+    /// No pipeline, no sharding, no offload.
     pub(crate) const PLAIN: Self = Self {
         schedule: ScheduleName::None,
         virtual_stages: 1,
@@ -81,9 +82,9 @@ const CONTEXT_TOKENS_MIN: u64 = 4096;
 pub(crate) struct Space<'a> {
     problem: &'a Problem,
     fixed: Fixed,
-    /// The model as each choice computes it.
+    /// The model as computed on each choice.
     architectures: Vec<Arc<Architecture>>,
-    /// What the stack of each choice runs.
+    /// The plans that the stack of each choice can run.
     software: Vec<Executable>,
     /// Devices of one machine of each choice.
     devices: Vec<u32>,
@@ -134,7 +135,7 @@ impl<'a> Space<'a> {
         sites.into_par_iter().flat_map_iter(|site| self.candidates_on(site)).collect()
     }
 
-    /// Those on so many machines of a type.
+    /// Lists the candidates on this many machines of a type.
     fn candidates_on(&self, (choice, instances): (usize, u32)) -> Vec<Candidate> {
         let machine = self.machine_of(choice, instances);
         let precisions = self.precisions(choice, &machine);
@@ -149,7 +150,7 @@ impl<'a> Space<'a> {
         all
     }
 
-    /// Why no plan with the held fields goes onto a type of machine, whatever its degrees.
+    /// Explains why no plan with the held fields runs on a type of machine, whatever its degrees.
     pub(crate) fn refusal(&self, choice: usize) -> Option<String> {
         let machine = self.problem.place.machine(choice, 1, None);
         if let Some(refused) = self.software_refusal(choice) {
@@ -169,7 +170,7 @@ impl<'a> Space<'a> {
         admitted.and(precision.map_err(|error| error.to_string())).and(input.map_or(Ok(()), Err)).err()
     }
 
-    /// What is held that the stack of a choice does not run.
+    /// Explains which held field the stack of a choice cannot run.
     fn software_refusal(&self, choice: usize) -> Option<String> {
         let stack = &self.problem.place.software(choice).name;
         if let Some(held) = self.fixed.stack.as_ref().filter(|held| *held != stack) {
@@ -189,23 +190,23 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The model's layers, with the attention kernel of the first choice: their number and what of them divides is the
-    /// same for all.
+    /// Returns the model's layers, with the attention kernel of the first choice: the number of layers and their
+    /// divisibility are the same for all choices.
     pub(crate) fn graph(&self) -> &OperatorGraph {
         self.architectures[0].graph()
     }
 
-    /// The model as a choice computes it.
+    /// Returns the model as a choice computes it.
     pub(crate) fn graph_of(&self, choice: usize) -> &OperatorGraph {
         self.architectures[choice].graph()
     }
 
-    /// What the stack of a choice runs.
+    /// Returns the plans that the stack of a choice can run.
     pub(crate) fn software(&self, choice: usize) -> &Executable {
         &self.software[choice]
     }
 
-    /// Layers of the model, the first and the last included.
+    /// Counts the layers of the model, including the first and the last.
     pub(crate) fn layers(&self) -> usize {
         self.graph().len()
     }
@@ -237,7 +238,7 @@ impl<'a> Space<'a> {
         machines.entry((choice, instances)).or_insert_with(made).clone()
     }
 
-    /// A plan as it is written, with its model cut into these runs of layers.
+    /// Builds a plan in its written form, with its model cut into these runs of layers.
     fn spec(&self, candidate: &Candidate, variant: &Variant, stages: Vec<StageSpec>, machine: &Machine) -> PlanSpec {
         PlanSpec {
             model: self.architectures[candidate.choice].model().spec(),
@@ -264,7 +265,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The plan of a variant with these runs of layers; nothing where a count is beyond what plans take for meant.
+    /// Builds the plan of a variant with these runs of layers; `None` if a count exceeds the limits of plans.
     pub(crate) fn plan(
         &self,
         candidate: &Candidate,
@@ -279,12 +280,12 @@ impl<'a> Space<'a> {
         self.problem.place.is_measured()
     }
 
-    /// The stack as plans name it; a measured machine has no other than its own.
+    /// Returns the stack as plans name it; `None` for a measured machine, which has only its own.
     fn named_stack(&self, choice: usize) -> Option<String> {
         (!self.measured()).then(|| self.problem.place.software(choice).name.clone())
     }
 
-    /// The number formats of the job that all GPUs have units for.
+    /// Lists the number formats of the job that all GPUs have units for.
     fn precisions(&self, choice: usize, machine: &Machine) -> Vec<Precision> {
         let (held, runs) = (self.fixed.precision, &self.software(choice).precisions);
         let wanted = self.problem.precisions.iter().copied().filter(|own| held.is_none_or(|held| held == *own));
@@ -297,8 +298,8 @@ impl<'a> Space<'a> {
         all
     }
 
-    /// Degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads evenly; a
-    /// stage has at least one layer; tokens and experts are divided evenly.
+    /// Lists degrees whose product is `ranks`. A tensor-parallel group stays inside a machine and splits the heads
+    /// evenly; a stage has at least one layer; tokens and experts are divided evenly.
     fn degrees(&self, software: &Executable, ranks: u32, devices: u32) -> Vec<ParallelSpec> {
         let pipelined = software.schedules.iter().any(|name| name.is_pipelined());
         let stages = if pipelined { self.most_stages() } else { 1 };
@@ -325,8 +326,8 @@ impl<'a> Space<'a> {
         all
     }
 
-    /// The most stages of a pipeline: on GPUs a stage has at least one block; one that only looks up or only scores tokens
-    /// would idle.
+    /// Returns the most stages of a pipeline: on GPUs a stage has at least one block, since one that only embeds or
+    /// only scores tokens would idle.
     fn most_stages(&self) -> usize {
         let is_block = |kind: &&usize| self.graph().distinct()[**kind].role == LayerRole::Block;
         let blocks = self.graph().order().iter().filter(is_block).count();
@@ -339,8 +340,8 @@ impl<'a> Space<'a> {
         tensor == 1 || (software.tensor && devices.is_multiple_of(tensor) && evenly())
     }
 
-    /// Whether the ranks of a tensor group can share the tokens of what each would otherwise compute in full: the
-    /// executor gives each as many.
+    /// Returns `true` if the ranks of a tensor group can split the tokens of what each would compute in full without
+    /// sequence parallelism. The executor gives each rank equally many tokens.
     fn splits_sequence(&self, tensor: u32) -> bool {
         let tokens = || self.graph().tokens_shared_by_context();
         !self.measured() || tokens().is_none_or(|tokens| tokens.is_multiple_of(u64::from(tensor)))
@@ -404,7 +405,7 @@ impl<'a> Space<'a> {
         formats.flat_map(|precision| software.recompute.iter().map(|kind| (*precision, *kind)))
     }
 
-    /// The variants with these degrees and batch: for each schedule, those that shard more after those that shard less.
+    /// Lists the variants with these degrees and batch: for each schedule, the less sharded ones first.
     pub(crate) fn variants(&self, choice: usize, parallel: ParallelSpec, batch: BatchSpec) -> Vec<Variant> {
         let mut all = Vec::new();
         for (schedule, virtual_stages) in self.schedules(choice, parallel.pipeline, batch.accumulation) {
@@ -429,8 +430,8 @@ impl<'a> Space<'a> {
         size.is_simulable()
     }
 
-    /// Schedules with the chunks of layers on each stage, those with one first: every chunk has a layer, and the step the
-    /// micro-batches that the schedule asks for.
+    /// Lists the schedules with the number of chunks on each stage, single chunks first. Every chunk has a layer, and
+    /// the step as many micro-batches as the schedule needs.
     fn schedules(&self, choice: usize, pipeline: u32, accumulation: u64) -> Vec<(ScheduleName, u32)> {
         if pipeline == 1 {
             return vec![(ScheduleName::None, 1)];
@@ -464,8 +465,7 @@ impl<'a> Space<'a> {
         all.into_iter().flat_map(chunks).collect()
     }
 
-    /// What replicas shard, over how many of them, how often they sum gradients, and what is kept off the devices: from
-    /// the least.
+    /// Lists the variants of state sharding, sharding group, gradient reduction and offload, the least sharded first.
     fn states(&self, choice: usize, parallel: ParallelSpec, accumulation: u64) -> Vec<Variant> {
         let (software, copies) = (self.software(choice), parallel.data * parallel.context);
         let mut all = Vec::new();
@@ -474,8 +474,8 @@ impl<'a> Space<'a> {
             for sharding_ranks in self.sharding_groups(choice, state_sharding, parallel) {
                 for gradient_reduction in self.reductions(software, state_sharding, accumulation) {
                     let offloads = software.offloads.iter().filter(|(_, least)| state_sharding >= *least);
-                    // One rank shards its state with nobody; some software calls it so where it keeps it elsewhere. What a
-                    // measured machine keeps in main memory stays where it is.
+                    // A single rank has nobody to shard its state with, though some software calls it sharded if it
+                    // offloads it. What a measured machine keeps in main memory stays there.
                     let sensible = |offload: &Offload| {
                         let kept = *offload != Offload::NONE;
                         (!alone || state_sharding == StateSharding::None || kept)
@@ -494,7 +494,7 @@ impl<'a> Space<'a> {
         all
     }
 
-    /// What plans of a choice may keep off the devices.
+    /// Lists the offloads that plans of a choice may use.
     pub(crate) fn offloads(&self, choice: usize) -> Vec<Offload> {
         if let Some(held) = self.fixed.offload {
             return vec![held];
@@ -503,7 +503,8 @@ impl<'a> Space<'a> {
         all.filter(|offload| *offload == Offload::NONE || !self.measured()).collect()
     }
 
-    /// Over how many replicas a state may be sharded: over all, or inside each machine where there are several.
+    /// Lists the numbers of replicas over which a state may be sharded: all, or those of each machine where there are
+    /// several.
     fn sharding_groups(&self, choice: usize, sharding: StateSharding, parallel: ParallelSpec) -> Vec<Option<u32>> {
         let copies = parallel.data * parallel.context;
         let divides = |ranks: u32| {
@@ -541,7 +542,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// The model as each choice of a problem computes it; those that compute it alike share it.
+/// Returns the model as each choice of a problem computes it; choices that compute it alike share it.
 fn architectures(problem: &Problem) -> Vec<Arc<Architecture>> {
     let mut known: Vec<Arc<Architecture>> = vec![Architecture::new(problem.model.clone())];
     let choices = problem.place.choices().len();
@@ -568,8 +569,8 @@ fn gpus(machine: &Machine) -> impl Iterator<Item = &Gpu> {
     machine.cluster.pools.iter().filter_map(|pool| pool.device.gpu())
 }
 
-/// Numbers of machines to choose from, at most `most`. A mixed cluster is used whole; what is rented may be held at any
-/// number.
+/// Lists the numbers of machines to choose from, at most `most`. A mixed cluster is used whole; rented machines may be
+/// held at any number.
 fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
     match (place, held) {
         (Place::Rented(_), Some(held)) => vec![held],
@@ -580,8 +581,8 @@ fn machine_counts(place: &Place, held: Option<u32>, most: u32) -> Vec<u32> {
     }
 }
 
-/// Whether a number of machines has at most two binary digits before its zeros: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32. Where
-/// no proof is wanted yet, numbers between these can wait for it: replicas and stages seldom divide evenly by others.
+/// Returns `true` if a number of machines has at most two binary digits before its zeros: 1, 2, 3, 4, 6, 8, 12, 16, 24,
+/// 32. While no proof is wanted, other numbers can wait: replicas and stages seldom divide evenly by them.
 fn is_round(count: u32) -> bool {
     count.ilog2() - count.trailing_zeros() < 2
 }
@@ -604,7 +605,7 @@ fn divisors_of(number: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Candidate {
-    /// Whether it has the held fields.
+    /// Returns `true` if the candidate has the held fields.
     pub(crate) fn has(&self, fixed: &Fixed) -> bool {
         let (parallel, batch) = (self.parallel, self.batch);
         is_held(fixed.data, parallel.data)
@@ -622,7 +623,7 @@ impl Candidate {
 }
 
 impl Variant {
-    /// Whether it has the held fields.
+    /// Returns `true` if the variant has the held fields.
     pub(crate) fn has(&self, fixed: &Fixed) -> bool {
         is_held(fixed.schedule, self.schedule)
             && is_held(fixed.virtual_stages, self.virtual_stages)

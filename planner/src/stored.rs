@@ -9,25 +9,25 @@ use trainyard_plan::{DataSpec, Fixed, JobSpec, Plan, SampleFormat};
 use trainyard_sim::Supply;
 use trainyard_units::{Seconds, human_count};
 
-/// The data set of a job whose samples are there when a step wants them.
+/// The name of the data set whose samples are at hand when a step needs them.
 pub(crate) const NO_DATA_SET: &str = "none";
 
 /// The data set of models that read tokens.
 const TEXT: &str = "text";
 
-/// By which part reading tokens must lengthen a step to be told.
+/// The part of a step that reading tokens must add to be reported.
 const NOTICEABLE: f64 = 0.01;
 
-/// What is known of how samples are stored.
+/// The known storage format of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stored {
-    /// Like this.
+    /// Samples of a known size.
     As(Samples),
-    /// They are there when a step wants them: the job says so, or its machine was measured with its input.
+    /// Samples are at hand when a step needs them: the job says so, or its machine was measured with its input.
     There,
-    /// As ids of tokens, which take so little time that the search leaves them out.
+    /// Samples are token ids, which take so little time to read that the search ignores it.
     AsTokens,
-    /// Nobody says.
+    /// Nothing is known of the samples.
     Unknown,
 }
 
@@ -38,20 +38,20 @@ pub(crate) struct Samples {
     pub(crate) bytes: f64,
     /// Their standard deviation.
     pub(crate) deviation: f64,
-    /// What has to be decoded, where a data set says it.
+    /// The format of a sample before decoding, if a data set states it.
     pub(crate) format: Option<SampleFormat>,
-    /// Samples of a pass, where a data set says it.
+    /// Samples of a pass, if a data set states it.
     pub(crate) count: Option<u64>,
-    /// Whether the job says nothing of them.
+    /// `true` if the job says nothing of its samples.
     pub(crate) assumed: bool,
 }
 
-/// How the samples of a job are stored.
+/// Returns how the samples of a job are stored.
 ///
 /// # Errors
 ///
-/// When it names a data set that is none or that its model does not read, or says how samples that are there, or that
-/// nothing is known of, are brought in.
+/// When it names an unknown data set or one that its model does not read, or says how samples are loaded that are at
+/// hand or of which nothing is known.
 pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
     let spec = &job.data;
     if spec.dataset.as_deref() == Some(NO_DATA_SET) {
@@ -73,13 +73,13 @@ pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
     }
 }
 
-/// The data set that a job names; nothing if it names none, or says that samples are there.
+/// Returns the data set that a job names; `None` if it names none, or says that samples are at hand.
 pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, JobError> {
     let name = spec.dataset.as_deref().filter(|name| *name != NO_DATA_SET);
     Ok(name.map(find_data_set).transpose()?)
 }
 
-/// A data set that the job names, with the size that it gives to samples, if it does.
+/// Returns the samples of a data set that the job names, with the job's sample size if it states one.
 fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stored, JobError> {
     let own = bytes.is_some();
     let rule = "the model does not read such samples; `trainyard show datasets` lists the others";
@@ -96,7 +96,7 @@ fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stor
     Ok(Stored::As(Samples { bytes, deviation, format: Some(format), count, assumed: false }))
 }
 
-/// The samples of a job that says nothing of them.
+/// Returns the samples of a job that says nothing of them.
 fn usual(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
     if job.cluster.profile.is_some() {
         return Ok(Stored::There);
@@ -116,7 +116,7 @@ fn usual(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
     }
 }
 
-/// The data set of a model of the catalog, or of a model of one's own that reads tokens.
+/// Returns the usual data set of a model of the catalog, or of a user's model that reads tokens.
 fn usual_set(job: &JobSpec, model: &Model) -> Option<&'static StoredDataSet> {
     let choice = &job.model;
     let own = choice.family.is_some() || choice.file.is_some() || choice.config.is_some();
@@ -128,7 +128,7 @@ fn usual_set(job: &JobSpec, model: &Model) -> Option<&'static StoredDataSet> {
     find_data_set(name).ok()
 }
 
-/// What was assumed of the samples, or is not known.
+/// Warns of samples that were assumed, or about which nothing is known.
 pub(crate) fn unsure_of_samples(
     problem: &Problem,
     job: &JobSpec,
@@ -166,7 +166,7 @@ pub(crate) fn unsure_of_samples(
     }
 }
 
-/// That a plan whose steps take so long waits for tokens, which the search takes for granted that none does.
+/// Warns that a plan whose steps take this long waits for tokens, contrary to the assumption of the search.
 fn slow_tokens(problem: &Problem, job: &JobSpec, plan: &Plan, choice: usize, step_time_s: f64) -> Option<String> {
     let explicit = DataSpec { dataset: Some(TEXT.into()), ..job.data.clone() };
     let data = data_set(&JobSpec { data: explicit, ..job.clone() }, &problem.model).ok()??;

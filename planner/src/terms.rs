@@ -9,7 +9,7 @@ use trainyard_plan::document::Prediction;
 use trainyard_plan::{JobSpec, Plan, Pricing};
 use trainyard_units::{Seconds, human_count, human_duration};
 
-/// What the terms of a plan on machines of a type bring with them.
+/// Lists the warnings that follow from the rental terms of a plan.
 pub(crate) fn terms(
     job: &JobSpec,
     rental: &Rental,
@@ -27,7 +27,7 @@ pub(crate) fn terms(
     warnings
 }
 
-/// What a reservation costs beyond the training that it is used for.
+/// Warns of what a reservation costs beyond this training.
 fn reserved(prediction: &Prediction, plan: &Plan) -> Option<String> {
     let term = purchase(plan.pricing()).term()?;
     let (price, instances) = (prediction.price.as_ref()?, plan.cluster().instances);
@@ -49,7 +49,7 @@ fn reserved(prediction: &Prediction, plan: &Plan) -> Option<String> {
     ))
 }
 
-/// What a plan takes of a quota that the job does not state, or lacks of one that it states: where the number of
+/// Warns of how much of an unstated quota a plan takes, or how much of a stated one it lacks: if the number of
 /// instances is held, it is what the user wants.
 fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
     let (instance, price) = rental.offer(choice);
@@ -72,7 +72,7 @@ fn quota(rental: &Rental, plan: &Plan, choice: usize) -> Option<String> {
     Some(format!("the plan takes {taken}; what your account has is not known: cluster.quotas of a job says it"))
 }
 
-/// What keeps the data set and is not in the cost, because it has no price here or no size.
+/// Names the storage of the data set that is missing from the cost, because its price or its size is not known.
 pub(crate) fn unpriced_copies(
     job: &JobSpec,
     prediction: &Prediction,

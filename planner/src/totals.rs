@@ -7,28 +7,28 @@ use trainyard_plan::{Objective, Plan};
 use trainyard_sim::{Intake, Machine, Supply, step_time};
 use trainyard_units::Seconds;
 
-/// What a training takes.
+/// The time and cost of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Totals {
-    /// Seconds of a step, with what it waits for its samples.
+    /// Seconds of a step, including waiting for samples.
     pub(crate) step_time_s: f64,
     /// Seconds of all steps.
     pub(crate) time_s: f64,
     /// Seconds from the request for machines to the last checkpoint.
     pub(crate) elapsed_s: f64,
-    /// Price of the training, with what it takes besides its steps.
+    /// Price of the training and its overheads, in USD.
     pub(crate) cost_usd: Option<f64>,
 }
 
 impl Totals {
-    /// What a search found.
+    /// Returns the totals of a plan that a search found.
     pub(crate) fn found(evaluated: &Evaluated) -> Self {
         let Evaluated { step_time_s, time_s, elapsed_s, cost_usd, .. } = *evaluated;
         Self { step_time_s, time_s, elapsed_s, cost_usd }
     }
 
-    /// The same figures for any plan on any machines of a type of the problem, simulated; nothing where the machine does
-    /// not admit the plan, or cannot bring in its samples.
+    /// Simulates any plan on any machines of a type of the problem; `None` if the machine does not admit the plan, or
+    /// cannot load its samples.
     pub(crate) fn simulated(problem: &Problem, plan: &Plan, choice: usize, machine: &Machine) -> Option<Self> {
         let step = step_time(plan, machine).ok()?;
         let steps = problem.training.steps(plan.batch().global);
@@ -51,7 +51,7 @@ impl Totals {
         Some(Self { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd })
     }
 
-    /// What neither beats.
+    /// Returns the smaller of the two in each figure.
     pub(crate) fn least(self, other: Self) -> Self {
         let cost_usd = [self.cost_usd, other.cost_usd].into_iter().flatten().min_by(f64::total_cmp);
         Self {
@@ -63,8 +63,9 @@ impl Totals {
     }
 }
 
-/// What comes nearest to a goal that nothing meets, the nearest first: of what keeps the deadline the cheapest, of what
-/// keeps the budget the fastest, else the fastest if there is a deadline, and the cheapest if there is none.
+/// Returns the searches for a plan when none meets the goal, the nearest miss first: the cheapest that keeps the
+/// deadline, the fastest that keeps the budget; then, of all plans, the fastest if there is a deadline, and the
+/// cheapest if there is none.
 pub(crate) fn nearest(deadline: Option<Seconds>, budget: Option<f64>) -> &'static [(Objective, Within)] {
     match (deadline, budget) {
         (Some(_), Some(_)) => &[
@@ -77,7 +78,7 @@ pub(crate) fn nearest(deadline: Option<Seconds>, budget: Option<f64>) -> &'stati
     }
 }
 
-/// What a user would rather have: a plan that meets the goal before one that does not, then less of what is sought.
+/// The order in which a user prefers plans: those that meet the goal first, then those with the lower objective.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ranking {
     pub(crate) objective: Objective,
@@ -86,20 +87,20 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// What the job seeks.
+    /// Returns the ranking of the job's goal.
     pub(crate) fn goal(problem: &Problem) -> Self {
         let Problem { objective, deadline, budget, .. } = *problem;
         Self { objective, deadline, budget }
     }
 
-    /// By which `chosen` was recommended: where it misses the goal, it is the one that comes nearest.
+    /// Returns the ranking by which `chosen` was recommended: if it misses the goal, that of the nearest miss.
     pub(crate) fn of(problem: &Problem, chosen: &Evaluated) -> Self {
         let goal = Self::goal(problem);
         let totals = Totals::found(chosen);
         if goal.meets_goal(totals) { goal } else { goal.nearest_kept(totals).1 }
     }
 
-    /// The first of what comes nearest to the goal that a plan keeps, with its place among them.
+    /// Returns the first ranking, from the nearest miss on, whose limits a plan keeps, with its index.
     fn nearest_kept(&self, totals: Totals) -> (usize, Self) {
         let rankings = nearest(self.deadline, self.budget).iter().map(|&(objective, within)| {
             let (deadline, budget) = within.of(self.deadline, self.budget);
@@ -115,12 +116,13 @@ impl Ranking {
         !late && !dear
     }
 
-    /// What is sought: seconds, or USD where there is a price.
+    /// Returns the objective's value: seconds, or USD where there is a price.
     pub(crate) fn worth(&self, totals: Totals) -> f64 {
         amount(self.objective, totals)
     }
 
-    /// Whether the first is to be had rather than the second: if both miss the goal, because it comes nearer.
+    /// Returns `true` if the first is better than the second. If both miss the goal, the one that comes nearer is
+    /// better.
     pub(crate) fn prefers(&self, first: Totals, second: Totals) -> bool {
         match (self.meets_goal(first), self.meets_goal(second)) {
             (true, false) => true,

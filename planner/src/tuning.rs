@@ -10,23 +10,23 @@ use trainyard_plan::{BatchSpec, Fixed, Plan, PlanSpec, Precision};
 use trainyard_sim::footprint;
 use trainyard_units::{Bytes, human_count};
 
-/// Global batches that are compared with the recommended one, at most, to either side.
+/// The most global batches that are compared with the recommended one, on either side.
 const NEIGHBOURS: usize = 4;
 
-/// Micro-batches that are compared with the recommended one: so many times as large, and smaller, at most.
+/// The largest micro-batch that is compared with the recommended one, as a multiple of it; smaller ones likewise.
 const MICRO_FACTOR_MAX: u64 = 4;
 
-/// A number format with its best plan, or, where none fits, how many do not, what the least of them needs and what there
-/// is.
+/// A number format with its best plan or, if none fits, the number of plans that do not, the least memory that they
+/// need and the memory that there is.
 pub(crate) struct Tried {
     pub(crate) precision: Precision,
-    /// What was held to find it.
+    /// Fields that were held in its search.
     pub(crate) fixed: Fixed,
     pub(crate) best: Option<Evaluated>,
     pub(crate) too_large: Option<(u64, Bytes, Bytes)>,
 }
 
-/// The recommended plan with the problem that it solves and what the user holds.
+/// The recommended plan with its problem and the user's held fields.
 pub(crate) struct Tuning<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) fixed: &'a Fixed,
@@ -35,7 +35,8 @@ pub(crate) struct Tuning<'a> {
 }
 
 impl Tuning<'_> {
-    /// The number formats that the job allows and that are not held, the recommended one first: the same work with each.
+    /// Tries the number formats that the job allows and that are not held, the recommended one first, with the same
+    /// work.
     pub(crate) fn tried(&self) -> Vec<Tried> {
         let own = self.chosen.plan.precision();
         let (best, fixed) = (Some(self.chosen.clone()), self.same_work());
@@ -54,7 +55,7 @@ impl Tuning<'_> {
         all
     }
 
-    /// As a document has them; nothing where there is only one.
+    /// Converts the number formats into their form in a document; empty if there is only one.
     pub(crate) fn precisions(&self, tried: &[Tried]) -> Vec<PrecisionChoice> {
         if tried.len() < 2 {
             return Vec::new();
@@ -76,7 +77,7 @@ impl Tuning<'_> {
         tried.iter().filter_map(choice).collect()
     }
 
-    /// Global batches if the job allows several, else micro-batches; ascending.
+    /// Tries other global batches if the job allows several, otherwise other micro-batches; ascending.
     pub(crate) fn batches(&self) -> Vec<BatchChoice> {
         if !is_quick(&self.chosen.plan) {
             return Vec::new();
@@ -169,7 +170,7 @@ impl Tuning<'_> {
         }
     }
 
-    /// What the user holds, on the machines and at the global batch of the recommended plan.
+    /// Returns the user's held fields and the machines and global batch of the recommended plan.
     fn same_work(&self) -> Fixed {
         let cluster = self.chosen.plan.cluster();
         Fixed {
@@ -181,7 +182,8 @@ impl Tuning<'_> {
     }
 }
 
-/// Why this global batch, where the job allows several: the one with most samples a second need not end first.
+/// Explains the choice of global batch, if the job allows several: the one with most samples a second need not end
+/// first.
 pub(crate) fn batch_reason(batches: &[BatchChoice], training: Training) -> Option<String> {
     let own = batches.iter().find(|choice| choice.recommended)?;
     let rate = |choice: &BatchChoice| choice.samples_per_s.unwrap_or(0.0);

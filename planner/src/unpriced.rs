@@ -6,7 +6,7 @@ use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Service}
 use trainyard_plan::Pricing;
 use trainyard_units::similar;
 
-/// As many types are told by their names.
+/// The most types that are listed by name.
 const NAMED: usize = 4;
 
 /// No price of some instances is known on some terms.
@@ -15,43 +15,43 @@ pub enum Unpriced {
     /// In this region there is no price of anything.
     #[error("no price of any instance is known in `{region}`")]
     UnknownRegion {
-        /// Where.
+        /// The Region that was asked for.
         region: String,
-        /// What was probably meant.
+        /// The Region that was probably meant.
         similar: Option<String>,
-        /// Where prices are known.
+        /// Regions in which prices are known.
         regions: Vec<String>,
     },
     /// In this region there is no price of these instances, whatever the terms.
     #[error("no price of {instances} is known in {region}")]
     NotThere {
-        /// What was to be rented.
+        /// The instances that were to be rented.
         instances: String,
-        /// Where.
+        /// The Region that was asked for.
         region: String,
-        /// Where it has prices, with their dates.
+        /// Regions in which they have prices, with their dates.
         elsewhere: String,
     },
     /// There is none on these terms.
     #[error("no {pricing} price of {instances} from {service} is known in {region}")]
     OtherTerms {
-        /// What was to be rented.
+        /// The instances that were to be rented.
         instances: String,
         /// The terms.
         pricing: Pricing,
-        /// Who rents out.
+        /// The service that rents them out.
         service: &'static str,
-        /// Where.
+        /// The Region that was asked for.
         region: String,
-        /// On which terms it has a price there, with its date.
+        /// Terms on which they have a price there, with its date.
         here: String,
-        /// Where it has prices on these terms, with their dates.
+        /// Regions in which they have prices on these terms, with their dates.
         elsewhere: String,
     },
 }
 
 impl Unpriced {
-    /// Why none of `instances`, of which there is at least one, has a price from `service` on these terms.
+    /// Finds why none of `instances`, of which there is at least one, has a price from `service` on these terms.
     pub(crate) fn of(
         catalog: &Catalog,
         instances: &[&Instance],
@@ -80,7 +80,7 @@ impl Unpriced {
         Self::OtherTerms { instances, pricing, service: service.name(), region, here, elsewhere }
     }
 
-    /// The field, of those that say how machines are rented, that is to blame.
+    /// Returns the field of the rental terms that is to blame.
     fn field(&self) -> &'static str {
         match self {
             Self::UnknownRegion { .. } | Self::NotThere { .. } => "region",
@@ -88,12 +88,12 @@ impl Unpriced {
         }
     }
 
-    /// The error with the field of a table that says how machines are rented.
+    /// Formats the error with the field of a table of rental terms.
     pub(crate) fn in_table(&self, table: &str) -> String {
         format!("in `{table}.{}`: {self}", self.field())
     }
 
-    /// What is known instead.
+    /// Returns advice: the prices that are known instead.
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownRegion { similar: Some(similar), .. } => format!("did you mean `{similar}`?"),
@@ -114,7 +114,7 @@ fn prices<'a>(instances: impl IntoIterator<Item = &'a Instance>) -> impl Iterato
     instances.into_iter().flat_map(|instance| &instance.prices)
 }
 
-/// What some prices are of, the latest first: `us-east-1 (2026-07-20); eu-west-1, eu-west-2 (2025-04-05)`.
+/// Lists what prices apply to, the latest first: `us-east-1 (2026-07-20); eu-west-1, eu-west-2 (2025-04-05)`.
 fn dated<'a>(prices: impl Iterator<Item = &'a Price>, of: impl Fn(&Price) -> String) -> String {
     let mut latest: BTreeMap<String, &str> = BTreeMap::new();
     for price in prices {

@@ -22,24 +22,24 @@ const NORMALISED_MIN: u64 = 16;
 /// arXiv:1706.02677, section 5.2.
 const LINEAR_BATCH_MAX: u64 = 8192;
 
-/// Intervals of GPUs that are at least this uncertain are wide.
+/// The uncertainty of a GPU from which its interval is called wide.
 const UNCERTAIN: f64 = 0.4;
 
-/// Intervals that reach this many times the prediction are wide, too.
+/// The ratio to the prediction from which an interval is called wide, too.
 const WIDE: f64 = 1.25;
 
-/// A recommended plan with all that is known of it.
+/// A recommended plan with everything that warnings depend on.
 pub(crate) struct Warnings<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) job: &'a JobSpec,
     pub(crate) plan: &'a Plan,
-    /// Which type of machine of the place.
+    /// Index among the choices of the place: a type of machine with a stack.
     pub(crate) choice: usize,
     pub(crate) prediction: &'a Prediction,
 }
 
 impl Warnings<'_> {
-    /// All that apply: what may be wrong with the training first, then what the figures leave out.
+    /// Lists all warnings: what may be wrong with the training first, then what the figures leave out.
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all: Vec<String> = [
             batch_normalisation(self.problem.model.normalises_over_batches(), self.plan.batch().micro),
@@ -70,7 +70,7 @@ impl Warnings<'_> {
         all
     }
 
-    /// What makes the interval wide, where that is the software, and what would narrow it.
+    /// Warns of an interval that is wide because of the software, and says how to narrow it.
     fn stack_interval(&self) -> Option<String> {
         let stack = self.problem.place.software(self.choice);
         let [_, high] = self.prediction.interval_s;
@@ -85,7 +85,7 @@ impl Warnings<'_> {
         })
     }
 
-    /// That the constants of the GPU are carried over or known from little.
+    /// Warns that the constants of the GPU are transferred from another or rest on few measurements.
     fn wide_interval(&self) -> Option<String> {
         let machine = self.problem.place.machine(self.choice, 1, None);
         let gpu = machine.cluster.first().device.gpu()?;
@@ -113,8 +113,8 @@ impl Warnings<'_> {
         }
     }
 
-    /// The batch to which a learning rate is taken to belong: the smallest that the job allows, or the smallest with
-    /// which its target was reached.
+    /// Warns of the learning rate that the global batch needs. The reference is the smallest batch that the job allows,
+    /// or the smallest with which its target was reached.
     fn learning_rate(&self) -> Option<String> {
         let (reference, whose) = match self.problem.training {
             Training::Target(curve) => (*curve.measured().start(), format!("that of {}'s smallest", curve.target)),
@@ -144,7 +144,8 @@ impl Warnings<'_> {
         })
     }
 
-    /// Number formats that the job asks for by name, that other machines have and the recommended ones have not.
+    /// Warns of number formats that the job asks for by name, and that other machines have but the recommended ones do
+    /// not.
     fn without_units(&self) -> Option<String> {
         let machine = self.problem.place.machine(self.choice, 1, None);
         let asked = self.job.training.precision.iter().flatten();
@@ -163,7 +164,7 @@ impl Warnings<'_> {
         (self.plan.collectives() == Collectives::Smddp).then(|| smddp(instance, price.service))?
     }
 
-    /// What encryption takes, by simulating the same plan without it.
+    /// Warns of the time that encryption takes, found by simulating the same plan without it.
     fn encryption(&self) -> Option<String> {
         let cluster = self.plan.cluster();
         if !cluster.encrypted || cluster.instances == 1 {
@@ -184,7 +185,7 @@ impl Warnings<'_> {
         })
     }
 
-    /// Storage that stands in one Availability Zone.
+    /// Warns of storage that is in one Availability Zone.
     fn zone(&self) -> Option<String> {
         let storage = self.plan.input()?.storage;
         let rented = matches!(self.problem.place, Place::Rented(_));
@@ -203,7 +204,7 @@ fn batch_normalisation(normalises: bool, micro: u64) -> Option<String> {
     })
 }
 
-/// By how much a learning rate grows with the batch.
+/// Returns the factor by which a learning rate grows with the batch.
 fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
     let ratio = global as f64 / reference as f64;
     match optimizer {
@@ -212,7 +213,7 @@ fn factor(optimizer: Optimizer, global: u64, reference: u64) -> f64 {
     }
 }
 
-/// The rule by which the learning rate follows the batch; nothing where the batch is the one that it is for.
+/// Returns the rule by which the learning rate follows the batch; `None` if the batch is the reference.
 fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images: bool) -> Option<String> {
     if global == reference {
         return None;
@@ -246,7 +247,7 @@ fn learning_rate_rule(optimizer: Optimizer, global: u64, reference: u64, images:
     Some(rule)
 }
 
-/// Three digits of a number.
+/// Formats a number with three digits.
 fn digits(number: f64) -> String {
     match number {
         n if n >= 100.0 => format!("{n:.0}"),
@@ -273,7 +274,7 @@ fn encryption(slowdown: f64) -> String {
     )
 }
 
-/// That a plan leaves less memory free than its stack usually wants.
+/// Warns that a plan leaves less memory free than its stack usually needs.
 fn little_memory(peak: u64, limit: u64, margin: f64) -> Option<String> {
     let used = peak as f64 / limit as f64;
     (used > 1.0 - margin).then(|| {

@@ -201,7 +201,7 @@ fn a_micro_batch_is_compared_with_its_neighbours() {
     assert!(own.mfu.zip(document.prediction.mfu).is_some_and(|(own, mfu)| (own / mfu - 1.0).abs() < 1e-6));
     for choice in &document.batches {
         assert_eq!((choice.batch.global, choice.steps), (64, document.prediction.steps));
-        // What fits is no faster, or it would have been recommended.
+        // A choice that fits is no faster, or it would have been recommended.
         assert!(choice.step_time_s.is_none_or(|other| other >= step * (1.0 - 1e-9)), "{choice:?}");
         assert_eq!(choice.step_time_s.is_some(), choice.memory_peak_bytes <= document.prediction.memory_bytes.limit);
     }

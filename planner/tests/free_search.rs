@@ -42,9 +42,9 @@ const INSTANCES: [&[&str]; 6] = [
     &["g5.12xlarge", "p4d.24xlarge"],
 ];
 
-/// What may be held, with the values that the free search considers too. What it leaves out, and says so, is not here:
-/// what changes the training (compression, 2bw), more than four chunks of a stage, context parallelism over few tokens,
-/// placements and algorithms of collectives.
+/// The fields that may be held, with the values that the free search considers too. Absent is what the search leaves
+/// out, and says so: what changes the training (compression, 2bw), more than four chunks of a stage, context
+/// parallelism over few tokens, placements and algorithms of collectives.
 fn holdable() -> BTreeMap<&'static str, Vec<&'static str>> {
     BTreeMap::from([
         ("parallel.data", vec!["1", "2", "4", "8", "16"]),
@@ -82,7 +82,7 @@ fn job(draws: &mut Draws) -> JobSpec {
     job
 }
 
-/// What the best plan comes to with some fields held; nothing where there is none.
+/// Returns the objective's value of the best plan with some fields held; `None` if there is no plan.
 fn least(problem: &Problem, held: &[String]) -> Option<f64> {
     let fixed = Fixed::parse(held).expect("fields of a plan");
     let best = optimum(problem, &Limits { top: 1, fixed, max_simulations: None }).ok()?;

@@ -21,7 +21,7 @@ fn plan(job: &JobSpec, fixed: &[&str]) -> Result<PlanDocument, NoPlan> {
     recommend(&problem, &Limits { top: 5, max_simulations: None, fixed }, job)
 }
 
-/// Everything is shared out among ranks that share samples too.
+/// Everything is sharded among context-parallel ranks too.
 #[test]
 fn ranks_that_share_samples_make_room_as_replicas_do() {
     let mut job = job("gpt2-xl", 1e9, 8);
@@ -305,7 +305,7 @@ fn a_cluster_of_ones_own_costs_nothing_and_its_machines_are_used_whole() {
     let (cluster, parallel) = (&document.plan.cluster, document.plan.parallel);
     assert_eq!(parallel.data * parallel.tensor * parallel.pipeline, 4 * cluster.instances);
     assert!(cluster.instance == "rack" && cluster.instances <= 2 && document.prediction.cost_usd.is_none());
-    // What costs nothing is chosen by time, and both machines are faster than one.
+    // Free machines are compared by time, and both machines together are faster than one.
     assert_eq!(cluster.instances, 2);
     assert!(document.alternatives.iter().any(|other| other.plan.cluster.instances == 1));
 }

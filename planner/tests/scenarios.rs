@@ -71,7 +71,7 @@ fn a_growing_model_takes_bigger_instances_before_a_second_one() {
         let document = found(&asked, &[]);
         let cheapest = document.optimum.as_ref().map_or(&document.plan, |optimum| &optimum.plan);
         assert_eq!((cheapest.cluster.instance.as_str(), cheapest.cluster.instances), (expected, 1), "{layers} layers");
-        // What is about as cheap and much faster is a bigger machine, too, and no second one.
+        // A plan that costs about as much and is much faster is on a bigger machine too, not on a second one.
         assert_eq!(cluster(&document).1, 1, "{layers} layers");
     }
 }

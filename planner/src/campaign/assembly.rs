@@ -14,9 +14,9 @@ use trainyard_units::{Bytes, Seconds, Usd, human_count, human_duration};
 /// Standard normal quantile of 95 %: half of an interval that holds 90 %.
 const NORMAL_95: f64 = 1.644_853_626_951_472_2;
 
-/// Everything that a campaign follows from.
+/// The inputs of a campaign.
 pub(super) struct Assembly<'a> {
-    /// With its prediction made anew.
+    /// The document, predicted anew.
     pub(super) document: &'a PlanDocument,
     pub(super) plan: &'a Plan,
     pub(super) machine: &'a Machine,
@@ -24,7 +24,7 @@ pub(super) struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    /// The campaign if spot instances are reclaimed `scenario` times as often as published.
+    /// Builds the campaign in which spot instances are reclaimed `scenario` times as often as published.
     pub(super) fn campaign(&self, scenario: u32) -> Result<Campaign, JobError> {
         let prediction = &self.document.prediction;
         let [low, high] = prediction.interval_s;
@@ -61,7 +61,7 @@ impl Assembly<'_> {
         Ok(campaign)
     }
 
-    /// What surrounds the steps.
+    /// Collects what the campaign depends on besides the steps.
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             machine: self.machine,
@@ -73,12 +73,12 @@ impl Assembly<'_> {
         }
     }
 
-    /// Weights, moments and master weights of the whole model, each once.
+    /// Returns the bytes of weights, moments and master weights of the whole model, each once.
     pub(super) fn checkpoint_bytes(&self) -> Bytes {
         self.surroundings().saved.bytes
     }
 
-    /// A test takes the forward passes of as many samples, the pipeline's idle time included.
+    /// Returns the interval and the time of evaluations: forward passes of their samples, the pipeline bubble included.
     fn evaluation(&self) -> Option<Evaluation> {
         let evaluation = self.settings.evaluation?;
         let (batch, prediction) = (self.plan.batch().global, &self.document.prediction);
@@ -95,7 +95,7 @@ impl Assembly<'_> {
         Ok(target.map(|target| convergence_curve(target, self.plan.model())).transpose()?)
     }
 
-    /// What was assumed where nothing is known, or little.
+    /// Lists the assumptions where nothing is known, or little.
     pub(super) fn assumptions(&self) -> Result<Vec<String>, JobError> {
         let operations = operations();
         let around = self.surroundings();
@@ -146,7 +146,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Warnings if a curve was not measured with samples of this model's size, or not at this global batch.
+/// Warns if a curve was not measured with samples of this model's size, or not at this global batch.
 pub(crate) fn extrapolated(curve: &ConvergenceCurve, model: &Model, global_batch: u64) -> Vec<String> {
     let target = &curve.target;
     let resized = curve.resized(model).map(|[measured, size]| {

@@ -19,19 +19,19 @@ use trainyard_sim::campaign::{Campaign, Hazards, SimulatedRun, best_interval, ex
 use trainyard_sim::{Machine, Options};
 use trainyard_units::{Seconds, human_duration};
 
-/// How many times as long as undisturbed a campaign may be expected to take before it is refused.
+/// The longest expected time of a campaign, as a multiple of the undisturbed time; a longer one is refused.
 const PATIENCE: f64 = 100.0;
 
-/// Why the campaign of a plan document cannot be simulated.
+/// The reason why the campaign of a plan document cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CampaignError {
     /// The plan cannot be predicted.
     #[error(transparent)]
     Document(Box<DocumentError>),
-    /// What the document's job says of the campaign is wrong.
+    /// The document's job describes a wrong campaign.
     #[error("in `job`: {0}")]
     Job(#[from] JobError),
-    /// Interruptions come so often that training hardly gets on.
+    /// Interruptions are so frequent that the training hardly makes progress.
     #[error(
         "the training hardly gets on: a machine is lost every {}, and starting again takes {}",
         human_duration(*between), human_duration(*restart)
@@ -39,7 +39,7 @@ pub enum CampaignError {
     NoProgress {
         /// Mean time between interruptions of any machine.
         between: Seconds,
-        /// Until training goes on.
+        /// Time until training resumes.
         restart: Seconds,
     },
 }
@@ -51,7 +51,7 @@ impl From<DocumentError> for CampaignError {
 }
 
 impl CampaignError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the document.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Document(error) => error.hint(),
@@ -61,8 +61,8 @@ impl CampaignError {
     }
 }
 
-/// What may become of the training of a plan document, over `runs` courses drawn with `seed`. `files` are the
-/// contents of the files that the plan names for its machines.
+/// Simulates the whole training of a plan document in `runs` random runs drawn with `seed`. `files` are the contents of
+/// the files that the plan names for its machines.
 ///
 /// # Errors
 ///
@@ -120,8 +120,9 @@ pub fn campaign(
     })
 }
 
-/// The mean time of the campaign of a plan document, over that without any change, if machines fail after `mtbf` times
-/// as long and spot instances are reclaimed `reclaims` times as often. `document` has the prediction that it is for.
+/// Computes the ratio of the mean time of a plan document's campaign to the unchanged one, if machines fail after
+/// `mtbf` times as long and spot instances are reclaimed `reclaims` times as often. `document` has the prediction of
+/// the plan.
 ///
 /// # Errors
 ///
@@ -146,7 +147,7 @@ pub(crate) fn slowdown(
     Ok(expected_time(&other).0 / expected_time(&campaign).0)
 }
 
-/// Courses of a campaign that gets on between interruptions.
+/// Simulates runs of a campaign that makes progress between interruptions.
 fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<SimulatedRun>, CampaignError> {
     let progresses = expected_time(campaign).0 <= PATIENCE * expected_time(&undisturbed(campaign)).0;
     let courses = if progresses { simulate_campaign(campaign, runs, seed) } else { None };
@@ -161,7 +162,7 @@ fn courses(campaign: &Campaign, runs: u64, seed: u64) -> Result<Vec<SimulatedRun
     })
 }
 
-/// The same campaign on machines that nothing ends.
+/// Returns the same campaign without failures and reclaims.
 fn undisturbed(campaign: &Campaign) -> Campaign {
     let hazards = Hazards { reclaims_per_hour: 0.0, failures_per_hour: 0.0, ..campaign.hazards };
     Campaign { hazards, ..campaign.clone() }

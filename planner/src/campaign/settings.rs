@@ -11,7 +11,7 @@ use trainyard_units::{BytesPerSecond, Seconds};
 /// Multiples of the published reclaims that are shown.
 pub(crate) const SCENARIOS: [u32; 3] = [1, 5, 20];
 
-/// What happens around the steps, where the job says it.
+/// The settings of a campaign, where the job states them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) start: Option<StartKind>,
@@ -23,26 +23,26 @@ pub(crate) struct Settings {
     pub(crate) monthly_reclaims: Option<f64>,
     pub(crate) node_mtbf: Option<Seconds>,
     pub(crate) straggler: f64,
-    /// The data set, unless samples are taken to be there.
+    /// The data set; `None` if samples are assumed to be at hand.
     pub(crate) data: Option<DataSet>,
 }
 
-/// When and on how much the model is tested.
+/// The interval and size of evaluations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct EvaluationPlan {
     pub(crate) every: Every,
     pub(crate) samples: u64,
 }
 
-/// From one test to the next.
+/// The interval of evaluations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Every {
     Steps(u64),
-    /// Samples that are trained.
+    /// Samples of training between evaluations.
     Samples(f64),
 }
 
-/// What a job says of a whole training on machines that are paid like this and rented from `service`, if from anybody.
+/// Reads a job's campaign, for machines with this pricing, rented from `service` if they are rented.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub(crate) fn settings(
     })
 }
 
-/// What does not go together with how machines are paid, and to whom.
+/// Checks that the campaign agrees with the pricing and the service.
 fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Result<(), JobError> {
     let conflict = |first, rule| Err(JobError::Conflict { first, second: "cluster.pricing", rule });
     if let (Some(StartKind::WarmPool), Some(service)) = (spec.start, service) {

@@ -8,20 +8,20 @@ pub(super) fn time(courses: &[SimulatedRun]) -> Quantiles {
     quantiles(courses.iter().map(|course| course.time().0))
 }
 
-/// Nothing on machines that are not rented.
+/// Computes the cost; `None` on owned machines.
 pub(super) fn cost(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Quantiles> {
     campaign.price.map(|_| quantiles(courses.iter().map(|course| course.cost.0)))
 }
 
-/// Parts of the range of a histogram.
+/// Number of bins of a histogram.
 const PARTS: usize = 40;
 
-/// How many courses take how long; nothing where all take as long.
+/// Computes the histogram of the times of the runs; `None` if all take equally long.
 pub(super) fn time_histogram(courses: &[SimulatedRun]) -> Option<Histogram> {
     histogram(courses.iter().map(|course| course.time().0).collect())
 }
 
-/// The same of their cost; nothing on machines that are not rented.
+/// Computes the histogram of costs; `None` on owned machines.
 pub(super) fn cost_histogram(campaign: &Campaign, courses: &[SimulatedRun]) -> Option<Histogram> {
     campaign.price.and_then(|_| histogram(courses.iter().map(|course| course.cost.0).collect()))
 }
@@ -41,7 +41,7 @@ fn histogram(mut values: Vec<f64>) -> Option<Histogram> {
     Some(Histogram { from, to, courses, beyond: (values.len() - inside) as u64 })
 }
 
-/// Training over the time in which machines are held.
+/// Computes the goodput: training time over the time for which machines are held.
 pub(super) fn goodput(campaign: &Campaign, courses: &[SimulatedRun]) -> Quantiles {
     let share =
         |course: &SimulatedRun| course.phases.training.0 * f64::from(campaign.instances) / course.machine_time.0;
@@ -79,7 +79,7 @@ pub(super) fn scenario(factor: u32, campaign: &Campaign, courses: &[SimulatedRun
     }
 }
 
-/// The smallest values that no less than 5, 50 and 95 % of all stay below or at, and the mean.
+/// Computes the mean, and the smallest values that no less than 5, 50 and 95 % of all stay below or at.
 fn quantiles(values: impl Iterator<Item = f64>) -> Quantiles {
     let mut values: Vec<f64> = values.collect();
     let mean = values.iter().sum::<f64>() / values.len() as f64;

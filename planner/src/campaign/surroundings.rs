@@ -11,42 +11,42 @@ use trainyard_sim::campaign::{Hazards, MONTH_HOURS, StartUp, reclaims_per_hour};
 use trainyard_sim::{Copies, Machine, copies};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd};
 
-/// Checkpoints that are kept: the last one, and the one that is being written.
+/// Number of checkpoints stored: the last one, and the one that is being written.
 const KEPT: f64 = 2.0;
 
-/// What is saved, and by whom.
+/// The checkpoint of a plan, and the ranks that write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
     /// Weights, moments and master weights of the whole model, each once.
     pub(crate) bytes: Bytes,
-    /// Ranks of a replica, each with its own part.
+    /// Number of ranks of a replica, each of which writes its own part.
     pub(crate) ranks: u32,
-    /// Whether replicas share out their state, so that all of them have something of it.
+    /// `true` if replicas shard their state, so that each of them writes a part.
     pub(crate) shared_out: bool,
 }
 
-/// Machines on which something is trained, and what the job says of that.
+/// The machines of a training, and what the job says of its campaign.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) settings: &'a Settings,
     pub(crate) saved: Saved,
     pub(crate) pricing: Pricing,
-    /// Where the machines are rented; nothing for one's own.
+    /// The Region in which the machines are rented; `None` for owned ones.
     pub(crate) region: Option<&'a str>,
-    /// Where samples are read from; nothing if they are taken to be there.
+    /// The storage from which samples are read; `None` if they are assumed to be at hand.
     pub(crate) input: Option<StorageMode>,
 }
 
 impl Saved {
-    /// What is saved of a plan.
+    /// Returns the checkpoint of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
         let shared_out = plan.state_sharding() != StateSharding::None;
         Self { bytes: checkpoint_bytes(plan), ranks: ranks_of_state(plan.mesh().parallel()), shared_out }
     }
 }
 
-/// Ranks of a replica, or of replicas that share experts, each of which has a part of the state of its own.
+/// Counts the ranks of a replica, or of replicas that share experts, each of which has its own part of the state.
 pub(crate) fn ranks_of_state(parallel: ParallelSpec) -> u32 {
     parallel.tensor * parallel.pipeline * parallel.expert
 }
@@ -56,19 +56,20 @@ impl Surroundings<'_> {
         self.machine.cluster.machines()
     }
 
-    /// What comes before the first step. Machines of one's own are there unless the job says otherwise.
+    /// Returns the start-up before the first step. Owned machines are taken to be ready unless the job says otherwise.
     pub(crate) fn start(&self) -> StartUp {
         let usual = if self.region.is_some() { StartKind::Cold } else { StartKind::WarmPool };
         start_up(self.settings.start.unwrap_or(usual))
     }
 
-    /// What comes before training goes on, when a machine has been replaced: it is a new one.
+    /// Returns the start-up after a machine has been replaced, before training resumes: a cold start, because the
+    /// machine is new.
     pub(crate) fn restart() -> StartUp {
         start_up(StartKind::Cold)
     }
 
-    /// Machines that hold a part of a checkpoint that no other holds: those of one replica, or, where replicas share out
-    /// their state, all.
+    /// Counts the machines that write a part of a checkpoint that no other writes: those of one replica or, if replicas
+    /// shard their state, all.
     fn writers(&self) -> u32 {
         if self.saved.shared_out {
             return self.instances();
@@ -77,7 +78,7 @@ impl Surroundings<'_> {
         self.saved.ranks.div_ceil(devices).min(self.instances())
     }
 
-    /// Writing or reading a checkpoint, all machines with a part of it at once.
+    /// Returns the time to write or read a checkpoint, by all machines with a part of it in parallel.
     pub(crate) fn transfer_time(&self) -> Result<Seconds, JobError> {
         let rate = match (self.settings.bandwidth, self.settings.storage) {
             (Some(rate), _) => rate,
@@ -87,7 +88,8 @@ impl Surroundings<'_> {
         Ok(self.saved.bytes / (rate * f64::from(self.writers())))
     }
 
-    /// What one machine moves from or to object storage; what the job says where nothing else is known.
+    /// Returns the rate at which one machine reads or writes object storage; the job's rate where nothing else is
+    /// known.
     fn object_storage_rate(&self) -> Result<BytesPerSecond, JobError> {
         let remote = self.machine.cluster.first().host.as_ref().and_then(|host| host.remote).map(|remote| remote.s3);
         remote.or(self.settings.bandwidth).ok_or(JobError::Missing {
@@ -96,7 +98,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// What ends a machine, if spot instances are reclaimed `scenario` times as often as published.
+    /// Returns the rates of reclaims and failures, if spot instances are reclaimed `scenario` times as often as
+    /// published.
     pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, JobError> {
         let operations = operations();
         let reclaims_per_hour = match self.pricing {
@@ -115,7 +118,7 @@ impl Surroundings<'_> {
         self.settings.node_mtbf.unwrap_or(operations().node_mtbf.value)
     }
 
-    /// The share of capacity that is reclaimed in a month: the job's, or that of the published band.
+    /// Returns the share of capacity that is reclaimed in a month: the job's, or that of the published band.
     pub(crate) fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), JobError> {
         if let Some(share) = self.settings.monthly_reclaims {
             return Ok((share, None));
@@ -129,7 +132,7 @@ impl Surroundings<'_> {
         Ok((band.monthly_share(), Some(band)))
     }
 
-    /// What keeps checkpoints, for an hour.
+    /// Returns the price of storing checkpoints for an hour.
     pub(crate) fn checkpoints_hour(&self) -> Usd {
         let storage = storage();
         let gigabyte_month = match self.settings.storage {
@@ -139,7 +142,7 @@ impl Surroundings<'_> {
         Usd(KEPT * self.saved.bytes.as_f64() / 1e9 * gigabyte_month.0 / MONTH_HOURS)
     }
 
-    /// What keeps the data set near the machines, for an hour, as far as its price is known.
+    /// Returns the price of storing the data set near the machines for an hour, as far as it is known.
     pub(crate) fn copies_hour(&self) -> Usd {
         let gigabytes = match self.copies() {
             Copies::Volumes(Some(size)) => size.as_f64() / 1e9,
@@ -148,7 +151,7 @@ impl Surroundings<'_> {
         Usd(gigabytes * storage().ebs.price.value.0 / MONTH_HOURS)
     }
 
-    /// What is rented to keep the data set near the machines.
+    /// Returns the storage that is rented to keep the data set near the machines.
     fn copies(&self) -> Copies {
         match (self.input, &self.settings.data) {
             (Some(input), Some(data)) => copies(self.machine, data, input),
@@ -156,7 +159,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// What keeps the data set of rented machines and is not in the cost.
+    /// Names the storage of the data set on rented machines that is missing from the cost, if there is any.
     pub(crate) fn unpriced_copies(&self) -> Option<String> {
         self.region?;
         match self.copies() {
@@ -181,7 +184,7 @@ fn storage() -> &'static Storage {
     catalog().storage()
 }
 
-/// What comes before the first step.
+/// Returns the phases of a start-up.
 fn start_up(kind: StartKind) -> StartUp {
     let operations = operations();
     let phases = match kind {

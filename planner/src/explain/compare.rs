@@ -8,33 +8,33 @@ use std::collections::BTreeMap;
 use trainyard_plan::{Difference, ExplainedPlan, PathKind, PathPart, StageSpec};
 use trainyard_units::{Seconds, human_duration};
 
-/// How plans are called where there are two.
+/// The names of two plans that are compared.
 const NAMES: [&str; 2] = ["A", "B"];
 
-/// Times and prices that differ by less than this share are the same.
+/// Times and prices that differ by less than this share count as the same.
 const SAME: f64 = 0.005;
 
-/// A part of the path is named if it is at least this share of what the plans differ by.
+/// The least share of the plans' difference from which a part of the critical path is named.
 const TOLD: f64 = 0.1;
 
-/// As many parts of the path are named.
+/// The most parts of the critical path that are named.
 const PARTS: usize = 3;
 
-/// Leaves of a document by their paths, in its order.
+/// Leaves of a document with their paths, in its order.
 type Fields = Vec<(String, String)>;
 
 fn get<'a>(fields: &'a [(String, String)], key: &str) -> Option<&'a String> {
     fields.iter().find(|(own, _)| own == key).map(|(_, value)| value)
 }
 
-/// The keys at which two documents differ: those of the first in its order, then those that only the second has.
+/// Lists the keys at which two documents differ: those of the first in its order, then those that only the second has.
 fn differing<'a>(ours: &'a [(String, String)], theirs: &'a [(String, String)]) -> Vec<&'a String> {
     let added = theirs.iter().filter(|(key, _)| get(ours, key).is_none());
     let keys = ours.iter().chain(added).map(|(key, _)| key);
     keys.filter(|key| get(ours, key) != get(theirs, key)).collect()
 }
 
-/// That both train the same model, whatever it is called.
+/// Checks that both train the same model, whatever its name.
 pub(super) fn same_model(own: &NamedPlan, other: &NamedPlan) -> Result<(), ExplainError> {
     let fields = |named: &NamedPlan| {
         let mut fields = Fields::new();
@@ -58,7 +58,7 @@ pub(super) fn same_model(own: &NamedPlan, other: &NamedPlan) -> Result<(), Expla
     })
 }
 
-/// Every field of the plans in which they differ, and the software that they rest on.
+/// Lists every field in which the plans differ, and the software that they rest on.
 pub(super) fn differences(own: &NamedPlan, other: &NamedPlan) -> Vec<Difference> {
     let (ours, theirs) = (fields(own), fields(other));
     let difference = |key: &String| Difference {
@@ -69,7 +69,7 @@ pub(super) fn differences(own: &NamedPlan, other: &NamedPlan) -> Vec<Difference>
     differing(&ours, &theirs).into_iter().map(difference).collect()
 }
 
-/// The plan but its model, with the layers of all stages in one field.
+/// Lists the fields of the plan without its model, with the layers of all stages in one field.
 fn fields(named: &NamedPlan) -> Fields {
     let (document, mut fields) = (&named.document, Fields::new());
     if let Value::Object(plan) = value(serde_json::to_value(&document.plan)) {
@@ -87,7 +87,7 @@ fn fields(named: &NamedPlan) -> Fields {
     fields
 }
 
-/// `4 × 13 layers`, or `13, 13, 13, 11 layers`.
+/// Formats layers: `4 × 13 layers`, or `13, 13, 13, 11 layers`.
 fn layers(stages: &[StageSpec]) -> String {
     let first = stages.first().map_or(0, |stage| stage.layers);
     if stages.len() > 1 && stages.iter().all(|stage| stage.layers == first) {
@@ -113,7 +113,7 @@ fn flatten(path: &str, value: &Value, into: &mut Fields) {
     }
 }
 
-/// Why numbers of the two may not be set against each other as they are.
+/// Lists reasons why numbers of the two plans cannot be compared directly.
 pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
     let (ours, theirs) = (&own.document, &other.document);
     let mut notes = Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn notes(own: &NamedPlan, other: &NamedPlan) -> Vec<String> {
     notes
 }
 
-/// Which is faster and which cheaper, and why.
+/// Says which plan is faster and which is cheaper, and why.
 pub(super) fn verdict(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<String> {
     let times = [own.prediction.time_s, other.prediction.time_s];
     let mut sentences = match sides(times) {
@@ -158,7 +158,7 @@ pub(super) fn verdict(own: &ExplainedPlan, other: &ExplainedPlan) -> Vec<String>
     sentences
 }
 
-/// The smaller and the larger of two numbers, by their places, and the larger over the smaller.
+/// The indices of the smaller and the larger of two numbers, and the larger over the smaller.
 #[derive(Clone, Copy)]
 struct Sides {
     less: usize,
@@ -166,14 +166,14 @@ struct Sides {
     ratio: f64,
 }
 
-/// Nothing if they are the same.
+/// Compares two numbers; `None` if they are the same.
 fn sides([own, other]: [f64; 2]) -> Option<Sides> {
     let (less, more) = if own <= other { (0, 1) } else { (1, 0) };
     let ratio = own.max(other) / own.min(other);
     (ratio > 1.0 + SAME).then_some(Sides { less, more, ratio })
 }
 
-/// `2.3 times faster`, `12 % faster`.
+/// Formats a ratio: `2.3 times faster`, `12 % faster`.
 fn by(ratio: f64, what: &str) -> String {
     if ratio >= 2.0 {
         format!("{ratio:.1} times {what}")
@@ -186,7 +186,7 @@ fn duration(seconds: f64) -> String {
     human_duration(Seconds(seconds))
 }
 
-/// What the slower one spends more time on, and what it spends less on.
+/// Explains what the slower plan spends more time on, and what it spends less on.
 fn why(faster: &ExplainedPlan, slower: &ExplainedPlan, name: &str) -> Option<String> {
     let same_work =
         faster.plan.batch.global == slower.plan.batch.global && faster.prediction.steps == slower.prediction.steps;
@@ -214,14 +214,14 @@ fn why(faster: &ExplainedPlan, slower: &ExplainedPlan, name: &str) -> Option<Str
     Some(format!("{each} {name} spends {}{saved}", more.join(", ")))
 }
 
-/// Seconds by kind, and whether they go between machines.
+/// Seconds by kind, and by whether they pass between machines.
 type Sums = BTreeMap<(PathKind, bool), f64>;
 
 fn time(sums: &Sums, key: (PathKind, bool)) -> f64 {
     sums.get(&key).copied().unwrap_or(0.0)
 }
 
-/// Seconds of the critical path by kind, so many times over.
+/// Sums the seconds of the critical path by kind, each multiplied by `times`.
 fn spent(plan: &ExplainedPlan, times: f64) -> Sums {
     let mut sums = BTreeMap::new();
     for part in &plan.critical_path {
@@ -230,7 +230,7 @@ fn spent(plan: &ExplainedPlan, times: f64) -> Sums {
     sums
 }
 
-/// Which is cheaper, and whether for its time or for its machines.
+/// Says which plan is cheaper, and whether for its time or for its machines.
 fn price(own: &ExplainedPlan, other: &ExplainedPlan, times: Option<Sides>) -> Option<String> {
     let costs = [own.prediction.cost_usd?, other.prediction.cost_usd?];
     let Some(Sides { less, more, ratio }) = sides(costs) else {

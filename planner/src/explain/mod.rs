@@ -9,21 +9,21 @@ use trainyard_plan::{CostPart, EXPLANATION_SCHEMA, ExplainedPlan, ExplanationDoc
 use trainyard_sim::{Options, critical_path, spread};
 use trainyard_units::{Seconds, human_duration};
 
-/// A prediction that differs from the one in the document by more than this share is told.
+/// A change of the prediction by more than this share is reported.
 const NOTICEABLE: f64 = 0.001;
 
-/// A plan document with the file that it was read from and the contents of those that it names.
+/// A plan document with the path of its file and the contents of the files that it names.
 #[derive(Clone, Debug)]
 pub struct NamedPlan {
     /// The file, as the user names it.
     pub file: String,
-    /// What it holds.
+    /// The document in the file.
     pub document: PlanDocument,
-    /// What the files of its machines hold.
+    /// The contents of the files that the plan names for its machines.
     pub files: MachineFiles,
 }
 
-/// Why plans cannot be explained.
+/// The reason why plans cannot be explained.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ExplainError {
     /// A document cannot be predicted anew.
@@ -31,7 +31,7 @@ pub enum ExplainError {
     Document {
         /// The file that holds it.
         file: String,
-        /// Why not.
+        /// The error in the document.
         error: Box<DocumentError>,
     },
     /// The plans train different models.
@@ -51,7 +51,7 @@ pub enum ExplainError {
 }
 
 impl ExplainError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the documents.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Document { error, .. } => error.hint(),
@@ -60,7 +60,7 @@ impl ExplainError {
     }
 }
 
-/// Explains a plan, simulated anew, and, if there is another, what tells the two apart.
+/// Explains a plan, simulated anew, and, if there is a second plan, what tells the two apart.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ fn explained(named: &NamedPlan, notes: &mut Vec<String>) -> Result<ExplainedPlan
     })
 }
 
-/// That the file says something else than is found anew.
+/// Warns that the file's prediction differs from the new one.
 fn changed(file: &str, written: &Prediction, found: &Prediction) -> Option<String> {
     let ratio = found.step_time_s / written.step_time_s;
     let text = |seconds| human_duration(Seconds(seconds));
@@ -135,7 +135,7 @@ fn changed(file: &str, written: &Prediction, found: &Prediction) -> Option<Strin
     })
 }
 
-/// What the price consists of.
+/// Splits the price into its parts.
 fn cost_parts(plan: &Plan, prediction: &Prediction) -> Vec<CostPart> {
     let (Some(usd), Some(price)) = (prediction.cost_usd, &prediction.price) else { return Vec::new() };
     let cluster = plan.cluster();

@@ -5,7 +5,7 @@ use trainyard_plan::{GradientCompression, GradientReduction, Offload, Optimizer,
 use trainyard_sim::Spread;
 use trainyard_units::{Bytes, counted, human_bytes, human_count};
 
-/// The sentences, from the whole to its parts.
+/// Returns the sentences, from the whole to its parts.
 pub(super) fn description(plan: &Plan, spread: Spread, prediction: &Prediction) -> Vec<String> {
     [
         Some(devices(plan)),
@@ -43,7 +43,7 @@ fn devices(plan: &Plan) -> String {
     }
 }
 
-/// Where a group stands.
+/// Names the place of a group's communication.
 fn place(apart: bool) -> &'static str {
     if apart { "over the network between machines" } else { "inside a machine" }
 }

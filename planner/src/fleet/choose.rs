@@ -5,19 +5,19 @@ use super::valid::Goal;
 use std::cmp::Ordering;
 use trainyard_plan::Objective;
 
-/// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second's work.
+/// Kinds in all choices that branch and bound looks at, the partial ones included: some tenths of a second of work.
 const MOST_PLACED: u64 = 1_000_000;
-/// Jobs in all schedules that are simulated before the search stops: about a second's work.
+/// Jobs in all schedules that are simulated before the search stops: about a second of work.
 const MOST_RUNS: u64 = 1_500_000;
 
-/// What a schedule is worth: less is better, the first field first.
+/// The value of a schedule: less is better, the first field first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Worth {
-    /// By how much deadlines and budgets are missed, as fractions of them, added up.
+    /// The sum of the missed deadlines and budgets, as fractions of each.
     pub(super) excess: f64,
-    /// What is sought.
+    /// The objective's value: USD, or seconds of makespan.
     pub(super) value: f64,
-    /// What decides between equals.
+    /// The other of the two, which decides between equals.
     pub(super) other: f64,
 }
 
@@ -32,7 +32,7 @@ impl Worth {
     }
 }
 
-/// What is sought, with the instant from which the makespan counts.
+/// The goal, with the instant from which the makespan counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge {
     pub(super) goal: Goal,
@@ -61,18 +61,18 @@ pub(super) struct Chosen {
     pub(super) worth: Worth,
 }
 
-/// What was found, and what is proved.
+/// The best choice found, with the bound that is proved.
 #[derive(Clone, Debug)]
 pub(super) struct Solution {
     pub(super) best: Chosen,
-    /// No choice and no schedule within the goal is worth less.
+    /// Lower bound of the value of all choices and schedules within the goal.
     pub(super) bound: f64,
     pub(super) complete: bool,
-    /// Whether nothing meets the goal, which is proved.
+    /// `true` if it is proved that nothing meets the goal.
     pub(super) impossible: bool,
 }
 
-/// The best choice and schedule; nothing if none ends before the clock of a simulation does.
+/// Finds the best choice and schedule; `None` if none ends within the simulation's clock.
 pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     let mut search = Search { pools, judge, best: None, bound: f64::INFINITY, placed: 0, complete: true };
     for start in search.starts() {
@@ -90,7 +90,7 @@ pub(super) fn choose(pools: &mut Pools<'_>, judge: Judge) -> Option<Solution> {
     Some(Solution { bound: found.min(best.worth.value), best, complete, impossible })
 }
 
-/// The least of several kinds together, if they do not stand in each other's way.
+/// Combines lower bounds of several kinds, as if they did not compete for instances.
 fn rest(least: &[Figures]) -> Figures {
     least.iter().fold(Figures::default(), |sum, own| Figures {
         end: sum.end.max(own.end),
@@ -109,7 +109,7 @@ struct Search<'s, 'a> {
 }
 
 impl Search<'_, '_> {
-    /// The cheapest option of every kind, and the fastest.
+    /// Returns the cheapest option of every kind, and the fastest.
     fn starts(&self) -> [Vec<Placed>; 2] {
         let least = |value: fn(&Figures) -> f64| {
             let kinds = self.pools.kinds.iter().enumerate();
@@ -124,7 +124,7 @@ impl Search<'_, '_> {
         [least(|own| own.cost), least(|own| own.end)]
     }
 
-    /// What a kind comes to at least, each figure on the option where it is least.
+    /// Returns lower bounds of a kind: each figure on the option where it is least.
     fn least(&self, kind: usize) -> Figures {
         let options = (0..self.pools.kinds[kind].options.len()).map(|option| self.pools.alone(Placed { kind, option }));
         options
@@ -149,7 +149,8 @@ impl Search<'_, '_> {
         self.placed >= MOST_PLACED || self.pools.runs >= MOST_RUNS
     }
 
-    /// Changes one kind at a time: while the goal is missed, to what saves most for its price; then to what is best.
+    /// Descends by changing one kind at a time: while the goal is missed, to what saves most for its price; then to the
+    /// best change.
     fn descend(&mut self, start: &[Placed]) {
         let Some(mut now) = self.schedule(start, Effort::Quick) else { return };
         // A first result stands however little may be spent.
@@ -172,7 +173,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Choices that differ in one kind and that could be better.
+    /// Lists the choices that differ in one kind and that could be better.
     fn changes(&self, now: &Chosen) -> Vec<Vec<Placed>> {
         let mut all = Vec::new();
         for kind in 0..now.choice.len() {
@@ -188,8 +189,8 @@ impl Search<'_, '_> {
         all
     }
 
-    /// Every choice that begins with this one, but for those that cannot beat the best. `least` is what the kinds that
-    /// are left come to at least.
+    /// Searches all choices that begin with this one, except those that cannot beat the best. `least` holds lower
+    /// bounds of the kinds that are left.
     fn branch(&mut self, choice: &mut Vec<Placed>, least: &[Figures]) {
         let Some((_, others)) = least.split_first() else { return self.leaf(choice) };
         let kind = choice.len();
@@ -234,7 +235,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// How good a change is, less being better; nothing if it is none for the better.
+/// Returns the score of a change, less being better; `None` if it is no improvement.
 fn score(now: &Worth, other: &Worth) -> Option<f64> {
     if !other.beats(now) {
         return None;

@@ -16,7 +16,7 @@ use trainyard_plan::queue::document::{InstanceSeconds, JobRun, QueueCost, QueueD
 use trainyard_plan::queue::{PoolSpec, QueueSpec, StartSpec};
 use trainyard_units::{Seconds, Span, human_duration};
 
-/// Everything that is known of a fleet.
+/// The result of planning a fleet.
 pub(super) struct Found<'f, 'a> {
     pub(super) spec: &'f FleetSpec,
     pub(super) fleet: &'f ValidFleet,
@@ -51,7 +51,7 @@ pub(super) fn document(mut found: Found<'_, '_>) -> Result<FleetDocument, FleetE
     })
 }
 
-/// The same queue on instances that are never kept.
+/// Returns the same queue without a warm pool.
 fn without_warm_pool(spec: &QueueSpec) -> QueueSpec {
     let pool = PoolSpec {
         warm_pool: false,
@@ -76,7 +76,7 @@ fn total_cost(pools: &[QueueDocument]) -> QueueCost {
     })
 }
 
-/// What the dearest job of a kind costs.
+/// Returns the cost of the dearest job of a kind, in USD.
 fn dearest(name: &str, pools: &[QueueDocument]) -> f64 {
     let jobs = pools.iter().flat_map(|pool| pool.jobs.iter().map(move |run| (pool, run)));
     let costs = jobs.filter(|(_, run)| run.name == name).map(|(pool, run)| {
@@ -161,7 +161,7 @@ impl Found<'_, '_> {
         }
     }
 
-    /// Why each kind has its instances: what the fleet would come to if it had those on which it is cheapest.
+    /// Explains why each kind has its instances: the fleet's time and cost if it had those on which it is cheapest.
     fn reasons(&mut self) -> Vec<String> {
         (0..self.solution.best.choice.len()).map(|kind| self.reason(kind)).collect()
     }
@@ -201,7 +201,7 @@ impl Found<'_, '_> {
     }
 }
 
-/// What each pool says, once, and what changes nothing.
+/// Collects the pools' warnings, each once, and the settings that change nothing.
 fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
     let mut said = BTreeSet::new();
     let all = fleet.idle.iter().chain(pools.iter().flat_map(|pool| &pool.warnings));
@@ -213,7 +213,7 @@ fn warnings(fleet: &ValidFleet, pools: &[QueueDocument]) -> Vec<String> {
     warnings
 }
 
-/// Why a fleet is not within its deadlines and budgets; nothing if it is.
+/// Explains why a fleet misses its deadlines and budgets; `None` if it meets them.
 pub fn missed_fleet_goal(document: &FleetDocument) -> Option<String> {
     let goal = &document.fleet.goal;
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());

@@ -6,11 +6,11 @@ use crate::recommendation::NoPlan;
 use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
 
-/// What is wrong with a fleet, or why there is no plan for it. `field` is a path in its file, jobs counted from 0:
+/// An error in a fleet, or the reason why there is no plan for it. `field` is a path in its file, jobs counted from 0:
 /// `job[0].count`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FleetError {
-    /// A field that queues have too, or that is read as theirs are.
+    /// An error in a field that queues have too, or that is read like theirs.
     #[error(transparent)]
     Field(#[from] QueueError),
     /// No instance of the catalog has this name.
@@ -24,35 +24,35 @@ pub enum FleetError {
     Elsewhere {
         /// The field.
         field: String,
-        /// What was written.
+        /// The value that was written.
         value: String,
         /// The field of the pool.
         pool_field: &'static str,
-        /// What is written there, or stands for nothing.
+        /// The value of that field, written or by default.
         pool_value: String,
     },
     /// A job is wrong by itself.
     #[error("{}", placed(error, &format!("job[{index}]")))]
     Job {
-        /// Which.
+        /// Index of the job, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The error in the job.
         error: Box<JobError>,
     },
     /// A job has no plan on any instances of the pool.
     #[error("`job[{index}]`, {name}, cannot run in this pool: {error}")]
     NoPlan {
-        /// Which.
+        /// Index of the job, from 0.
         index: usize,
-        /// What it is called.
+        /// The job's name.
         name: String,
-        /// Why.
+        /// The reason.
         error: Box<NoPlan>,
     },
 }
 
 impl FleetError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the fleet.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Field(error) => error.hint(),
@@ -65,7 +65,7 @@ impl FleetError {
     }
 }
 
-/// What is wrong with a job, its fields told as those of a part of another file.
+/// Formats the error of a job that is a part of another file, with the paths of its fields in that file.
 fn placed(error: &JobError, part: &str) -> String {
     match error {
         JobError::Model(inner) => format!("in `{part}.model`: {inner}"),

@@ -23,7 +23,7 @@ use trainyard_plan::fleet::document::FleetDocument;
 use trainyard_plan::{Fixed, JobSpec};
 use valid::{ValidKind, valid_fleet};
 
-/// What an entry of a fleet says: its job, in place or read from its file, with the files that the job names.
+/// A job of a fleet, written in place or read from its file, with the files that the job names.
 #[derive(Clone, Debug, Default)]
 pub struct FleetJob {
     /// The job.
@@ -41,8 +41,8 @@ pub struct PlannedFleet {
     limits: Vec<Limits>,
 }
 
-/// Plans a fleet. `jobs` are what its entries say, in their order; `limits` hold for the plans of each; `done` is called
-/// whenever the plans of a kind of jobs are known.
+/// Plans a fleet. `jobs` are the jobs of its entries, in their order; `limits` hold for the plans of each; `done` is
+/// called whenever the plans of a kind of jobs are known.
 ///
 /// If no schedule that was found meets deadlines and budgets, the document holds the one that comes nearest, and
 /// [`missed_fleet_goal`] says so.
@@ -89,14 +89,14 @@ pub fn plan_fleet(
     Ok(PlannedFleet { document, kinds: fleet.kinds, limits })
 }
 
-/// Jobs that would outlast the clock of a simulation, whatever they run on.
+/// Returns the error for jobs that would outlast the simulation's clock, whatever they run on.
 fn too_long() -> FleetError {
     FleetError::Field(QueueError::TooLong { value: "jobs that take longer than a clock can tell".into() })
 }
 
 impl PlannedFleet {
-    /// The plan document of each kind of jobs, with its name: as if its job had been planned by itself on the instances
-    /// that it has in the fleet.
+    /// Returns the plan document of each kind of jobs, with its name: as if its job had been planned by itself on the
+    /// instances that it has in the fleet.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use crate::recommendation::{Limits, OnEach, on_each};
 use crate::search::Evaluated;
 use trainyard_units::Seconds;
 
-/// A kind of jobs with what it may run on.
+/// A kind of jobs with the instances that it may run on.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     pub(super) name: String,
@@ -19,14 +19,14 @@ pub(super) struct Kind {
     pub(super) options: Vec<JobOption>,
 }
 
-/// Instances that a job could run on.
+/// Instances on which a job could run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobOption {
     pub(super) instance: String,
     pub(super) instances: u32,
-    /// How long it trains on them, its download included.
+    /// Training time on these instances, the download included.
     pub(super) time: Seconds,
-    /// Which of the kind's plans it is.
+    /// Index among the kind's plans.
     pub(super) plan: usize,
 }
 

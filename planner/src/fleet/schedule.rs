@@ -12,7 +12,7 @@ use trainyard_plan::queue::{PolicySpec, QueueOrder, QueueSpec, QueuedJobSpec};
 use trainyard_sim::queue::{QueueOutcome, simulate_queue};
 use trainyard_units::{Span, UsdPerHour};
 
-/// Up to this many kinds on a type of instances are tried in every order: six of them.
+/// Up to this many kinds on a type of instances are tried in every order: six orders.
 const KINDS_IN_EVERY_ORDER: usize = 3;
 
 /// A kind of jobs on one of its options.
@@ -22,14 +22,14 @@ pub(super) struct Placed {
     pub(super) option: usize,
 }
 
-/// What jobs come to, or at least come to.
+/// The figures of a schedule, or lower bounds of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
-    /// When the last ends, in seconds since the start of the fleet.
+    /// End of the last job, in seconds since the start of the fleet.
     pub(super) end: f64,
     /// USD of all of them.
     pub(super) cost: f64,
-    /// By how much any misses its own deadline or budget, as a fraction of it.
+    /// The largest miss of a job's own deadline or budget, as a fraction of it.
     pub(super) late: f64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Schedule {
     pub(super) figures: Figures,
 }
 
-/// How many orders of the jobs are tried.
+/// Number of orders of the jobs that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Effort {
     /// One.
@@ -66,7 +66,7 @@ pub(super) enum Effort {
     Thorough,
 }
 
-/// What an instance of a type takes and costs whatever runs on it.
+/// The price and start-up of an instance type, whatever runs on it.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     price: UsdPerHour,
@@ -82,7 +82,7 @@ pub(super) struct Pools<'a> {
     pub(super) kinds: &'a [Kind],
     terms: BTreeMap<String, Terms>,
     known: BTreeMap<(Effort, Vec<Placed>), Vec<Part>>,
-    /// Schedules that were simulated.
+    /// Number of schedules that were simulated.
     pub(super) schedules: u64,
     /// Jobs in all of them.
     pub(super) runs: u64,
@@ -103,18 +103,18 @@ impl<'a> Pools<'a> {
         &self.kinds[placed.kind].options[placed.option]
     }
 
-    /// What one job costs on an option, at the shortest start-up.
+    /// Returns the cost of one job on an option, in USD, with the shortest start-up.
     fn least_each(&self, option: &JobOption) -> f64 {
         let terms = &self.terms[&option.instance];
         billed(terms.price, option.instances, terms.start + Span::from_seconds(option.time))
     }
 
-    /// From instances to end at the shortest start-up, in seconds.
+    /// Returns the seconds from the job's instances being allotted to its end, with the shortest start-up.
     fn least_time(&self, option: &JobOption) -> f64 {
         (self.terms[&option.instance].start + Span::from_seconds(option.time)).seconds().0
     }
 
-    /// What a kind comes to at least if none of its jobs ever waits.
+    /// Returns lower bounds of a kind: its figures if none of its jobs ever waits.
     pub(super) fn alone(&self, placed: Placed) -> Figures {
         let (kind, option) = (&self.kinds[placed.kind], self.option(placed));
         let (time, each) = (self.least_time(option), self.least_each(option));
@@ -123,9 +123,9 @@ impl<'a> Pools<'a> {
         Figures { end: kind.submit.0 + time, cost: f64::from(kind.count) * each, late: late.max(dear) }
     }
 
-    /// What no schedule of these jobs beats, whatever the order: on each type, the bounds of its queue, and two more.
-    /// Jobs of a kind run in rounds of as many as the quota holds. Nothing is warm at first: neither the first instances
-    /// of a type, nor the first of their number.
+    /// Computes lower bounds of every schedule of these jobs, whatever their order: on each type, the bounds of its
+    /// queue and two more. Jobs of a kind run in rounds of as many as the quota holds. Nothing is warm at first:
+    /// neither the first instances of a type, nor the first of their number.
     pub(super) fn bound(&self, placed: &[Placed]) -> Figures {
         let mut all = placed.iter().fold(Figures::default(), |sum, placed| sum.and(self.alone(*placed)));
         let quota = self.fleet.pool.max_instances;
@@ -150,14 +150,14 @@ impl<'a> Pools<'a> {
         all
     }
 
-    /// By how much new instances start later than the rules of the pool allow at best, in seconds.
+    /// Returns the seconds by which a cold start takes longer than the shortest that the rules of the pool allow.
     fn colder(&self, option: &JobOption) -> f64 {
         let terms = &self.terms[&option.instance];
         terms.cold.seconds().0 - terms.start.seconds().0
     }
 
-    /// What the cold starts cost that cannot be saved: warm instances are handed on to as many again, so that one job at
-    /// least of each number starts cold.
+    /// Returns the cost of the cold starts that cannot be avoided, in USD. Warm instances only serve jobs on the same
+    /// number of instances, so at least one job for each number starts cold.
     fn first_cold(&self, of_type: &[Placed]) -> f64 {
         let numbers: BTreeSet<u32> = of_type.iter().map(|placed| self.option(*placed).instances).collect();
         let option = self.option(of_type[0]);
@@ -174,8 +174,7 @@ impl<'a> Pools<'a> {
         types
     }
 
-    /// Schedules of all jobs of which none is better in every respect. Nothing if they would not end before the clock
-    /// of a simulation does.
+    /// Returns the Pareto front of schedules of all jobs; empty if none would end within the simulation's clock.
     pub(super) fn schedules_of(&mut self, placed: &[Placed], effort: Effort) -> Vec<Schedule> {
         let mut all = vec![Schedule { parts: Vec::new(), figures: Figures::default() }];
         for own in self.by_type(placed).into_values() {
@@ -211,7 +210,7 @@ impl<'a> Pools<'a> {
         parts
     }
 
-    /// Queues of the same jobs in different orders.
+    /// Builds queues of the same jobs in different orders.
     fn queues(&self, placed: &[Placed], effort: Effort) -> Vec<QueueSpec> {
         if let Some(policy) = self.fleet.policy {
             return vec![self.queue(placed, policy, |kind| self.kinds[kind].priority)];
@@ -233,7 +232,7 @@ impl<'a> Pools<'a> {
         orders.iter().flat_map(|ranks| backfilling.iter().map(move |backfill| each(ranks, *backfill))).collect()
     }
 
-    /// Orders of several kinds, that of their durations first. Jobs of a higher priority always go first.
+    /// Lists orders of several kinds, that by duration first. Jobs of a higher priority always come first.
     fn orders(&self, placed: &[Placed]) -> Vec<Vec<Placed>> {
         let time = |placed: &Placed| Span::from_seconds(self.option(*placed).time);
         let wide = |placed: &Placed| self.option(*placed).instances;
@@ -259,7 +258,7 @@ impl<'a> Pools<'a> {
         all
     }
 
-    /// The queue of the jobs on one type of instances, in the order of the file.
+    /// Builds the queue of the jobs on one type of instances, in the order of the file.
     fn queue(&self, placed: &[Placed], policy: PolicySpec, priority: impl Fn(usize) -> i32) -> QueueSpec {
         let job = |placed: &Placed| {
             let (kind, option) = (&self.kinds[placed.kind], self.option(*placed));
@@ -277,7 +276,7 @@ impl<'a> Pools<'a> {
         QueueSpec { pool: self.fleet.pool.of_type(instance), policy, jobs: placed.iter().map(job).collect() }
     }
 
-    /// What a queue comes to; nothing if it would not end before the clock does.
+    /// Simulates a queue and returns its figures; `None` if it would outlast the simulation's clock.
     fn simulate(&mut self, queue: &QueueSpec, placed: &[Placed]) -> Option<Figures> {
         let checked = valid::valid(queue, &BTreeMap::new(), 0).ok()?;
         let outcome = simulate_queue(&checked.queue);
@@ -305,12 +304,12 @@ impl<'a> Pools<'a> {
     }
 }
 
-/// By how much a value is above a limit, as a fraction of the limit.
+/// Returns the excess of a value over a limit, as a fraction of the limit; zero if it is below.
 pub(super) fn excess(value: f64, limit: f64) -> f64 {
     (value / limit - 1.0).max(0.0)
 }
 
-/// Instances for a time, by the second, begun ones in full.
+/// Computes the price of instances for a time, billed by the second, rounded up.
 fn billed(price: UsdPerHour, instances: u32, time: Span) -> f64 {
     price.0 / 3600.0 * f64::from(instances) * time.seconds().0.ceil()
 }
@@ -324,7 +323,7 @@ fn terms_of(fleet: &FleetSpec, instance: &str) -> Result<Terms, QueueError> {
     Ok(Terms { price, start: if checked.queue.warm_pools.is_some() { warm.min(cold) } else { cold }, cold })
 }
 
-/// Those that no other beats in some respect and equals in the rest; of equals the first.
+/// Returns the Pareto front: those that no other beats in one figure without being worse in any; the first of equals.
 fn front<T>(all: Vec<T>, figures: impl Fn(&T) -> Figures) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in all {
@@ -338,7 +337,7 @@ fn front<T>(all: Vec<T>, figures: impl Fn(&T) -> Figures) -> Vec<T> {
     kept
 }
 
-/// All orders, the given one first.
+/// Lists all orders, the given one first.
 fn permutations(items: &[Placed]) -> Vec<Vec<Placed>> {
     let Some((first, rest)) = items.split_first() else { return vec![Vec::new()] };
     let mut all: Vec<Vec<Placed>> = Vec::new();

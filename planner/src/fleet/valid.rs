@@ -16,7 +16,7 @@ use trainyard_units::{Instant, Seconds};
 /// The most kinds of jobs: each is a search of its own.
 const MOST_KINDS: usize = 100;
 
-/// What all jobs together are to reach.
+/// The goal of all jobs together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Goal {
     pub(super) objective: Objective,
@@ -33,13 +33,13 @@ pub(super) struct ValidKind {
     pub(super) count: u32,
     pub(super) submit: Seconds,
     pub(super) priority: i32,
-    /// The longest from the submission of a job to its end.
+    /// The longest time from the submission of a job to its end.
     pub(super) deadline: Option<Seconds>,
     /// The most money for each job, in USD.
     pub(super) budget: Option<f64>,
-    /// The job with the machines of the pool.
+    /// The job, with the machines of the pool.
     pub(super) job: JobSpec,
-    /// What it asks, but for deadline and budget, which depend on the schedule.
+    /// The problem of the job, without deadline and budget, which depend on the schedule.
     pub(super) problem: Problem,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct ValidKind {
 pub(super) struct ValidFleet {
     pub(super) goal: Goal,
     pub(super) kinds: Vec<ValidKind>,
-    /// What is written and changes nothing.
+    /// Settings that are written but change nothing.
     pub(super) idle: Vec<String>,
 }
 
-/// Checks a fleet. `jobs` are what its entries say, in place or in files, in their order.
+/// Checks a fleet. `jobs` are the jobs of its entries, in their order.
 pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<ValidFleet, FleetError> {
     let matching = matching(&spec.pool)?;
     let types = types(&spec.pool, &matching);
@@ -100,7 +100,7 @@ fn service(pool: &FleetPoolSpec) -> &str {
     pool.service.as_deref().unwrap_or("ec2")
 }
 
-/// The instances that the pool names; at least one.
+/// Returns the instances that the pool names, at least one.
 fn matching(pool: &FleetPoolSpec) -> Result<Vec<&'static Instance>, FleetError> {
     if pool.instances.is_empty() {
         return Err(invalid("pool.instances", "[]", "a list with at least one instance type"));
@@ -108,7 +108,7 @@ fn matching(pool: &FleetPoolSpec) -> Result<Vec<&'static Instance>, FleetError> 
     catalog().matching(&pool.instances).map_err(FleetError::Instances)
 }
 
-/// The types of the pool that have a price on its terms; at least one.
+/// Returns the types of the pool that have a price on its terms, at least one.
 fn types(pool: &FleetPoolSpec, matching: &[&Instance]) -> Result<Vec<String>, FleetError> {
     let service = service(pool);
     let rents = Service::named(service)
@@ -165,7 +165,7 @@ fn entries(spec: &FleetSpec, instance: &str) -> Result<Vec<Seconds>, FleetError>
     Ok(submits.collect())
 }
 
-/// Deadline, budget and objective as written under `table`.
+/// Reads the deadline, budget and objective under `table`.
 fn goal(spec: &GoalSpec, table: &str) -> Result<Goal, FleetError> {
     let deadline = match &spec.deadline {
         None => None,
@@ -186,7 +186,7 @@ fn goal(spec: &GoalSpec, table: &str) -> Result<Goal, FleetError> {
     Ok(Goal { objective: spec.objective.unwrap_or_default(), deadline, budget: spec.budget })
 }
 
-/// The machines of a job: those of the pool that it allows.
+/// Returns the machines of a job: those of the pool that it allows.
 fn cluster(
     pool: &FleetPoolSpec,
     types: &[String],

@@ -3,7 +3,7 @@
 use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
 
-/// What is wrong with a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.
+/// An error in a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// Something that is needed is absent.
@@ -11,7 +11,7 @@ pub enum QueueError {
     Missing {
         /// The field.
         field: String,
-        /// What it is needed for, and what to write.
+        /// The purpose of the missing field, and what to write.
         why: &'static str,
     },
     /// A value is out of range.
@@ -19,15 +19,15 @@ pub enum QueueError {
     Invalid {
         /// The field.
         field: String,
-        /// What was written.
+        /// The value that was written.
         value: String,
-        /// What is allowed.
+        /// The values that are allowed.
         allowed: String,
     },
     /// Jobs would outlast the clock of a simulation.
     #[error("`job` asks for {value}, but at most {} can be simulated", crate::queue::valid::MOST_WORK)]
     TooLong {
-        /// How much they are.
+        /// The time that the jobs would take, in words.
         value: String,
     },
     /// Two fields exclude each other.
@@ -37,7 +37,7 @@ pub enum QueueError {
         first: String,
         /// The other.
         second: String,
-        /// What is allowed.
+        /// The rule that the two fields break.
         rule: &'static str,
     },
     /// No instance of the catalog has this name.
@@ -83,7 +83,7 @@ impl From<Unpriced> for QueueError {
 }
 
 impl QueueError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the queue.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Instance(error) => Some(error.hint()),

@@ -86,7 +86,7 @@ fn bound(bound: Bound) -> MakespanBound {
     MakespanBound { longest_s: bound.longest.0, work_s: bound.work.0, exclusive_s: bound.exclusive.0 }
 }
 
-/// Mean, quantile by the nearest rank, and maximum; a queue has at least one job.
+/// Computes the mean, the quantile by the nearest rank, and the maximum; a queue has at least one job.
 pub(crate) fn waiting(mut spans: Vec<Span>) -> Waiting {
     spans.sort_unstable();
     let at = |index: usize| spans[index].seconds().0;
@@ -165,7 +165,8 @@ fn warnings(spec: &QueueSpec) -> Vec<String> {
     warnings
 }
 
-/// What jobs say only so that instances that were kept are handed on to those that match.
+/// Warns of fields of jobs that have no effect without a warm pool, because they only decide which jobs may reuse
+/// instances.
 fn unmatched(jobs: &[QueuedJobSpec]) -> Option<String> {
     let written = |is_set: fn(&QueuedJobSpec) -> bool| jobs.iter().any(is_set);
     let fields = [

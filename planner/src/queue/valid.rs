@@ -12,17 +12,18 @@ use trainyard_plan::queue::{PoolSpec, QueueSpec, QueuedJobSpec};
 use trainyard_sim::queue::{Job, Queue, WarmPools, duration_factors};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
-/// For how long instances are kept: a stated default.
+/// The time for which idle instances are kept: a stated default.
 const KEEP_ALIVE: Seconds = Seconds(1800.0);
 /// The longest that SageMaker keeps instances after a job (Amazon SageMaker Developer Guide, "Managed Warm Pools").
 const KEEP_ALIVE_MOST: Seconds = Seconds(3600.0);
-/// For how long SageMaker hands instances on from job to job (the same, "Maximum warm pool duration").
+/// The time for which SageMaker reuses instances from job to job (the same, "Maximum warm pool duration").
 const WARM_POOL_LIFETIME: Seconds = Seconds(28.0 * 86_400.0);
-/// The most jobs: backfilling looks at every job that waits whenever one ends.
+/// The most jobs: backfilling looks at every waiting job whenever one ends.
 const MOST_JOBS: u64 = 10_000;
-/// The shortest job: what is shorter is not billed to its length.
+/// The shortest job: shorter ones are not billed to their length.
 pub(crate) const SHORTEST_JOB: Seconds = Seconds(1.0);
-/// All jobs one after another, the longest that fits the clock when every draw is as long as it may be.
+/// The longest work of all jobs in sequence that fits the simulation's clock, even if every draw is as long as it may
+/// be.
 pub(crate) const MOST_WORK: Seconds = Seconds(50.0 * 365.0 * 86_400.0);
 /// The widest spread: a log-normal of a standard deviation above its mean is no longer a duration that anybody expects.
 const MOST_SPREAD: f64 = 1.0;
@@ -31,29 +32,29 @@ const MOST_SPREAD: f64 = 1.0;
 #[derive(Clone, Debug)]
 pub(crate) struct ValidQueue {
     pub(crate) queue: Queue,
-    /// Name of each job, and which of that name it is, from 1.
+    /// The name of each job, and its number among those with that name, from 1.
     pub(crate) names: Vec<(String, u32)>,
     pub(crate) price: Option<Price>,
 }
 
-/// From new instances to the first step, where the queue does not say.
+/// Returns the default time from new instances to the first step.
 pub(super) fn cold_start() -> Seconds {
     catalog().operations().cold.total()
 }
 
-/// From instances that were kept to the first step, where the queue does not say.
+/// Returns the default time from instances of the warm pool to the first step.
 pub(super) fn warm_start() -> Seconds {
     catalog().operations().warm_pool.total()
 }
 
-/// What a kind of jobs takes.
+/// The instances and duration of a kind of jobs.
 struct Work {
     instances: u32,
     duration: Seconds,
     encrypted: bool,
 }
 
-/// What must match for instances to be handed on, besides their type and number.
+/// The settings, besides type and number, that must match for instances to be reused.
 type Environment<'a> = (Option<&'a str>, Option<u64>, Option<&'a str>, bool);
 
 /// Checks a queue and draws its durations. `plans` are the documents that its jobs name, by the path in the file.
@@ -108,7 +109,7 @@ fn conflict(first: impl Into<String>, second: impl Into<String>, rule: &'static 
     QueueError::Conflict { first: first.into(), second: second.into(), rule }
 }
 
-/// A duration as written, or the one that stands for none.
+/// Reads a duration, or returns the default.
 fn time(text: Option<&str>, field: impl Into<String>, default: Seconds) -> Result<Seconds, QueueError> {
     let Some(text) = text else { return Ok(default) };
     let most = MOST_WORK;
@@ -144,7 +145,7 @@ fn name(kind: &QueuedJobSpec, before: &[QueuedJobSpec], field: &impl Fn(&str) ->
     Ok(())
 }
 
-/// Instances and time of a kind of jobs: those of its plan, or those that are written.
+/// Returns the instances and time of a kind of jobs: those of its plan, or those that are written.
 fn work(
     kind: &QueuedJobSpec,
     pool: &PoolSpec,
@@ -211,7 +212,7 @@ fn service(pool: &PoolSpec) -> Result<Service, QueueError> {
     Service::named(name).ok_or_else(|| invalid("pool.service", format!("`{name}`"), "one of ec2, sagemaker"))
 }
 
-/// The price of an instance of the pool; none for machines that nobody rents out.
+/// Returns the price of an instance of the pool; `None` for machines that nobody rents out.
 fn price(pool: &PoolSpec, service: Service) -> Result<Option<Price>, QueueError> {
     let instance = catalog().instance(&pool.instance).map_err(QueueError::Instance)?;
     let pricing = pool.pricing.unwrap_or(Pricing::OnDemand);
@@ -224,7 +225,7 @@ fn price(pool: &PoolSpec, service: Service) -> Result<Option<Price>, QueueError>
     Ok(price)
 }
 
-/// The pool and its rules, without jobs.
+/// Builds the pool and its rules, without jobs.
 fn pool(spec: &QueueSpec, service: Service) -> Result<Queue, QueueError> {
     let pool = &spec.pool;
     if !(1..=MAX_INSTANCES).contains(&pool.max_instances) {
@@ -246,7 +247,7 @@ fn pool(spec: &QueueSpec, service: Service) -> Result<Queue, QueueError> {
     })
 }
 
-/// Warm pools as SageMaker has them.
+/// Reads the settings of SageMaker's warm pools.
 fn warm_pools(pool: &PoolSpec, service: Service) -> Result<Option<WarmPools>, QueueError> {
     if !pool.warm_pool {
         let rule = "without warm pools no instance is kept; write warm_pool = true";
@@ -291,7 +292,7 @@ fn warm_pools(pool: &PoolSpec, service: Service) -> Result<Option<WarmPools>, Qu
     }))
 }
 
-/// Whether all jobs end before the clock does, even one after another and each as long as it may be drawn.
+/// Checks that all jobs end within the simulation's clock, even one after another and each as long as it may be drawn.
 fn fits_the_clock(queue: &Queue) -> Result<(), QueueError> {
     let work: Seconds = queue.jobs.iter().map(|job| (queue.cold_start + job.expected).seconds()).sum();
     let last = queue.jobs.iter().map(|job| job.submit.seconds()).fold(Seconds::ZERO, Seconds::max);

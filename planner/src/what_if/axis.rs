@@ -11,7 +11,7 @@ pub const KEYS_MAX: usize = 2;
 /// Steps of a range whose last value is no multiple of the first.
 const STEPS: u64 = 8;
 
-/// What a key is set to.
+/// The value to which a key is set.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Setting {
     /// A number, in the unit of the key.
@@ -22,26 +22,26 @@ pub(crate) enum Setting {
     Word(String),
 }
 
-/// A key with the values that it shall have, one after another.
+/// A key with the values that it takes, one after another.
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub(crate) key: Key,
     pub(crate) values: Vec<(String, Setting)>,
 }
 
-/// Why a `--vary KEY=VALUES` cannot be understood.
+/// The reason why a `--vary KEY=VALUES` cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AxisError {
     /// There is no `=`.
     #[error("`--vary {text}` has no `=`; write --vary KEY=A,B,C")]
     NoValues {
-        /// What was written.
+        /// The text that was written.
         text: String,
     },
-    /// Nothing has this name.
+    /// No key has this name.
     #[error("`--vary {key}=…`: nothing that can be varied is called `{key}`")]
     UnknownKey {
-        /// What was written.
+        /// The key that was written.
         key: String,
         /// The most similar key.
         similar: Option<&'static str>,
@@ -57,9 +57,9 @@ pub enum AxisError {
     BadValue {
         /// The key.
         key: String,
-        /// What was written.
+        /// The value that was written.
         value: String,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
     },
     /// The same key is varied twice.
@@ -71,7 +71,7 @@ pub enum AxisError {
     /// Too many keys.
     #[error("{count} keys are varied, but there may be at most {KEYS_MAX}")]
     TooManyKeys {
-        /// How many.
+        /// Number of keys.
         count: usize,
     },
     /// Too many combinations.
@@ -80,7 +80,7 @@ pub enum AxisError {
 }
 
 impl AxisError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the option.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoValues { .. } => {
@@ -142,7 +142,7 @@ fn axis(text: &str) -> Result<Axis, AxisError> {
     Ok(Axis { key, values: all })
 }
 
-/// The whole numbers of a range, both ends included: doubling, in equal steps, or with the step after a slash.
+/// Lists the whole numbers of a range, both ends included: doubling, in equal steps, or with the step after a slash.
 fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
     if !kind.is_whole() {
         return Err("is a range, but only whole numbers have ranges; write the values with commas between them".into());
@@ -172,7 +172,7 @@ fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
 /// Above 2⁵³ a float does not hold every whole number.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// One value.
+/// Reads one value.
 fn setting(key: Key, written: &str) -> Result<Setting, String> {
     if key.kind == Kind::Word {
         return word(key, written);
@@ -219,7 +219,7 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
     }
 }
 
-/// A word. What is a closed list is checked here, what a catalog knows where it is looked up.
+/// Reads a word. Closed lists are checked here; names in catalogs when they are looked up.
 fn word(key: Key, written: &str) -> Result<Setting, String> {
     let checked = match (key.level, key.name) {
         (Level::Plan(field), _) => Fixed::default().with(field, written).map(|_| ()).map_err(|error| {
@@ -240,7 +240,7 @@ fn word(key: Key, written: &str) -> Result<Setting, String> {
 }
 
 impl Setting {
-    /// The value where the present one is so much.
+    /// Returns the new value for a present one.
     pub(crate) fn of(&self, present: f64) -> f64 {
         match self {
             Self::Number(number) => *number,
@@ -249,7 +249,7 @@ impl Setting {
         }
     }
 
-    /// The whole number where the present one is so many.
+    /// Returns the whole number, given the present one for factors.
     ///
     /// # Errors
     ///
@@ -272,13 +272,13 @@ impl Setting {
 }
 
 impl Axis {
-    /// How many values it has; at least one.
+    /// Returns the number of values, at least one.
     #[expect(clippy::len_without_is_empty, reason = "an axis has at least one value")]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The axis as a document has it.
+    /// Converts the axis into its form in a document.
     pub(crate) fn varied(&self) -> VariedKey {
         let amount = |setting: &Setting, factors: bool| match setting {
             Setting::Number(number) if !factors => Some(*number),

@@ -31,7 +31,7 @@ use trainyard_plan::{
 };
 use trainyard_sim::{Machine, Outcome, layer_costs};
 
-/// A plan document with the contents of the files on which its machines rest.
+/// A plan document with the contents of the files that describe its machines.
 #[derive(Clone, Debug)]
 pub struct HeldPlan {
     /// The document.
@@ -40,7 +40,7 @@ pub struct HeldPlan {
     pub files: MachineFiles,
 }
 
-/// What is expected of a plan on a machine.
+/// A plan with its machine, its prediction and its simulated step.
 pub(super) struct Expected {
     pub(super) plan: Plan,
     pub(super) machine: Machine,
@@ -48,18 +48,18 @@ pub(super) struct Expected {
     pub(super) outcome: Outcome,
 }
 
-/// A document on its way to another.
+/// A document while keys are set.
 struct Changed {
     document: PlanDocument,
     fixed: Fixed,
     machine: Vec<MachineChange>,
     price: Option<PriceChange>,
-    /// Whether the amount of training is another.
+    /// `true` if the amount of training changes.
     training: bool,
 }
 
 impl HeldPlan {
-    /// What is expected of the plan as it is.
+    /// Predicts the plan unchanged.
     pub(super) fn as_it_is(&self) -> Result<Expected, DocumentError> {
         let document = &self.document;
         let plan = Plan::try_from(document.plan.clone())?;
@@ -74,12 +74,12 @@ impl HeldPlan {
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
-    /// The machines that it is for.
+    /// Returns the machines that the plan is for.
     fn machine(&self) -> Result<Machine, DocumentError> {
         machine(&self.document, self.files.clone())
     }
 
-    /// What is expected of it with some keys set, and the job that it is then for.
+    /// Predicts the plan with some keys set, and returns the job that it is then for.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Changed {
         Ok(Expected { plan, machine, prediction, outcome })
     }
 
-    /// Sets what is held of the plan and what follows from it; gives the machines that it is for.
+    /// Sets the held fields of the plan and what follows from them; returns its machines.
     fn lay_out(&mut self, before: &HeldPlan) -> Result<Machine, String> {
         let old = &before.document.plan;
         let fixed = self.fixed.clone();
@@ -241,14 +241,14 @@ impl Changed {
         Ok(there)
     }
 
-    /// The machines that the document now names, as they are supposed to be.
+    /// Returns the machines that the document now names, with the changes to them.
     fn there(&self, files: MachineFiles) -> Result<Machine, String> {
         let mut machine = machine(&self.document, files).map_err(|error| with_hint(&error, error.hint()))?;
         self.machine.iter().for_each(|change| change.apply(&mut machine));
         Ok(machine)
     }
 
-    /// The price of the machines: as simulating the plan has it, or, on other terms, the catalog's.
+    /// Returns the price of the machines: the one used to simulate the plan or, on other terms, the catalog's.
     fn price(&self, old: &PlanDocument, prices: Option<&PriceTable>) -> Result<Option<PriceUsed>, String> {
         let document = &self.document;
         let region = |document: &PlanDocument| document.prediction.price.as_ref().map(|price| price.region.clone());
@@ -274,14 +274,14 @@ impl Changed {
     }
 }
 
-/// Ranks of these degrees.
+/// Returns the number of ranks of these degrees.
 fn ranks(parallel: ParallelSpec) -> Result<u32, String> {
     let ParallelSpec { data, tensor, pipeline, context, .. } = parallel;
     let product = [tensor, pipeline, context].into_iter().try_fold(data, u32::checked_mul);
     product.ok_or_else(|| "so many ranks are beyond counting".into())
 }
 
-/// Sets what is held. What has no shards is not shared out among fewer.
+/// Writes the held fields into a plan. A state that is not sharded loses its number of sharding ranks.
 fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
     fixed.write(spec)?;
     if fixed.sharding_ranks.is_none() && spec.state_sharding == StateSharding::None {
@@ -334,13 +334,13 @@ fn schedule(spec: &mut PlanSpec, fixed: &Fixed) {
         fixed.virtual_stages.unwrap_or_else(|| spec.virtual_stages.clamp(*chunks.start(), *chunks.end()));
 }
 
-/// The stack that a job names for a plan that is held.
+/// Returns the stack that a job names for a held plan.
 fn one_stack(job: &JobSpec) -> Result<String, String> {
     let named = job.cluster.stack.clone().filter(|name| name != AUTO_STACK);
     named.ok_or_else(|| format!("`{AUTO_STACK}` compares stacks, but a plan that is held has one; name that"))
 }
 
-/// Whether the stack of the machines runs a plan.
+/// Checks that the stack of the machines can run a plan.
 fn runs(plan: &Plan, machine: &Machine) -> Result<(), String> {
     let stack = &machine.stack.name;
     match executable_on(machine).map_err(|error| error.to_string())?.refusal(plan) {
@@ -351,7 +351,7 @@ fn runs(plan: &Plan, machine: &Machine) -> Result<(), String> {
     }
 }
 
-/// Sets the attention kernel that the software chooses for other GPUs, or another software, where the one before did.
+/// Updates the attention kernel for other GPUs or another stack, if it was chosen by the stack before.
 fn attention(spec: &mut PlanSpec, old: &PlanDocument, (before, there): (&Machine, &Machine)) -> Result<(), String> {
     let of = |spec: &ModelSpec| Model::try_from(spec.clone()).map_err(|error| with_hint(&error, error.hint()));
     let model = of(&old.plan.model)?;
@@ -361,7 +361,7 @@ fn attention(spec: &mut PlanSpec, old: &PlanDocument, (before, there): (&Machine
     Ok(())
 }
 
-/// Cuts the layers anew where there are other layers or runs of them.
+/// Cuts the layers again if their number or the number of runs changed.
 fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), String> {
     let runs = spec.parallel.pipeline.checked_mul(spec.virtual_stages).ok_or("so many stages are beyond counting")?;
     let same_model = spec.model == old.model;
@@ -385,7 +385,7 @@ fn cut(spec: &mut PlanSpec, old: &PlanSpec, machine: &Machine) -> Result<(), Str
     Ok(())
 }
 
-/// The catalog's price on the document's terms.
+/// Returns the catalog's price on the document's terms.
 fn on_terms(document: &PlanDocument, prices: Option<&PriceTable>) -> Result<PriceUsed, String> {
     let used = document.prediction.price.as_ref().ok_or("machines that are not rented have no price")?;
     let (plan, name) = (&document.plan, &document.plan.cluster.instance);

@@ -7,17 +7,17 @@ use trainyard_models::ModelSpec;
 use trainyard_plan::JobSpec;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, UsdPerHour};
 
-/// Fields of a job of which at most one is written.
+/// Groups of fields of a job of which at most one may be written.
 const INSTEAD: [&[&str]; 2] =
     [&["data.samples", "data.tokens"], &["training.epochs", "training.steps", "training.target"]];
 
-/// Checks a word that a field of a job is to be set to.
+/// Checks a word to which a field of a job is set.
 pub(super) fn check_word(name: &str, word: &str) -> Result<(), String> {
     let key = Key { kind: Kind::Word, ..super::key::find(name).expect("keys are looked up before their values") };
     set_job(&JobSpec::default(), key, &Setting::Word(word.into())).map(|_| ())
 }
 
-/// The job with a field set; those that stand for the same are left out then.
+/// Returns the job with a field set; its alternatives are removed.
 pub(super) fn set_job(job: &JobSpec, key: Key, setting: &Setting) -> Result<JobSpec, String> {
     let mut value = sound(serde_json::to_value(job));
     set(&mut value, key, key.name, setting)?;
@@ -70,7 +70,7 @@ pub(super) fn set_model(model: &ModelSpec, key: Key, setting: &Setting) -> Resul
     Ok(changed)
 }
 
-/// What keeps its ratio to something that was `old` and is `new`.
+/// Scales a width in proportion to a dimension that changes from `old` to `new`.
 fn scaled(width: u64, old: u64, new: u64) -> Result<u64, String> {
     let product = u128::from(width) * u128::from(new);
     let whole = product.is_multiple_of(u128::from(old.max(1)));
@@ -78,12 +78,12 @@ fn scaled(width: u64, old: u64, new: u64) -> Result<u64, String> {
     scaled.ok_or_else(|| format!("a width of {width} that goes with {old} would not be whole with {new}"))
 }
 
-/// What a job or a model is as JSON.
+/// Returns the JSON of a job or a model, which never fails.
 fn sound(value: Result<Value, serde_json::Error>) -> Value {
     value.expect("jobs and models hold only what JSON can hold")
 }
 
-/// Sets what is at a path of names with dots between them.
+/// Sets the value at a dotted path.
 fn set(value: &mut Value, key: Key, path: &str, setting: &Setting) -> Result<(), String> {
     let mut names: Vec<&str> = path.split('.').collect();
     let last = names.pop().expect("a path has a name");
@@ -108,7 +108,7 @@ fn remove(value: &mut Value, path: &str) {
     }
 }
 
-/// A setting as documents write it.
+/// Converts a setting into its form in documents.
 fn written(key: Key, present: Option<&Value>, setting: &Setting) -> Result<Value, String> {
     if let Setting::Word(word) = setting {
         return Ok(json!(word));
@@ -136,7 +136,7 @@ fn written(key: Key, present: Option<&Value>, setting: &Setting) -> Result<Value
     })
 }
 
-/// How much a field that is written holds.
+/// Returns the amount in a field, in the base unit of its kind.
 fn amount(kind: Kind, present: &Value) -> Option<f64> {
     let text = present.as_str();
     match kind {

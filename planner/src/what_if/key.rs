@@ -4,7 +4,7 @@ use super::machine::Part;
 use std::iter::once;
 use trainyard_plan::Field;
 
-/// What a key's values are.
+/// The type of a key's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Whole numbers. A range of them doubles from one to the next.
@@ -23,18 +23,18 @@ pub(crate) enum Kind {
     Time,
     /// Rental prices.
     Price,
-    /// Nothing but factors on the present value.
+    /// Only factors on the present value.
     Factor,
     /// Words.
     Word,
 }
 
-/// Where a key belongs.
+/// The place to which a key belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// A field of the plan.
     Plan(Field),
-    /// How machines are rented, and which.
+    /// The rental terms and the type of machine.
     Terms,
     /// A field of the job, by its path.
     Job,
@@ -44,7 +44,7 @@ pub(crate) enum Level {
     Model,
     /// A rate of the machines or of their software.
     Machine(Part),
-    /// What an instance costs.
+    /// The price of an instance.
     Price,
 }
 
@@ -66,7 +66,7 @@ use Level::{Job, Machine, Model, Search, Terms};
 
 const INSTANCE: Key = key("instance", Word, Terms, "machine type");
 
-/// How machines are rented.
+/// Keys of the rental terms.
 const RENT: &[Key] = &[
     key("pricing", Word, Terms, "on-demand, spot, reserved (a year) or reserved-3y"),
     key("region", Word, Terms, "where machines are rented"),
@@ -74,13 +74,13 @@ const RENT: &[Key] = &[
     key("price.instance", Price, Level::Price, "price of a machine: 12 USD/h, or a factor"),
 ];
 
-/// What else a job says of the machines.
+/// Keys of other fields that describe the machines in a job.
 const CLUSTER: &[Key] = &[
     key("cluster.max_instances", Count, Search, "the most machines that may be chosen"),
     key("cluster.stack", Word, Job, "training framework"),
 ];
 
-/// What is no field of the plan.
+/// Keys that are no fields of the plan.
 const OTHERS: &[Key] = &[
     key("data.samples", Count, Job, "samples in the data set"),
     key("data.tokens", Number, Job, "tokens in the data set"),
@@ -149,7 +149,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("optimizer", "training.optimizer"),
 ];
 
-/// Other names of fields of the plan: abbreviations, and those of the job for the same.
+/// Lists other names of fields of the plan: abbreviations, and the names of the same fields in jobs.
 fn names_of_fields() -> impl Iterator<Item = (&'static str, &'static str)> {
     Field::HELD.iter().flat_map(|field| {
         field.job().into_iter().chain(field.abbreviations().iter().copied()).map(|name| (name, field.name()))
@@ -160,8 +160,8 @@ fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALIASES.iter().copied().chain(names_of_fields())
 }
 
-/// Every key, in a fixed order. The machines' type and the software are not as [`Field`] has them: a search chooses among
-/// several, and a plan that is held is paid on other terms, or computed by other kernels.
+/// Lists every key, in a fixed order. The machines' type and the stack differ from [`Field`]'s: a search chooses among
+/// several, and a held plan is paid on other terms, or computed by other kernels.
 pub(crate) fn all() -> impl Iterator<Item = Key> {
     let of = |field: &Field| Key {
         name: field.name(),
@@ -179,19 +179,19 @@ pub(crate) fn all() -> impl Iterator<Item = Key> {
         .chain(OTHERS.iter().copied())
 }
 
-/// The key of a name.
+/// Finds the key of a name.
 pub(crate) fn find(name: &str) -> Option<Key> {
     let name = aliases().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
     all().find(|key| key.name == name)
 }
 
-/// The key that was probably meant.
+/// Returns the key that was probably meant.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
     let names = all().map(|key| key.name).chain(aliases().map(|(alias, _)| alias));
     trainyard_units::similar(name, names)
 }
 
-/// Every key with what it is, in a fixed order.
+/// Lists every key with its description, in a fixed order.
 pub fn keys() -> impl Iterator<Item = (&'static str, String)> {
     let job = |key: Key| match key.level {
         Level::Plan(field) => field.job().map_or(String::new(), |job| format!(" ({job})")),
@@ -201,7 +201,7 @@ pub fn keys() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 impl Kind {
-    /// The unit in which amounts are counted; nothing for words.
+    /// Returns the unit of amounts; `None` for words.
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
             Self::Count | Self::Steps | Self::Number => Some("1"),
@@ -215,7 +215,7 @@ impl Kind {
         }
     }
 
-    /// Whether its values are whole numbers.
+    /// Returns `true` if its values are whole numbers.
     pub(crate) fn is_whole(self) -> bool {
         matches!(self, Self::Count | Self::Steps)
     }

@@ -5,10 +5,10 @@ use trainyard_hardware_profiles::{Fabric, Gpu, Interconnect, Network, Pool, Sour
 use trainyard_sim::Machine;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
-/// Where a number that somebody supposes comes from.
+/// The source of a number that is only supposed.
 const SUPPOSED: &str = "supposed, to see what it would change";
 
-/// What of a machine can be other than it is.
+/// A property of machines that can be varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Memory,
@@ -30,26 +30,26 @@ pub(crate) enum Part {
     Software,
 }
 
-/// One part of a machine with what it is to be.
+/// A property of a machine with its new setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MachineChange {
     pub(crate) part: Part,
     pub(crate) setting: Setting,
 }
 
-/// What the price of an instance is to be.
+/// A change of the price of an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PriceChange(pub(crate) Setting);
 
 impl PriceChange {
-    /// USD an hour where it is so much.
+    /// Returns the new price, given the present one in USD an hour.
     pub(crate) fn of(&self, usd_per_hour: f64) -> f64 {
         self.0.of(usd_per_hour)
     }
 }
 
 impl MachineChange {
-    /// Changes all machines of a cluster. What a machine does not have is left out of account.
+    /// Changes all machines of a cluster. Properties that a machine does not have are ignored.
     pub(crate) fn apply(&self, machine: &mut Machine) {
         let setting = &self.setting;
         match self.part {
@@ -62,7 +62,8 @@ impl MachineChange {
     }
 }
 
-/// Makes everything that a stack computes so many times as fast: products, other kernels, the update and launches.
+/// Makes everything that a stack computes `factor` times as fast: matrix products, other kernels, the update and
+/// launches.
 fn change_software(stack: &mut Stack, factor: f64) {
     stack.gemm.value *= factor;
     for traffic in [&mut stack.traffic, &mut stack.map_traffic, &mut stack.update_traffic] {
@@ -125,7 +126,7 @@ fn change_gpu(gpu: &mut Gpu, part: Part, setting: &Setting) {
     }
 }
 
-/// A rate that a GPU may not have: a number gives it one, a factor does not.
+/// Changes a rate that a GPU may not have: a number gives it one, a factor does not.
 fn supposed<T>(
     present: Option<Sourced<T>>,
     setting: &Setting,
@@ -152,7 +153,7 @@ fn change_links(interconnect: &mut Interconnect, setting: &Setting) {
     }
 }
 
-/// What is sustained; short bursts are at least that.
+/// Changes the sustained rate; short bursts are at least as fast.
 fn change_network(network: &mut Network, setting: &Setting) {
     network.baseline.value.0 = setting.of(network.baseline.value.0);
     network.burst.value.0 = network.burst.value.0.max(network.baseline.value.0);

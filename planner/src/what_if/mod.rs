@@ -40,27 +40,27 @@ use trainyard_units::{Seconds, human_duration};
 /// The name that stands for the file of a model that is varied.
 const VARIED_MODEL: &str = "a varied model";
 
-/// What is varied.
+/// The job or plan that is varied.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A job: the best plan is sought each time.
+    /// A job: the best plan is searched for each time.
     Job(Box<SoughtJob>),
     /// A plan, which is held.
     Plan(Box<HeldPlan>),
 }
 
-/// A job with all that a search for its plan takes.
+/// A job with all that a search for its plan needs.
 #[derive(Clone, Debug)]
 pub struct SoughtJob {
     /// The job.
     pub spec: JobSpec,
     /// The content of the files that it names.
     pub resources: Resources,
-    /// How a search is limited.
+    /// Limits of the search.
     pub limits: Limits,
 }
 
-/// Why nothing can be varied at all.
+/// The reason why nothing can be varied at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WhatIfError {
     /// The job cannot be solved, whatever is varied.
@@ -78,7 +78,7 @@ pub enum WhatIfError {
 }
 
 impl WhatIfError {
-    /// What the user may do about it.
+    /// Returns advice on how to fix the call.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Job(error) => error.hint(),
@@ -100,18 +100,18 @@ impl From<DocumentError> for WhatIfError {
     }
 }
 
-/// An error with what may be done about it.
+/// Formats an error with its hint.
 fn with_hint(error: &dyn std::fmt::Display, hint: Option<String>) -> String {
     hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"))
 }
 
-/// What is kept of a case.
+/// The part of a prediction that is kept for a case.
 struct Answer {
     figures: WhatIfFigures,
     missed_goal: Option<String>,
 }
 
-/// Why a case has no plan.
+/// The reason why a case has no plan.
 enum Refusal {
     Job(Box<JobError>),
     Other(String),
@@ -151,7 +151,7 @@ impl Refusal {
 }
 
 impl Resources {
-    /// The file that describes the machines, if there is one.
+    /// Returns the file that describes the machines, if there is one.
     pub fn machine_files(&self) -> MachineFiles {
         let profile = self.profile.clone().map(|profile| MachineFile::Profile(Box::new(profile)));
         let described = || self.cluster_file.clone().map(|file| MachineFile::Cluster(Box::new(file)));
@@ -160,7 +160,7 @@ impl Resources {
     }
 }
 
-/// What is expected for each combination of values. `done` is called after each case, on any thread.
+/// Predicts each combination of values. `done` is called after each case, on any thread.
 ///
 /// # Errors
 ///
@@ -209,7 +209,7 @@ pub fn what_if(subject: &Subject, axes: &[Axis], done: &(dyn Fn() + Sync)) -> Re
     })
 }
 
-/// Which value of each axis, the last varying fastest.
+/// Lists all combinations as indices of each axis's values, the last axis varying fastest.
 fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
     axes.iter().fold(vec![Vec::new()], |all, axis| {
         let with = |chosen: &Vec<usize>| {
@@ -229,7 +229,7 @@ impl Subject {
         }
     }
 
-    /// What is expected if nothing is varied.
+    /// Predicts the subject unchanged.
     fn base(&self, axes: &[Axis]) -> Result<Result<Expected, Refusal>, WhatIfError> {
         match self {
             Self::Job(job) => Ok(job.with(&[], None).map(|(_, expected)| expected)),
@@ -242,7 +242,7 @@ impl Subject {
         }
     }
 
-    /// What is expected with some keys set, and the job that it is then for.
+    /// Predicts the subject with some keys set, and returns the job that it is then for.
     fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
         match self {
             Self::Job(job) => job.with(settings, base),
@@ -251,7 +251,7 @@ impl Subject {
     }
 }
 
-/// A job on its way to another.
+/// A job while keys are set.
 struct ChangedJob {
     spec: JobSpec,
     resources: Resources,
@@ -261,7 +261,7 @@ struct ChangedJob {
 }
 
 impl SoughtJob {
-    /// The best plan with some keys set. `base` is that without any, which factors on fields of the plan multiply.
+    /// Finds the best plan with some keys set. `base` is the plan without any, whose fields factors multiply.
     fn with(&self, settings: &[(Key, &Setting)], base: Option<&Expected>) -> Result<(JobSpec, Expected), Refusal> {
         let Self { spec, resources, limits } = self.clone();
         let mut changed = ChangedJob { spec, resources, limits, machine: Vec::new(), price: None };
@@ -310,7 +310,7 @@ impl ChangedJob {
         Ok(())
     }
 
-    /// Holds a field of all plans, or lets the job say it where the job has to.
+    /// Holds a field of all plans, or sets it in the job if it belongs there.
     fn set_plan(&mut self, field: Field, setting: &Setting, base: Option<&Expected>) -> Result<(), Refusal> {
         let value = match setting {
             Setting::Word(word) => word.clone(),
@@ -366,7 +366,7 @@ impl ChangedJob {
     }
 }
 
-/// The figures of what is expected.
+/// Returns the figures of a prediction.
 fn figures(expected: &Expected) -> WhatIfFigures {
     let Expected { plan, machine, prediction, outcome } = expected;
     let devices = plan.mesh().ranks();
@@ -388,7 +388,7 @@ fn figures(expected: &Expected) -> WhatIfFigures {
     }
 }
 
-/// Why a plan is not within deadline or budget; nothing if it is.
+/// Explains why a plan misses the deadline or the budget; `None` if it meets them.
 fn missed(goal: &GoalSpec, own: &Prediction) -> Option<String> {
     let deadline = goal.deadline.as_deref().and_then(|text| text.parse::<Seconds>().ok());
     if let Some(deadline) = deadline.filter(|deadline| own.elapsed_s() > deadline.0) {
@@ -415,7 +415,7 @@ fn case(axes: &[Axis], chosen: &[usize], result: &Result<Answer, Refusal>, base:
     }
 }
 
-/// Throughput of a device over that in the case with the fewest devices, where their number is what is varied.
+/// Computes the throughput of a device relative to the case with the fewest devices, if their number is varied.
 fn scaling(axes: &[Axis], cases: &mut [WhatIfCase]) {
     let Some(axis) = axes.iter().position(|axis| ["instances", "parallel.data"].contains(&axis.key.name)) else {
         return;

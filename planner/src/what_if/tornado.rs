@@ -12,11 +12,11 @@ use trainyard_calibration::network_uncertainty;
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{Pricing, Sensitivity, WHAT_IF_SCHEMA};
 
-/// By how much an assumption is varied whose uncertainty nobody states.
+/// The relative change of an assumption without a stated uncertainty.
 const UNSTATED: f64 = 0.2;
-/// By how much the time between failures is: publications of clusters differ by more.
+/// The factor by which the time between failures is varied: publications of clusters differ by more.
 const FAILURES: f64 = 2.0;
-/// Published shares of reclaimed capacity are a floor for one job; they are shown up to so many times as often.
+/// The factor up to which reclaims are varied: published shares of reclaimed capacity are a floor for one job.
 const RECLAIMS: f64 = 20.0;
 
 /// An assumption behind a prediction.
@@ -28,18 +28,18 @@ struct Assumption {
     how: How,
 }
 
-/// What is varied.
+/// The assumption that is varied.
 enum How {
     /// A key.
     Key(Key),
-    /// How often machines fail.
+    /// The rate of machine failures.
     Failures,
-    /// How often spot instances are reclaimed.
+    /// The rate at which spot instances are reclaimed.
     Reclaims,
 }
 
-/// What each assumption behind a plan does to its time and cost when it is varied by its own uncertainty, or by a fifth
-/// where none is stated, the one with the greatest effect first.
+/// Computes the effect on time and cost of each assumption behind a plan when it is varied by its own uncertainty, or
+/// by a fifth where none is stated; the one with the greatest effect comes first.
 ///
 /// # Errors
 ///
@@ -65,13 +65,13 @@ pub fn tornado(plan: &HeldPlan) -> Result<WhatIfDocument, WhatIfError> {
     })
 }
 
-/// From the one end to the other, of time or cost.
+/// Returns the spread between both ends, of time or of cost, whichever is larger.
 fn effect(sensitivity: &Sensitivity) -> f64 {
     let span = |[low, high]: [f64; 2]| (high - low).abs();
     sensitivity.cost_change.map_or(0.0, span).max(span(sensitivity.time_change))
 }
 
-/// A factor of a half-width of a logarithm, either way.
+/// Returns the factors of a half-width on a logarithmic scale, either way.
 fn of_logarithm(half_width: f64) -> [f64; 2] {
     [(-half_width).exp(), half_width.exp()]
 }
@@ -80,7 +80,7 @@ fn percent(fraction: f64) -> String {
     format!("{:.0} %", 100.0 * fraction)
 }
 
-/// The assumptions that a plan can rest on, in a fixed order.
+/// Lists the assumptions that a plan can rest on, in a fixed order.
 fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> {
     let cluster = &expected.machine.cluster;
     let unstated = || ([1.0 - UNSTATED, 1.0 + UNSTATED], format!("none stated: ± {}", percent(UNSTATED)));
@@ -141,7 +141,7 @@ fn assumptions(document: &PlanDocument, expected: &Expected) -> Vec<Assumption> 
     all
 }
 
-/// Whether the plan has what an assumption is about.
+/// Returns `true` if an assumption applies to the plan.
 fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected) -> bool {
     let How::Key(key) = assumption.how else { return true };
     let machines = expected.machine.cluster.machines();
@@ -158,7 +158,7 @@ fn matters(assumption: &Assumption, document: &PlanDocument, expected: &Expected
     }
 }
 
-/// Time and cost at both factors; nothing where the plan does not go with one of them.
+/// Computes time and cost at both factors; `None` if the plan does not allow one of them.
 fn sensitivity(plan: &HeldPlan, base: &Expected, assumption: &Assumption) -> Option<Sensitivity> {
     let own = (base.prediction.time_s, base.prediction.cost_usd);
     let at = |factor: f64| -> Option<(f64, Option<f64>)> {
