@@ -3,33 +3,33 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a training framework can run, in the words of plan documents. A list that is left out allows everything: of
-/// software that is known by published step times only, nobody needs to launch a plan.
+/// The plans that a training framework can run, in the words of plan documents. A list that is left out allows
+/// everything: software that is known only by published step times need not be able to launch a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own of the software, none a state")]
 pub struct Abilities {
-    /// Whether people start trainings with it today: the stacks that `auto` compares.
+    /// `true` if people start trainings with it today: `auto` compares these stacks.
     pub today: bool,
-    /// Launch targets that write files for it, best first: `torchrun`, `megatron`, `slurm`.
+    /// Targets of launch files for it, best first: `torchrun`, `megatron`, `slurm`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Families of models: `gpt`, `llama`.
+    /// Model families: `gpt`, `llama`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Vec<String>>,
     /// Heads of encoders, as `plan.model.head` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<Vec<String>>,
-    /// Number formats in which experts can be distributed.
+    /// Number formats in which expert parallelism is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expert_precisions: Option<Vec<String>>,
-    /// Whether models with experts need sequence parallelism beside tensor parallelism.
+    /// `true` if models with experts need sequence parallelism beside tensor parallelism.
     pub experts_need_sequence: bool,
     /// Kinds of parallelism besides data parallelism: `tensor`, `sequence`, `pipeline`, `context`, `expert`, and
     /// `tables` for embedding tables that are sharded over ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrees: Option<Vec<String>>,
-    /// Those of them that need the fused attention of newer GPUs: software that computes attention in separate kernels on
+    /// Degrees that need the fused attention of newer GPUs: software that computes attention in separate kernels on
     /// older ones lacks them there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degrees_with_fused_attention: Vec<String>,
@@ -42,22 +42,22 @@ pub struct Abilities {
     /// Activation recomputation, as `plan.recompute` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Vec<String>>,
-    /// What replicas shard, as `plan.state_sharding` names it.
+    /// States that replicas may shard, as `plan.state_sharding` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_sharding: Option<Vec<String>>,
-    /// Whether states can be sharded inside each machine and replicated over machines (HSDP, MiCS).
+    /// `true` if states can be sharded inside each machine and replicated across machines (HSDP, MiCS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hybrid_sharding: Option<bool>,
-    /// How often gradients can be summed, as `plan.gradient_reduction` names it.
+    /// Supported frequencies of gradient reduction, as `plan.gradient_reduction` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_reduction: Option<Vec<String>>,
     /// Gradient compression, as `plan.gradient_compression` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_compression: Option<Vec<String>>,
-    /// From which `plan.state_sharding` on gradients are summed after each micro-batch in any case.
+    /// The least `plan.state_sharding` with which gradients are summed after each micro-batch in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduces_micro_batches_from: Option<String>,
-    /// What can be kept off the GPUs, as `plan.offload` names it.
+    /// States that can be kept off the GPUs, as `plan.offload` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offload: Option<Vec<String>>,
     /// The least `plan.state_sharding` with which something is kept off the GPUs: `optimizer`, `activations`,
@@ -70,27 +70,27 @@ pub struct Abilities {
     /// Rank placements, as `plan.placement` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placements: Option<Vec<String>>,
-    /// Update rules, as `plan.optimizer` names them.
+    /// Optimizers, as `plan.optimizer` names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizers: Option<Vec<String>>,
-    /// Whether it trains its own implementations of models on data in its own format, so that a user converts both:
-    /// Megatron-LM.
+    /// `true` if the software trains its own implementations of models on data in its own format, so that a user
+    /// converts both: Megatron-LM.
     pub own_models: bool,
-    /// Whether the model is compiled (`torch.compile`).
+    /// `true` if the model is compiled (`torch.compile`).
     pub compiled: bool,
-    /// Whether the optimizer's update is one fused kernel for all tensors.
+    /// `true` if the optimizer's update is one fused kernel for all tensors.
     pub fused_optimizer: bool,
     /// The attention kernel by GPU generation (`Volta = "memory-efficient"`); `other` for those that are not named.
     /// Unfused if left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attention: BTreeMap<String, String>,
-    /// Documentation that says so.
+    /// The documentation that states this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
 impl Abilities {
-    /// The attention kernel that the stack chooses on a generation of GPUs, if it says so.
+    /// Returns the attention kernel that the stack chooses on a generation of GPUs, if it is known.
     pub fn attention_on(&self, generation: &str) -> Option<&str> {
         self.attention.get(generation).or_else(|| self.attention.get("other")).map(String::as_str)
     }

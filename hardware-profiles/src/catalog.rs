@@ -20,7 +20,7 @@ use trainyard_units::similar;
 #[folder = "catalog"]
 struct Files;
 
-/// All GPUs, links, machine types and stacks, each in the order of its file names.
+/// The catalog: all GPUs, links, machine types and stacks, each in the order of their file names.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub(crate) gpus: Vec<Gpu>,
@@ -36,20 +36,20 @@ pub struct Catalog {
     transports: Vec<TransportDefault>,
 }
 
-/// Why something is not in a catalog.
+/// The error for a name that is not in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {kind} is called `{name}`")]
 pub struct CatalogError {
     /// `instance`, `GPU`, `link` or `stack`.
     pub kind: &'static str,
-    /// What was asked for.
+    /// The name that was looked up.
     pub name: String,
     /// The most similar name, if one is close.
     pub similar: Option<String>,
 }
 
 impl CatalogError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user.
     pub fn hint(&self) -> String {
         match &self.similar {
             Some(similar) => format!("did you mean `{similar}`?"),
@@ -58,11 +58,11 @@ impl CatalogError {
     }
 }
 
-/// The catalogs, read once.
+/// Returns the catalog that comes with the program, which is read once.
 ///
 /// # Panics
 ///
-/// When a file of the catalog does not parse: the build is broken, and a test says so first.
+/// Panics if a file of the catalog does not parse: the build is broken, and a test fails first.
 pub fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
     CATALOG.get_or_init(|| {
@@ -86,7 +86,7 @@ pub fn catalog() -> &'static Catalog {
     })
 }
 
-/// The files of a folder, each completed before it is understood.
+/// Reads the files of a folder; `complete` fills in each one before it is deserialised.
 fn read<T: DeserializeOwned>(folder: &str, complete: impl Fn(Table) -> Result<Table, CatalogError>) -> Vec<T> {
     let mut files: Vec<_> = Files::iter().filter(|path| path.starts_with(folder)).collect();
     files.sort_unstable();
@@ -105,7 +105,7 @@ fn text(path: &str) -> String {
     String::from_utf8(file.data.into_owned()).expect("catalog files are UTF-8")
 }
 
-/// Instances with the prices of the table of all prices.
+/// Returns the instances with their prices from the table of all prices.
 fn priced(mut instances: Vec<Instance>) -> Vec<Instance> {
     let (prices, sources) = ("prices.csv", "price_sources.toml");
     let known = toml::from_str(&text(sources)).unwrap_or_else(|error| panic!("catalog file {sources}: {error}"));
@@ -113,13 +113,13 @@ fn priced(mut instances: Vec<Instance>) -> Vec<Instance> {
     instances
 }
 
-/// The entry of a folder with one file.
+/// Returns the entry of a folder with one file.
 fn only<T>(mut entries: Vec<T>) -> T {
     assert_eq!(entries.len(), 1, "a folder of the catalog has one file");
     entries.remove(0)
 }
 
-/// A machine type whose `interconnect` names a link, with that link in its place.
+/// Replaces the name of a link in the `interconnect` of a machine type by that link.
 fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
     if let Some(Value::String(name)) = table.get("interconnect") {
         let link = look_up("link", links, name, |link| &link.name)?;
@@ -129,12 +129,12 @@ fn with_link(mut table: Table, links: &[Link]) -> Result<Table, CatalogError> {
     Ok(table)
 }
 
-/// The messaging of a transport with current software.
+/// Returns the messaging parameters of a transport with current software.
 fn current(transports: &[TransportDefault], transport: Transport) -> Option<&TransportDefault> {
     transports.iter().find(|default| default.transport == transport && default.published_as.is_empty())
 }
 
-/// A machine type whose network does not state its messaging, with that of the network's transport.
+/// Gives a machine type whose network does not state its messaging that of the network's transport.
 fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
     if let Some(Value::Table(network)) = table.get_mut("network")
         && let Some(name) = network.get("transport").cloned()
@@ -147,7 +147,7 @@ fn with_messaging(mut table: Table, transports: &[TransportDefault]) -> Table {
     table
 }
 
-/// A machine type whose `processor` is a name, with what it names in its place.
+/// Replaces the name in the `processor` of a machine type by the processor that it names.
 fn with_processor(mut table: Table, processors: &[Processor]) -> Result<Table, CatalogError> {
     if let Some(Value::String(name)) = table.get("processor") {
         let processor = look_up("processor", processors, name, |processor| &processor.name)?;
@@ -173,62 +173,62 @@ fn look_up<'a, T: 'a>(
 }
 
 impl Catalog {
-    /// All GPUs.
+    /// Returns all GPUs.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
 
-    /// All kinds of wiring that tables of measurements name.
+    /// Returns all kinds of interconnects that tables of measurements name.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// All instances that can be rented.
+    /// Returns all instances that can be rented.
     pub fn instances(&self) -> &[Instance] {
         &self.instances
     }
 
-    /// All other systems: machine types of published measurements, which nobody rents out.
+    /// Returns all other systems: machine types of published measurements, which nobody rents out.
     pub fn systems(&self) -> &[Instance] {
         &self.systems
     }
 
-    /// Instances, then systems.
+    /// Iterates over all machine types: instances, then systems.
     pub fn machine_types(&self) -> impl Iterator<Item = &Instance> + Clone {
         self.instances.iter().chain(&self.systems)
     }
 
-    /// All software stacks.
+    /// Returns all software stacks.
     pub fn stacks(&self) -> &[Stack] {
         &self.stacks
     }
 
-    /// How rented machines start and break.
+    /// Returns the start-up times and failure rates of rented machines.
     pub fn operations(&self) -> &Operations {
         &self.operations
     }
 
-    /// How often spare capacity is reclaimed.
+    /// Returns how often spot capacity is reclaimed.
     pub fn spot_advisor(&self) -> &SpotAdvisor {
         &self.spot_advisor
     }
 
-    /// The software that loads data.
+    /// Returns the software that loads data.
     pub fn loader(&self) -> &Loader {
         &self.loader
     }
 
-    /// What keeps data sets.
+    /// Returns the kinds of storage for data sets.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// What the library of collectives makes of a kind of network.
+    /// Returns the parameters of the collectives library on a kind of network.
     pub fn messaging(&self, transport: Transport) -> &Messaging {
         &current(&self.transports, transport).expect("the catalog has a file for each transport").messaging
     }
 
-    /// The same with the release of software that `text` names by its published label, if it names one.
+    /// Returns the same parameters for the software release that `text` names by its published label, if it names one.
     pub fn messaging_published_as(&self, transport: Transport, text: &str) -> &Messaging {
         let named = |default: &&TransportDefault| {
             default.transport == transport && default.published_as.iter().any(|label| text.contains(label.as_str()))
@@ -236,58 +236,58 @@ impl Catalog {
         self.transports.iter().find(named).map_or_else(|| self.messaging(transport), |default| &default.messaging)
     }
 
-    /// All processors.
+    /// Returns all processors.
     pub fn processors(&self) -> &[Processor] {
         &self.processors
     }
 
-    /// The processor of this name.
+    /// Returns the processor of this name.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if there is none.
     pub fn processor(&self, name: &str) -> Result<&Processor, CatalogError> {
         look_up("processor", &self.processors, name, |processor| &processor.name)
     }
 
-    /// The GPU of this name.
+    /// Returns the GPU of this name.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if there is none.
     pub fn gpu(&self, name: &str) -> Result<&Gpu, CatalogError> {
         look_up("GPU", &self.gpus, name, |gpu| &gpu.name)
     }
 
-    /// The wiring of this name.
+    /// Returns the interconnect of this name.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if there is none.
     pub fn link(&self, name: &str) -> Result<&Link, CatalogError> {
         look_up("link", &self.links, name, |link| &link.name)
     }
 
-    /// The instance or system of this name.
+    /// Returns the instance or system of this name.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if there is none.
     pub fn instance(&self, name: &str) -> Result<&Instance, CatalogError> {
         look_up("instance", self.machine_types(), name, |instance| &instance.name)
     }
 
-    /// The software stack of this name.
+    /// Returns the software stack of this name.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if there is none.
     pub fn stack(&self, name: &str) -> Result<&Stack, CatalogError> {
         look_up("stack", &self.stacks, name, |stack| &stack.name)
     }
 
-    /// The stack that stands for measurements published so: the one whose label says most. Nothing if the catalog knows
-    /// no such label.
+    /// Returns the stack that stands for measurements published under this label: the one whose label states most.
+    /// `None` if the catalog knows no such label.
     pub fn stack_published_as(&self, publication: Publication<'_>) -> Option<&Stack> {
         self.stacks
             .iter()
@@ -296,17 +296,18 @@ impl Catalog {
             .map(|(_, entry)| entry)
     }
 
-    /// `instances` machines of the type of this name.
+    /// Returns a cluster of `instances` machines of the type of this name.
     ///
     /// # Errors
     ///
-    /// When there is no such type.
+    /// Fails if there is no such type.
     pub fn cluster(&self, instance: &str, instances: u32) -> Result<Cluster, CatalogError> {
         let instance = self.instance(instance)?;
         Ok(Cluster::of_instances(instance, self.gpu(&instance.gpu)?, instances))
     }
 
-    /// The same with those GPUs, machine types and stacks only whose names fit a pattern, in which `*` stands for any text.
+    /// Returns the catalog with only those GPUs, machine types and stacks whose names match a pattern; `*` stands for
+    /// any text.
     #[must_use]
     pub fn only(&self, pattern: &str) -> Self {
         let mut own = self.clone();
@@ -317,12 +318,12 @@ impl Catalog {
         own
     }
 
-    /// The instances whose names match one of the patterns, in which `*` stands for any text, and the systems that are
-    /// named in full.
+    /// Returns the instances whose names match one of the patterns, in which `*` stands for any text, and the systems
+    /// that are named in full.
     ///
     /// # Errors
     ///
-    /// When a pattern matches nothing.
+    /// Fails if a pattern matches nothing.
     pub fn matching(&self, patterns: &[String]) -> Result<Vec<&Instance>, CatalogError> {
         for pattern in patterns {
             if !self.instances.iter().any(|instance| matches(pattern, &instance.name)) {
@@ -336,11 +337,11 @@ impl Catalog {
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text.
+/// Returns `true` if a name matches a pattern in which `*` stands for any text.
 ///
-/// Each part between stars is taken where it comes first: if the rest fits behind a later place, it fits behind the
-/// first as well. So the time does not grow with the ways to cut up the name, of which a pattern of many stars has more
-/// than can be tried.
+/// Each part between stars is matched at its first occurrence: if the rest of the pattern matches after a later
+/// occurrence, it matches after the first as well. The time therefore does not grow with the number of ways to split
+/// the name, of which a pattern with many stars has more than can be tried.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let head = parts.next().unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::instance::{Instance, Interconnect, Network};
 use crate::measured::MeasuredMachine;
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// What computes.
+/// A device that computes.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a handful exist at a time, and the large variant is the common one")]
 pub enum Device {
@@ -16,7 +16,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Its name in the catalog or in its profile.
+    /// Returns the name in the catalog or in the profile.
     pub fn name(&self) -> &str {
         match self {
             Self::Gpu(gpu) => &gpu.name,
@@ -24,7 +24,7 @@ impl Device {
         }
     }
 
-    /// The datasheet of a GPU.
+    /// Returns the datasheet, if the device is a GPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         match self {
             Self::Gpu(gpu) => Some(gpu),
@@ -32,7 +32,7 @@ impl Device {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the datasheet for changes, if the device is a GPU.
     pub fn gpu_mut(&mut self) -> Option<&mut Gpu> {
         match self {
             Self::Gpu(gpu) => Some(gpu),
@@ -40,7 +40,7 @@ impl Device {
         }
     }
 
-    /// The profile of a measured machine, whose ranks share its memory and processors.
+    /// Returns the profile of a measured machine, whose ranks share its memory and processors.
     pub fn measured(&self) -> Option<&MeasuredMachine> {
         match self {
             Self::Measured(machine) => Some(machine),
@@ -49,15 +49,15 @@ impl Device {
     }
 }
 
-/// How devices reach each other.
+/// The connection between devices.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a handful exist at a time, and the large variant is the common one")]
 pub enum Fabric {
     /// Links inside an instance and a network between instances.
     Wired {
-        /// Inside.
+        /// The connection inside an instance.
         interconnect: Interconnect,
-        /// Between.
+        /// The network between instances.
         network: Network,
     },
     /// Shared memory of a measured machine.
@@ -67,46 +67,46 @@ pub enum Fabric {
 /// The memory, disk and PCIe tree that the devices of a machine share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Main memory.
+    /// Size of main memory.
     pub memory: Bytes,
-    /// Nominal rate of main memory, all channels together.
+    /// Nominal bandwidth of main memory, all channels together.
     pub memory_bandwidth: BytesPerSecond,
-    /// Local disk, zero if none.
+    /// Size of the local disk; zero if there is none.
     pub disk: Bytes,
     /// Sequential rate of the local disk; zero if there is none.
     pub disk_bandwidth: BytesPerSecond,
-    /// How devices reach the processor.
+    /// The PCIe tree between devices and processor.
     pub pcie: PcieTree,
-    /// What decodes samples, where it is known.
+    /// The processors, which decode samples, where they are known.
     pub processors: Option<Processors>,
-    /// Storage outside, where there is some.
+    /// The rates of remote storage, where there is some.
     pub remote: Option<Remote>,
 }
 
 /// The processors of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Processors {
-    /// Virtual processors.
+    /// Number of virtual processors.
     pub vcpus: u32,
-    /// Virtual processors of a core.
+    /// Virtual processors per core.
     pub threads_per_core: u32,
-    /// CoreMark iterations a second and virtual processor.
+    /// CoreMark iterations per second and virtual processor.
     pub coremark: f64,
 }
 
-/// What a machine reaches of storage that is not its own.
+/// Rates at which a machine reaches storage that is not its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remote {
-    /// Objects.
+    /// Rate of object storage.
     pub s3: BytesPerSecond,
-    /// Volumes.
+    /// Rate of all volumes.
     pub ebs: BytesPerSecond,
-    /// Whatever comes over the network.
+    /// Rate of everything that comes over the network.
     pub network: BytesPerSecond,
 }
 
 impl Host {
-    /// That of a machine type.
+    /// Returns the host of a machine type.
     pub(crate) fn of(instance: &Instance) -> Self {
         let links = &instance.host;
         Self {
@@ -132,45 +132,45 @@ impl Host {
 /// PCIe switches between the devices and the processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PcieTree {
-    /// Devices that share one uplink to the processor.
+    /// Number of devices that share one uplink to the processor.
     pub devices_per_switch: u32,
-    /// Nominal rate of that uplink, one direction.
+    /// Nominal bandwidth of that uplink, one direction.
     pub uplink: BytesPerSecond,
 }
 
-/// Machines of one kind.
+/// Machines of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// The name of the machine type.
     pub name: String,
-    /// How many machines; at least one.
+    /// Number of machines; at least one.
     pub instances: u32,
-    /// Devices of one machine; at least one.
+    /// Number of devices per machine; at least one.
     pub devices_per_instance: u32,
-    /// What computes.
+    /// The device.
     pub device: Device,
-    /// How devices reach each other.
+    /// The connection between devices.
     pub fabric: Fabric,
-    /// What the devices of a machine share, where it is known.
+    /// The memory, disk and PCIe tree that the devices of a machine share, where they are known.
     pub host: Option<Host>,
 }
 
 /// One level of switches between machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SwitchLevel {
-    /// Machines, on the lowest level, or switches of the level below, under one switch; at least one.
+    /// Number of machines (lowest level) or of switches of the level below under one switch; at least one.
     pub ports: u32,
-    /// Bandwidth of the ports over bandwidth of the uplinks; at least 1, which is a switch that never blocks.
+    /// Bandwidth of the ports over bandwidth of the uplinks; at least 1, which makes a non-blocking switch.
     pub oversubscription: f64,
 }
 
-/// What collectives and messages take before their bytes flow, relative to what the library's constants say. They are
-/// other than 1 only where somebody asks what a better or a worse network would change.
+/// Factors on the latencies of collectives and messages, relative to the library's constants. They differ from 1 only
+/// to answer what a better or a worse network would change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyFactors {
-    /// Among devices of one machine.
+    /// Factor where only devices of one machine take part.
     pub inside: f64,
-    /// As soon as two machines take part.
+    /// Factor as soon as two machines take part.
     pub between: f64,
 }
 
@@ -187,32 +187,32 @@ pub struct Cluster {
     pub instance: String,
     /// Pools in rank order: ranks fill the machines of the first pool first. At least one.
     pub pools: Vec<Pool>,
-    /// Switches from the machines upwards. Empty: one switch that never blocks.
+    /// Switches from the machines upwards; if empty, one non-blocking switch.
     pub switches: Vec<SwitchLevel>,
-    /// Whether traffic between machines is encrypted.
+    /// `true` if traffic between machines is encrypted.
     pub encrypted: bool,
-    /// Latencies relative to those of the library.
+    /// Factors on the library's latencies.
     pub latency: LatencyFactors,
 }
 
-/// A device's place: which machine, and which device of it.
+/// The place of a device: its machine, and its slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DevicePosition {
-    /// Machine, counted over all pools.
+    /// Index of the machine, counted over all pools.
     pub instance: u32,
-    /// Device of that machine.
+    /// Index of the device on that machine.
     pub slot: u32,
 }
 
 impl Pool {
-    /// Devices of all its machines; the largest number there is where they are more.
+    /// Returns the number of devices of all its machines, saturating.
     pub fn devices(&self) -> u32 {
         self.instances.saturating_mul(self.devices_per_instance)
     }
 }
 
 impl Cluster {
-    /// The machines of one pool behind one switch that never blocks, their traffic in the clear.
+    /// Builds a cluster of one pool behind one non-blocking switch, without encryption of its traffic.
     pub fn of_pool(pool: Pool) -> Self {
         Self {
             instance: pool.name.clone(),
@@ -223,7 +223,7 @@ impl Cluster {
         }
     }
 
-    /// `instances` machines of a catalog type.
+    /// Builds a cluster of `instances` machines of a catalog type.
     pub fn of_instances(instance: &Instance, gpu: &Gpu, instances: u32) -> Self {
         Self::of_pool(Pool {
             name: instance.name.clone(),
@@ -235,7 +235,7 @@ impl Cluster {
         })
     }
 
-    /// One measured machine.
+    /// Builds a cluster of one measured machine.
     pub fn of_measured(machine: MeasuredMachine) -> Self {
         Self::of_pool(Pool {
             name: machine.name.clone(),
@@ -247,28 +247,28 @@ impl Cluster {
         })
     }
 
-    /// The first pool: all there is of a cluster that is not mixed.
+    /// Returns the first pool, which is the only one of a cluster that is not mixed.
     pub fn first(&self) -> &Pool {
         &self.pools[0]
     }
 
-    /// Whether there are machines of more than one kind.
+    /// Returns `true` if there are machines of more than one type.
     pub fn is_mixed(&self) -> bool {
         self.pools.len() > 1
     }
 
-    /// All machines.
+    /// Returns the number of machines.
     pub fn machines(&self) -> u32 {
         self.pools.iter().map(|pool| pool.instances).sum()
     }
 
-    /// All devices; the largest number there is where they are more.
+    /// Returns the number of devices, saturating.
     pub fn devices(&self) -> u32 {
         self.pools.iter().fold(0, |sum, pool| sum.saturating_add(pool.devices()))
     }
 
-    /// Where a device stands when devices are counted machine by machine in the order of the pools. Beyond the last
-    /// device: where it would stand if the last pool had more machines.
+    /// Returns the place of a device, with devices counted machine by machine in the order of the pools. For a number
+    /// beyond the last device it is the place that it would have if the last pool had more machines.
     pub fn position(&self, device: u32) -> DevicePosition {
         let (mut machines, mut devices) = (0, 0);
         let mut pool = self.first();
@@ -287,7 +287,7 @@ impl Cluster {
         }
     }
 
-    /// The index of the pool that a machine belongs to, the last for machines beyond the last.
+    /// Returns the index of the pool that a machine belongs to; the last pool for machines beyond the last.
     pub fn pool_index(&self, instance: u32) -> usize {
         let mut machines = 0;
         let before = |pool: &&Pool| {
@@ -297,13 +297,13 @@ impl Cluster {
         self.pools.iter().take_while(before).count().min(self.pools.len() - 1)
     }
 
-    /// The pool that a machine belongs to.
+    /// Returns the pool that a machine belongs to.
     pub fn pool_of(&self, instance: u32) -> &Pool {
         &self.pools[self.pool_index(instance)]
     }
 
-    /// Memory that the rank on a device may use at most when `ranks` ranks are at work: a GPU's own, or an equal share
-    /// of a measured machine's.
+    /// Returns the memory that the rank on a device may use at most while `ranks` ranks are at work: a GPU's own, or an
+    /// equal share of a measured machine's.
     pub fn memory_per_rank(&self, position: DevicePosition, ranks: u32) -> Bytes {
         match &self.pool_of(position.instance).device {
             Device::Gpu(gpu) => gpu.memory.value,

@@ -1,7 +1,7 @@
 //! Clusters that users write: the TOML form of machines that no catalog has, and what makes one valid.
 //!
 //! Rates are those of datasheets; what a ring reaches of them is carried over from the catalog's own links. Machines that
-//! are like a type of the catalog state only what is other.
+//! are like a type of the catalog state only what differs.
 
 mod error;
 mod valid;
@@ -16,54 +16,54 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, written, written_option};
 
-/// A cluster as a person writes it. `Cluster::try_from` makes it valid.
+/// A cluster as a person writes it; `Cluster::try_from` validates it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
-    /// Any name; own-cluster if left out.
+    /// Any name; `own-cluster` if left out.
     #[serde(default = "own_cluster")]
     pub name: String,
-    /// Whether traffic between machines is encrypted.
+    /// `true` if traffic between machines is encrypted.
     #[serde(default)]
     pub encrypted: bool,
     /// Kinds of machines, in rank order.
     pub machines: Vec<MachineSpec>,
-    /// Switches between the machines, from the machines upwards; if left out, one switch that never blocks.
+    /// Switches between the machines, from the machines upwards; one non-blocking switch if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchSpec>,
 }
 
-/// Machines of one kind. What is left out is that of the machine type that they are `like`.
+/// Machines of one kind. Values that are left out are those of the machine type in `like`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
     /// Any name that no other kind has; that of `like` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Catalog id of a machine type, `p3dn.24xlarge`, which has what is not stated here.
+    /// Catalog id of a machine type, `p3dn.24xlarge`, which provides the values that are not stated here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// How many.
+    /// Number of machines.
     #[serde(deserialize_with = "written")]
     pub count: u32,
-    /// GPUs of one.
+    /// Number of GPUs per machine.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// Which GPU.
+    /// The GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuChoice>,
-    /// Links between the GPUs of one machine; if left out, and not of `like`, they reach each other over the host's PCIe.
+    /// Links between the GPUs of one machine; if neither this nor `like` states them, GPUs use the host's PCIe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
     /// The network; needed if there is more than one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
-    /// What the GPUs share.
+    /// The memory, disk and PCIe tree that the GPUs share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSpec>,
 }
 
-/// A GPU of the catalog by its name, or one that is described.
+/// A GPU by its name in the catalog, or by a description.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum GpuChoice {
@@ -73,19 +73,19 @@ pub enum GpuChoice {
     Described(Box<GpuSpec>),
 }
 
-/// A GPU that the catalog does not have. What is not stated, and what kernels reach, is carried over from `like`. Where
-/// peak rates are stated, a number format whose rate is not is one that the GPU does not have.
+/// A GPU that the catalog does not have. Values that are not stated, and the rates that kernels reach, are those of
+/// `like`. Where peak rates are stated, the GPU has only the number formats whose rates are stated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuSpec {
     /// Any name; `own-` and that of the similar GPU if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Catalog id of the most similar GPU; that of the machine type if there is one, else a100-sxm4-40gb, of which nothing
-    /// but what kernels reach is taken.
+    /// Catalog id of the most similar GPU. By default it is that of the machine type if there is one, else
+    /// `a100-sxm4-40gb`, from which only the rates that kernels reach are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// Memory.
+    /// Size of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
     /// Peak memory bandwidth.
@@ -103,21 +103,21 @@ pub struct GpuSpec {
     /// Peak bfloat16 rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<FlopsPerSecond>,
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u32>,
-    /// Second-level cache.
+    /// Size of the second-level cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Bytes>,
 }
 
-/// How the GPUs of a machine are wired.
+/// The wiring of the GPUs of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkKind {
-    /// Every GPU at its full rate with every other.
+    /// A switch that connects every GPU with every other at full rate.
     Nvswitch,
-    /// Links between some pairs.
+    /// NVLinks between some pairs.
     Nvlink,
     /// PCIe only.
     Pcie,
@@ -127,16 +127,16 @@ pub enum LinkKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// How they are wired.
+    /// The wiring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<LinkKind>,
-    /// One direction: of a GPU into the switch, of one NVLink, or of a GPU over PCIe.
+    /// Rate in one direction: of a GPU into the switch, of one NVLink, or of a GPU over PCIe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<BytesPerSecond>,
     /// Pairs of GPUs and the number of NVLinks between them; only for `nvlink`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(u32, u32, u32)>,
-    /// The part of `bandwidth` that a ring reaches; carried over from the catalog's links if left out.
+    /// The part of `bandwidth` that a ring achieves; that of the catalog's links if left out.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub reached: Option<f64>,
 }
@@ -145,46 +145,47 @@ pub struct LinkSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
-    /// Network cards; 1 if left out, and not of `like`.
+    /// Number of network cards; 1 if neither this nor `like` states it.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub cards: Option<u32>,
-    /// What each of them sustains, one direction.
+    /// Sustained rate of each card, one direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<BytesPerSecond>,
-    /// How bytes leave.
+    /// The transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// What one TCP connection reaches, where the network limits connections.
+    /// Rate of one TCP connection, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<BytesPerSecond>,
 }
 
-/// What the GPUs of a machine share.
+/// The memory, disk and PCIe tree that the GPUs of a machine share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
-    /// Main memory.
+    /// Size of main memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// Rate of main memory, all channels together.
+    /// Bandwidth of main memory, all channels together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bandwidth: Option<BytesPerSecond>,
-    /// Local disk; none if left out, and not of `like`.
+    /// Size of the local disk; none if neither this nor `like` states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Bytes>,
-    /// Reading from all local disks at once.
+    /// Read rate of all local disks at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bandwidth: Option<BytesPerSecond>,
-    /// GPUs that share one PCIe uplink to the processor; 1 if left out, and not of `like`.
+    /// Number of GPUs that share one PCIe uplink to the processor; 1 if neither this nor `like` states it.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub gpus_per_pcie_switch: Option<u32>,
-    /// That uplink, one direction.
+    /// Bandwidth of that uplink, one direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie: Option<BytesPerSecond>,
-    /// Virtual processors; needed where samples are to be decoded.
+    /// Number of virtual processors; required where samples are to be decoded.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<u32>,
-    /// Catalog id of the processor; the one for which the rates of the loader hold if left out, and not of `like`.
+    /// Catalog id of the processor; if neither this nor `like` states it, the one for which the rates of the loader
+    /// hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
 }
@@ -193,10 +194,10 @@ pub struct HostSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchSpec {
-    /// Machines, on the first level, or switches of the level before, under one switch.
+    /// Number of machines (first level) or of switches of the level before under one switch.
     #[serde(deserialize_with = "written")]
     pub ports: u32,
-    /// Bandwidth of the ports over bandwidth of the uplinks; 1, which never blocks, if left out.
+    /// Bandwidth of the ports over bandwidth of the uplinks; 1, which makes a non-blocking switch, if left out.
     #[serde(default = "never_blocks", deserialize_with = "written")]
     pub oversubscription: f64,
 }

@@ -7,17 +7,17 @@ use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 /// The arithmetic unit that a matrix product runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Single-precision cores.
+    /// The single-precision cores.
     Fp32,
-    /// Half-precision tensor cores.
+    /// The tensor cores on half-precision operands.
     Fp16,
-    /// Tensor cores on single-precision operands of which ten bits of the mantissa count.
+    /// The tensor cores on TF32: single-precision operands of which ten bits of the mantissa count.
     Tf32,
-    /// Tensor cores on operands with the exponent of single precision and seven bits of mantissa.
+    /// The tensor cores on bfloat16: operands with the exponent of single precision and seven bits of mantissa.
     Bf16,
 }
 
-/// One model of GPU.
+/// A GPU model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
@@ -25,56 +25,56 @@ pub struct Gpu {
     pub name: String,
     /// Generation, `Volta`.
     pub generation: String,
-    /// Memory that the driver shows.
+    /// Memory size that the driver shows.
     pub memory: Sourced<Bytes>,
     /// Peak memory bandwidth.
     pub memory_bandwidth: Sourced<BytesPerSecond>,
-    /// Second-level cache.
+    /// Size of the second-level cache.
     pub cache: Sourced<Bytes>,
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: Sourced<u32>,
     /// Peak single-precision rate.
     pub peak_fp32: Sourced<FlopsPerSecond>,
     /// Peak half-precision rate of the tensor cores, without sparsity.
     pub peak_fp16: Sourced<FlopsPerSecond>,
-    /// Peak TensorFloat-32 rate, without sparsity; nothing if the GPU does not have the format.
+    /// Peak TensorFloat-32 rate, without sparsity; left out if the GPU does not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_tf32: Option<Sourced<FlopsPerSecond>>,
-    /// Peak bfloat16 rate of the tensor cores, without sparsity; nothing if the GPU does not have the format.
+    /// Peak bfloat16 rate of the tensor cores, without sparsity; left out if the GPU does not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bf16: Option<Sourced<FlopsPerSecond>>,
-    /// Peak eight-bit integer rate of the tensor cores, without sparsity; nothing if they do not have the format.
+    /// Peak eight-bit integer rate of the tensor cores, without sparsity; left out if they do not have the format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_int8: Option<Sourced<FlopsPerSecond>>,
-    /// Host link, one direction, as the cloud wires it.
+    /// Bandwidth of the host link, one direction, as the cloud wires it.
     pub host_bandwidth: Sourced<BytesPerSecond>,
-    /// What its JPEG engines decode, in bytes as stored; nothing if it has none that is known.
+    /// Rate of the JPEG engines, in bytes as stored; left out if there are none that are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jpeg_decode: Option<Sourced<BytesPerSecond>>,
-    /// What kernels reach of the peaks.
+    /// The fractions of the peaks that kernels achieve.
     pub achieved: Achieved,
 }
 
-/// What kernels reach of the peaks. These are fitted or carried over; each says from what.
+/// The fractions of the peaks that kernels achieve. They are fitted or carried over; each says from what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Achieved {
     /// Fraction of the half-precision peak inside the main loop of a full-size tile.
     pub gemm_fp16: Sourced<f64>,
-    /// The same in single precision.
+    /// The same fraction in single precision.
     pub gemm_fp32: Sourced<f64>,
-    /// Prologue and epilogue of a tile, in units of the depth k.
+    /// Overhead of the prologue and epilogue of a tile, in units of the depth k.
     pub gemm_depth: Sourced<f64>,
     /// Fraction of the peak memory bandwidth.
     pub memory: Sourced<f64>,
-    /// The shortest a kernel can be.
+    /// The shortest duration of a kernel.
     pub kernel_floor: Sourced<Seconds>,
     /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction.
     pub uncertainty: Sourced<f64>,
 }
 
 impl Gpu {
-    /// The unit's own peak rate, or nothing if the GPU does not have the unit.
+    /// Returns the unit's own peak rate, or `None` if the GPU does not have the unit.
     fn own_peak(&self, rate: Rate) -> Option<FlopsPerSecond> {
         match rate {
             Rate::Fp32 => Some(self.peak_fp32.value),
@@ -84,17 +84,17 @@ impl Gpu {
         }
     }
 
-    /// Whether the GPU has this unit.
+    /// Returns `true` if the GPU has this unit.
     pub fn has(&self, rate: Rate) -> bool {
         self.own_peak(rate).is_some()
     }
 
-    /// The peak rate of a unit. What a GPU has no unit for, its single-precision cores do.
+    /// Returns the peak rate of a unit; of a unit that the GPU does not have, that of its single-precision cores.
     pub fn peak(&self, rate: Rate) -> FlopsPerSecond {
         self.own_peak(rate).unwrap_or(self.peak_fp32.value)
     }
 
-    /// The fraction of [`Gpu::peak`] that large tiles reach; the tensor cores share one.
+    /// Returns the fraction of [`Gpu::peak`] that large tiles reach; all formats of the tensor cores share one.
     pub fn gemm_fraction(&self, rate: Rate) -> f64 {
         if rate == Rate::Fp32 || !self.has(rate) {
             self.achieved.gemm_fp32.value

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// A machine type: an instance that can be rented or, without prices, a system that was published about.
+/// A machine type: an instance that can be rented or, without prices, a system of published measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instance {
@@ -17,30 +17,30 @@ pub struct Instance {
     pub name: String,
     /// Catalog id of its GPU.
     pub gpu: String,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Virtual processors.
+    /// Number of virtual processors.
     pub vcpus: u32,
-    /// What they are; nothing where no data was loaded for a publication.
+    /// The model of the processors; left out for systems where no data was loaded in the published measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<Processor>,
-    /// Main memory.
+    /// Size of main memory.
     pub memory: Sourced<Bytes>,
-    /// Local disk, zero if none.
+    /// Size of the local disk; zero if there is none.
     pub disk: Sourced<Bytes>,
-    /// How the GPUs reach each other.
+    /// The connection between the GPUs.
     pub interconnect: Interconnect,
-    /// How instances reach each other.
+    /// The network between instances.
     pub network: Network,
-    /// What the GPUs share inside.
+    /// The rates of what the GPUs of an instance share.
     pub host: HostLinks,
-    /// What it reaches of storage outside; nothing where there is none.
+    /// The rates at which the instance reaches remote storage; left out where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<RemoteStorage>,
-    /// Whether SageMaker's library for data parallelism (SMDDP) runs on it; nothing where nobody says so.
+    /// `true` if SageMaker's library for data parallelism (SMDDP) runs on it; left out where no source says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smddp: Option<Sourced<bool>>,
-    /// What it costs; nothing if it cannot be rented or its price is not known.
+    /// The prices; none if it cannot be rented or its price is not known.
     #[serde(default, rename = "price")]
     pub prices: Vec<Price>,
 }
@@ -49,56 +49,56 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostLinks {
-    /// Main memory, all channels together.
+    /// Bandwidth of main memory, all channels together.
     pub memory_bandwidth: Sourced<BytesPerSecond>,
-    /// Reading from all local disks at once, one direction; zero if there are none.
+    /// Read rate of all local disks at once; zero if there are none.
     pub disk_bandwidth: Sourced<BytesPerSecond>,
-    /// GPUs that share one PCIe uplink to the processor.
+    /// Number of GPUs that share one PCIe uplink to the processor.
     pub gpus_per_pcie_switch: Sourced<u32>,
-    /// That uplink, one direction.
+    /// Bandwidth of that uplink, one direction.
     pub pcie_uplink: Sourced<BytesPerSecond>,
 }
 
-/// A kind of wiring with the name that tables of measurements use.
+/// A kind of interconnect, with the name that tables of measurements use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Catalog id, `nvlink2-hybrid-cube-mesh`.
     pub name: String,
-    /// What it is.
+    /// The interconnect itself.
     pub interconnect: Interconnect,
 }
 
-/// How the GPUs of an instance reach each other.
+/// The connection between the GPUs of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Interconnect {
     /// Through the host's PCIe tree.
     Pcie {
-        /// Achieved rate of a ring over PCIe, one direction, each GPU.
+        /// Achieved rate of a ring over PCIe, one direction, per GPU.
         bandwidth: Sourced<BytesPerSecond>,
     },
     /// NVLinks between some pairs; the other pairs go through PCIe.
     NvlinkMesh {
         /// Rate of one link, one direction.
         link: Sourced<BytesPerSecond>,
-        /// Part of the link rate that a ring reaches.
+        /// Part of the link rate that a ring achieves.
         fraction: Sourced<f64>,
-        /// (GPU, GPU, number of links).
+        /// Pairs as (GPU, GPU, number of links).
         pairs: Sourced<Vec<(u32, u32, u32)>>,
         /// Achieved rate over PCIe for pairs without a link.
         pcie_bandwidth: Sourced<BytesPerSecond>,
     },
-    /// Every GPU at its full rate with every other.
+    /// A switch that connects every GPU with every other at full rate.
     Nvswitch {
         /// Rate of a GPU into the switch, one direction.
         port: Sourced<BytesPerSecond>,
-        /// Part of it that a ring reaches.
+        /// Part of that rate that a ring achieves.
         fraction: Sourced<f64>,
     },
 }
 
-/// How bytes leave an instance.
+/// The transport of data between instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -117,7 +117,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All of them.
+    /// Every transport.
     pub const ALL: &[Self] = &[Self::Tcp, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
 }
 
@@ -125,19 +125,19 @@ impl Transport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// What is sustained, all interfaces together, one direction.
+    /// Sustained rate of all interfaces together, one direction.
     pub baseline: Sourced<BytesPerSecond>,
-    /// What "up to" promises for minutes.
+    /// Burst rate: what "up to" promises for minutes.
     pub burst: Sourced<BytesPerSecond>,
-    /// How bytes leave.
+    /// The transport.
     pub transport: Transport,
-    /// Network cards, which share the rates equally.
+    /// Number of network cards, which share the rates equally.
     #[serde(default = "one")]
     pub interfaces: u32,
-    /// What one TCP connection reaches, where the network limits connections.
+    /// Rate of one TCP connection, where the network limits connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_limit: Option<Sourced<BytesPerSecond>>,
-    /// What the library of collectives makes of it; in a catalog that of the transport unless it is stated.
+    /// Parameters of the collectives library on this network; in a catalog file, those of the transport if left out.
     pub messaging: Messaging,
 }
 
@@ -146,7 +146,7 @@ fn one() -> u32 {
 }
 
 impl Interconnect {
-    /// Whether NVLinks alone connect these GPUs, perhaps by way of others among them.
+    /// Returns `true` if NVLinks alone connect these GPUs, perhaps through others among them.
     pub fn joins(&self, gpus: &[u32]) -> bool {
         match self {
             Self::Pcie { .. } => gpus.len() < 2,
@@ -156,16 +156,16 @@ impl Interconnect {
     }
 }
 
-/// The most NVLinks between two GPUs.
+/// The largest number of NVLinks between two GPUs.
 pub(crate) const LINKS_MAX: u32 = 64;
 
-/// The most GPUs of a machine.
+/// The largest number of GPUs in a machine.
 pub(crate) const GPUS_MAX: u32 = 256;
 
-/// What is wrong with an entry of the NVLinks between pairs of GPUs.
+/// An error in an entry of the NVLinks between pairs of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrongPair {
-    /// A machine has no such GPU.
+    /// The machine has no such GPU.
     NoSuchGpu(u32),
     /// Both ends are one GPU.
     OneGpu,
@@ -175,11 +175,11 @@ pub(crate) enum WrongPair {
     Again((u32, u32)),
 }
 
-/// Whether NVLinks join GPUs that a machine of so many has, each pair in one entry.
+/// Checks that NVLinks connect GPUs of a machine with `gpus` of them, each pair in one entry.
 ///
 /// # Errors
 ///
-/// The first entry that is wrong, by number, and what is wrong with it.
+/// Returns the index of the first wrong entry, and its error.
 pub(crate) fn check_pairs(pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), (usize, WrongPair)> {
     let mut seen = BTreeSet::new();
     for (index, (a, b, links)) in pairs.iter().copied().enumerate() {
@@ -200,7 +200,7 @@ pub(crate) fn check_pairs(pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), (u
     Ok(())
 }
 
-/// Which of `gpus` links between them do not connect to the first.
+/// Returns those of `gpus` that links do not connect to the first one.
 pub(crate) fn unreached(pairs: &[(u32, u32, u32)], gpus: &[u32]) -> Vec<u32> {
     let Some((first, others)) = gpus.split_first() else { return Vec::new() };
     let (mut unseen, mut reached) = (others.to_vec(), vec![*first]);
@@ -215,7 +215,7 @@ pub(crate) fn unreached(pairs: &[(u32, u32, u32)], gpus: &[u32]) -> Vec<u32> {
 }
 
 impl Instance {
-    /// The family, `p3dn` of `p3dn.24xlarge`.
+    /// Returns the family of the type, `p3dn` of `p3dn.24xlarge`.
     pub fn family(&self) -> &str {
         self.name.split('.').next().unwrap_or(&self.name)
     }

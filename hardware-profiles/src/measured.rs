@@ -3,44 +3,44 @@
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond};
 
-/// Operators as calibration times them. The shape is named in each variant's text, outermost dimension first.
+/// Operators as calibration times them. Each variant's text names the dimensions of the shape, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorClass {
     /// Linear layer with bias: rows, inputs, outputs.
     Linear,
-    /// Attention core in which queries see earlier tokens only: samples, heads, sequence, head width.
+    /// Causal attention core, in which queries see earlier tokens only: samples, heads, sequence, head width.
     Attention,
-    /// Attention core in which queries see all tokens: samples, heads, sequence, head width.
+    /// Full attention core, in which queries see all tokens: samples, heads, sequence, head width.
     FullAttention,
     /// Layer normalisation: rows, width.
     LayerNorm,
-    /// Division by the root mean square, with scale: rows, width.
+    /// RMS normalisation with scale: rows, width.
     RmsNorm,
     /// GELU: rows, width.
     Activation,
-    /// The positive part: rows, width.
+    /// ReLU: rows, width.
     Relu,
-    /// An activated half of the input times the other half: rows, width of the result.
+    /// Gated activation, an activated half of the input times the other half: rows, width of the result.
     GatedActivation,
-    /// Rotation of queries and keys by their positions: rows, width of both together.
+    /// Rotary position embedding of queries and keys: rows, width of both together.
     Rotary,
     /// Addition to the residual stream: rows, width.
     Residual,
     /// Token and position lookup: rows, vocabulary, positions, width.
     Embedding,
-    /// A learned token put before patches, and learned positions added to all: rows, width.
+    /// Class token, which is put before patches, and learned positions added to all: rows, width.
     ClassToken,
-    /// Product with the transposed token table: rows, width, vocabulary.
+    /// Product with the transposed token table (tied head): rows, width, vocabulary.
     TiedHead,
     /// Convolution with square kernels: samples, pixels of an output, input channels, output channels, side of the
     /// kernel, stride.
     Convolution,
-    /// Normalisation of channels over samples and pixels: samples, pixels, channels.
+    /// Batch normalisation of channels over samples and pixels: samples, pixels, channels.
     BatchNorm,
-    /// The largest value of each window of three by three pixels: samples, windows, channels.
+    /// Max pooling with windows of three by three pixels: samples, windows, channels.
     MaxPool,
-    /// The mean of all pixels: samples, pixels, channels.
+    /// Mean pooling over all pixels: samples, pixels, channels.
     MeanPool,
     /// Softmax cross-entropy: rows, vocabulary.
     CrossEntropy,
@@ -54,11 +54,12 @@ pub enum OperatorClass {
     Lars,
     /// One LAMB update, with norms of each tensor: parameters, tensors.
     Lamb,
-    /// Adding one micro-batch's gradients to the sum: parameters, tensors.
+    /// Addition of one micro-batch's gradients to the sum: parameters, tensors.
     Accumulate,
-    /// Copying gradients into one flat buffer that ranks share out, and the own share back: parameters, tensors.
+    /// Copy of gradients into one flat buffer that is sharded over ranks, and of the rank's own shard back: parameters,
+    /// tensors.
     Flatten,
-    /// Rounding single-precision parameters to the format in which layers compute: parameters, tensors.
+    /// Rounding of single-precision parameters to the format in which layers compute: parameters, tensors.
     Rounding,
 }
 
@@ -93,7 +94,7 @@ impl OperatorClass {
         Self::Rounding,
     ];
 
-    /// How many sizes say what an operator of the class worked on.
+    /// Returns the number of dimensions in the shape of an operator of the class.
     pub fn dimensions(self) -> usize {
         match self {
             Self::Convolution => 6,
@@ -119,7 +120,8 @@ impl OperatorClass {
         }
     }
 
-    /// Whether it works on parameters or their gradients, once, instead of having a forward and a backward pass.
+    /// Returns `true` if it works on parameters or their gradients, once, instead of having a forward and a backward
+    /// pass.
     pub fn is_over_parameters(self) -> bool {
         matches!(
             self,
@@ -144,7 +146,7 @@ pub enum NumberFormat {
     Fp32,
     /// IEEE half precision.
     Fp16,
-    /// Half precision with the exponent of single precision.
+    /// bfloat16: half precision with the exponent of single precision.
     Bf16,
 }
 
@@ -152,7 +154,7 @@ impl NumberFormat {
     /// Every format.
     pub const ALL: [Self; 3] = [Self::Fp32, Self::Fp16, Self::Bf16];
 
-    /// Whether it is single precision, which profiles leave unsaid.
+    /// Returns `true` for single precision, which profiles omit.
     fn is_single(&self) -> bool {
         *self == Self::Fp32
     }
@@ -162,22 +164,22 @@ impl NumberFormat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorSample {
-    /// What was timed.
+    /// The operator.
     pub operator: OperatorClass,
-    /// In which format; single precision if left out.
+    /// The number format; single precision if left out.
     #[serde(default, skip_serializing_if = "NumberFormat::is_single")]
     pub format: NumberFormat,
-    /// Ranks at work at the same time.
+    /// Number of ranks at work at the same time.
     pub ranks: u32,
-    /// Processor threads of each.
+    /// Processor threads of each rank.
     pub threads: u32,
     /// Dimensions, as the class names them.
     pub shape: Vec<u64>,
-    /// Median time of the forward pass, or of the whole for operators without passes.
+    /// Median seconds of the forward pass, or of the whole for operators without passes.
     pub forward_s: f64,
-    /// Median time of the backward pass; zero for operators without passes.
+    /// Median seconds of the backward pass; zero for operators without passes.
     pub backward_s: f64,
-    /// Inter-quartile range of the total over its median.
+    /// Inter-quartile range of the total time over its median.
     pub spread: f64,
 }
 
@@ -185,13 +187,13 @@ pub struct OperatorSample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CollectiveOperation {
-    /// Sum over all ranks, to all ranks.
+    /// A sum over all ranks, which all ranks get.
     AllReduce,
-    /// One rank to another.
+    /// A message from one rank to another.
     Send,
-    /// Each has an equal part of a buffer and gets the whole.
+    /// Each rank has an equal part of a buffer and gets the whole.
     AllGather,
-    /// Each has a whole buffer and gets an equal part of the sum.
+    /// Each rank has a whole buffer and gets an equal part of the sum.
     ReduceScatter,
 }
 
@@ -199,29 +201,29 @@ pub enum CollectiveOperation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectiveSample {
-    /// What was timed.
+    /// The operation.
     pub operation: CollectiveOperation,
-    /// Ranks that took part.
+    /// Number of ranks that took part.
     pub ranks: u32,
-    /// Bytes of the buffer on each rank; of the whole buffer, where each has a part before or after.
+    /// Bytes of the buffer on each rank; of the whole buffer, where each rank has a part before or after.
     pub bytes: u64,
-    /// Median time.
+    /// Median time in seconds.
     pub seconds: f64,
 }
 
-/// What computes on a measured machine.
+/// The kind of device that computes on a measured machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// Threads of its processors.
+    /// Threads of the machine's processors.
     #[default]
     Cpu,
-    /// NVIDIA's GPUs, through CUDA.
+    /// NVIDIA GPUs, through CUDA.
     Cuda,
 }
 
 impl DeviceKind {
-    /// Its name in a profile.
+    /// Returns the name used in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -229,19 +231,19 @@ impl DeviceKind {
         }
     }
 
-    /// Whether it is processor threads, which files leave unsaid.
+    /// Returns `true` for processor threads, which files omit.
     pub fn is_cpu(&self) -> bool {
         *self == Self::Cpu
     }
 }
 
-/// What runs of a machine are corrected in.
+/// A phase of a step to which a correction from whole runs applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CorrectedPhase {
     /// Forward passes.
     Forward,
-    /// Backward passes, with the gathering of their gradients.
+    /// Backward passes, including the accumulation of their gradients.
     Backward,
     /// The optimizer's update.
     Optimizer,
@@ -253,7 +255,7 @@ impl CorrectedPhase {
     /// Every phase.
     pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Optimizer, Self::Communication];
 
-    /// Its name in a profile.
+    /// Returns the name used in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -264,21 +266,21 @@ impl CorrectedPhase {
     }
 }
 
-/// What whole runs taught about one phase: by how much it takes longer in a step than its operators took apart.
+/// A correction of one phase, learnt from whole runs: how much longer it takes in a step than the sum of its operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
-    /// Which phase.
+    /// The phase.
     pub phase: CorrectedPhase,
     /// Time in a step over the sum of the operators' times.
     pub factor: f64,
     /// Relative standard error of the factor.
     pub deviation: f64,
-    /// Runs that taught it.
+    /// Number of runs from which it was learnt.
     pub runs: u32,
-    /// When it was fitted, `2026-11-22`.
+    /// The date of the fit, `2026-11-22`.
     pub measured: String,
-    /// From what.
+    /// The source: the runs from which it was learnt.
     pub source: String,
 }
 
@@ -290,26 +292,27 @@ pub struct MeasuredMachine {
     pub schema: String,
     /// A name for the machine, `local`.
     pub name: String,
-    /// The processor, or the GPU.
+    /// The name of the processor, or of the GPU.
     pub processor: String,
-    /// What computes; processor threads if left out.
+    /// The kind of device; processor threads if left out.
     #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
     pub device: DeviceKind,
-    /// Devices that a plan may use: ranks that can work at the same time, with at least one thread each, or on a GPU.
+    /// Number of devices that a plan may use: ranks that can work at the same time, each with at least one thread or on
+    /// a GPU.
     pub devices: u32,
     /// Memory of all devices together: main memory, which processor threads share, or that of the GPUs.
     pub memory: Bytes,
-    /// When it was measured, `2026-11-21`.
+    /// The date of the measurement, `2026-11-21`.
     pub measured: String,
     /// The framework that was measured, with its version.
     pub framework: String,
-    /// Rate of a plain copy by one thread, for what has no operator of its own.
+    /// Rate of a plain copy by one thread, for work that has no operator of its own.
     pub copy_bandwidth: BytesPerSecond,
-    /// How much longer a kernel takes while a sum over ranks is under way beside it: 0.3 is 30 %, and large where the sum
-    /// takes the very processors. Unknown if left out.
+    /// Slowdown of a kernel while an all-reduce runs beside it: 0.3 is 30 % longer; it is large where the all-reduce
+    /// needs the same processors. Unknown if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_slowdown: Option<f64>,
-    /// What whole runs taught, by phase; nothing where there was none.
+    /// Corrections learnt from whole runs, by phase; none where there was no such run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
     /// Timed operators.
@@ -319,8 +322,8 @@ pub struct MeasuredMachine {
 }
 
 impl MeasuredMachine {
-    /// By how much a phase takes longer in a step than its operators took apart, as whole runs taught it; 1 where none
-    /// did.
+    /// Returns how many times longer a phase takes in a step than the sum of its operators, as learnt from whole runs;
+    /// 1 where no run taught it.
     pub fn correction(&self, phase: CorrectedPhase) -> f64 {
         let of_phase = self.corrections.iter().filter(|correction| correction.phase == phase);
         of_phase.map(|correction| correction.factor).product()

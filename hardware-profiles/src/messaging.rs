@@ -1,49 +1,49 @@
-//! How the library of collectives fares on a kind of network.
+//! Parameters of the collectives library on each kind of network.
 
 use crate::instance::{Interconnect, Transport};
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::Seconds;
 
-/// What the library of collectives makes of a network, and of the links inside the machines on it. A sweep of measured
-/// collectives teaches all of it.
+/// Parameters of the collectives library on a network, and on the links inside the machines there. All can be learnt
+/// from a sweep of measured collectives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Messaging {
     /// Part of the nominal rate that rings sustain where one device of each machine takes part.
     pub sustained_alone: Sourced<f64>,
-    /// The same where several devices of a machine share its network.
+    /// Part of the nominal rate that rings sustain where several devices of a machine share its network.
     pub sustained: Sourced<f64>,
-    /// What a benchmark of communication alone reaches in parts of that: training needs the processors that move the
-    /// bytes of sockets.
+    /// Rate that a benchmark of communication alone reaches, relative to that of training, which itself needs the
+    /// processors that move the bytes of sockets.
     pub isolated: Sourced<f64>,
-    /// One message from machine to machine takes at least this long, whatever its size; zero where the library's own
+    /// The shortest time of a message from machine to machine, whatever its size; zero where the library's own
     /// latencies hold.
     pub step: Sourced<Seconds>,
-    /// Whether messages of flagged words (NCCL's LL protocol) may cross: a network that delivers out of order corrupts
-    /// them.
+    /// `true` if messages of flagged words (NCCL's LL protocol) may cross the network: one that delivers out of order
+    /// corrupts them.
     pub flagged: Sourced<bool>,
-    /// Times the way through all members that each chunk of a long message waits for before the next may follow; zero
+    /// Number of trips through all members that each chunk of a long message waits for before the next may follow; zero
     /// where chunks follow without waiting.
     pub chunk_trips: Sourced<f64>,
-    /// Latencies inside a machine in parts of those that the library's own tuner assumes.
+    /// Latencies inside a machine, relative to those that the library's own tuner assumes.
     pub inside: Sourced<f64>,
 }
 
-/// The links and the network of a machine type as a sweep of collectives found them.
+/// The links and the network of a machine type, as learnt from a sweep of collectives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredFabric {
     /// Catalog id of the machine type.
     pub name: String,
-    /// How its GPUs reach each other.
+    /// The connection between its GPUs.
     pub interconnect: Interconnect,
-    /// What the library makes of its network.
+    /// The parameters of the collectives library on its network.
     pub messaging: Messaging,
 }
 
 impl MeasuredFabric {
-    /// The least and the most of each number that a sweep teaches, by its name in the file; seconds for a time.
+    /// The name in the file, the minimum and the maximum of each number that a sweep teaches; times in seconds.
     pub const BOUNDS: [(&str, f64, f64); 6] = [
         ("sustained_alone", 0.01, 1.0),
         ("sustained", 0.01, 1.0),
@@ -53,20 +53,20 @@ impl MeasuredFabric {
         ("isolated", 0.1, 10.0),
     ];
 
-    /// The numbers of [`Self::BOUNDS`], in their order.
+    /// Returns the numbers of [`Self::BOUNDS`], in the same order.
     pub(crate) fn numbers(&self) -> [f64; 6] {
         let Messaging { sustained_alone, sustained, isolated, step, chunk_trips, inside, .. } = &self.messaging;
         [sustained_alone.value, sustained.value, step.value.0, chunk_trips.value, inside.value, isolated.value]
     }
 }
 
-/// The messaging of a kind of network, where nothing was measured of the network itself: that of current software, or
-/// of a release of it.
+/// The messaging of a kind of network with current software, or with an older release, for networks that were not
+/// measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransportDefault {
     pub(crate) transport: Transport,
-    /// What publications call the release; nothing for current software.
+    /// The names of the release in publications; none for current software.
     #[serde(default)]
     pub(crate) published_as: Vec<String>,
     pub(crate) messaging: Messaging,

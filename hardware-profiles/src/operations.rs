@@ -5,52 +5,52 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_units::Seconds;
 
-/// Facts and stated defaults of a cloud's operation.
+/// Facts and stated defaults of the operation of a cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operations {
     /// Mean time between failures of one machine.
     pub node_mtbf: Sourced<Seconds>,
-    /// How long before spare capacity is reclaimed it is said.
+    /// Time from the notice of a reclaim of spot capacity to the reclaim.
     pub spot_notice: Sourced<Seconds>,
     /// Median time until reclaimed capacity can be rented again.
     pub spot_wait: Sourced<Seconds>,
     /// Standard deviation of the logarithm of start-up times and waits.
     pub start_spread: Sourced<f64>,
-    /// Starting on machines that are not there yet.
+    /// Start-up on machines that have yet to be found and booted.
     pub cold: StartUp,
-    /// Starting on machines that were kept.
+    /// Start-up on machines that were kept (a warm pool).
     pub warm_pool: StartUp,
 }
 
-/// Median times of what happens before the first step, one after another.
+/// Median times of the phases before the first step, which follow one another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartUp {
-    /// Finding and booting the machines, which are paid for from then on.
+    /// Time to find and boot the machines, which are paid for from then on.
     pub machines: Sourced<Seconds>,
-    /// Downloading the container image.
+    /// Time to download the container image.
     pub image: Sourced<Seconds>,
-    /// Starting the framework.
+    /// Time to start the framework.
     pub framework: Sourced<Seconds>,
 }
 
 impl StartUp {
-    /// All of it.
+    /// Returns the sum of the phases.
     pub fn total(&self) -> Seconds {
         self.machines.value + self.image.value + self.framework.value
     }
 }
 
-/// How often spare capacity was reclaimed, as it was published on a day.
+/// The shares of spot capacity that were reclaimed, as published on a given day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpotAdvisor {
-    /// The day.
+    /// The day of publication.
     pub date: String,
-    /// Who published it.
+    /// The publisher.
     pub source: String,
-    /// By region and instance.
+    /// The bands, by region and instance.
     bands: BTreeMap<String, BTreeMap<String, SpotBand>>,
 }
 
@@ -75,7 +75,7 @@ pub enum SpotBand {
 }
 
 impl SpotBand {
-    /// The upper end of the band; of the last one, which has none, the lower.
+    /// Returns the upper end of the band; of the last one, which has none, the lower.
     pub fn monthly_share(self) -> f64 {
         match self {
             Self::Below5 => 0.05,
@@ -85,7 +85,7 @@ impl SpotBand {
         }
     }
 
-    /// The band as it is published.
+    /// Returns the band as it is published.
     pub fn name(self) -> &'static str {
         match self {
             Self::Below5 => "<5 %",
@@ -98,12 +98,12 @@ impl SpotBand {
 }
 
 impl SpotAdvisor {
-    /// The band of an instance type in a region, if it was published.
+    /// Returns the band of an instance type in a region, if it was published.
     pub fn band(&self, region: &str, instance: &str) -> Option<SpotBand> {
         self.bands.get(region)?.get(instance).copied()
     }
 
-    /// Regions in which the instance type has a band.
+    /// Returns the regions in which the instance type has a band.
     pub fn regions(&self, instance: &str) -> Vec<&str> {
         self.bands.iter().filter(|(_, bands)| bands.contains_key(instance)).map(|(region, _)| region.as_str()).collect()
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Seconds, UsdPerHour};
 
-/// Who rents the instance out.
+/// The service that rents an instance out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
@@ -14,10 +14,10 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them.
+    /// Every service.
     pub const ALL: &[Self] = &[Self::Ec2, Self::Sagemaker];
 
-    /// The service as it is written.
+    /// Returns the name of the service as it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ec2 => "ec2",
@@ -25,13 +25,13 @@ impl Service {
         }
     }
 
-    /// The service of a name.
+    /// Returns the service of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|service| service.name() == name)
     }
 }
 
-/// The terms.
+/// The terms of a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Purchase {
     /// By the second.
@@ -49,10 +49,10 @@ pub enum Purchase {
 }
 
 impl Purchase {
-    /// All of them.
+    /// Every purchase.
     pub const ALL: &[Self] = &[Self::OnDemand, Self::Spot, Self::Reserved, Self::ReservedThreeYears];
 
-    /// The terms as they are written.
+    /// Returns the name of the terms as they are written.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",
@@ -62,13 +62,13 @@ impl Purchase {
         }
     }
 
-    /// The terms of a name.
+    /// Returns the terms of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|purchase| purchase.name() == name)
     }
 
-    /// How long is paid for, whatever is used; nothing where only use is. Amazon EC2 User Guide, "Reserved Instances":
-    /// a year is 365 days of them, three years are 1 095.
+    /// Returns the time that is paid for whether used or not; `None` where only use is paid. Amazon EC2 User Guide,
+    /// "Reserved Instances": one year is 365 days, three years are 1 095.
     pub fn term(self) -> Option<Seconds> {
         match self {
             Self::OnDemand | Self::Spot => None,
@@ -78,47 +78,47 @@ impl Purchase {
     }
 }
 
-/// A price that was seen.
+/// An observed price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// `us-east-1`, …
+    /// The region, `us-east-1`.
     pub region: String,
-    /// Who rents it out.
+    /// The service that rents the instance out.
     pub service: Service,
     /// The terms.
     pub purchase: Purchase,
-    /// Lowest price seen, by the hour.
+    /// Lowest observed price per hour.
     pub low: UsdPerHour,
-    /// Highest price seen: differs from `low` for spot only.
+    /// Highest observed price per hour: differs from `low` for spot only.
     pub high: UsdPerHour,
-    /// What is expected between them; their middle if nobody says.
+    /// Expected price between them; their middle if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<UsdPerHour>,
-    /// When, `2026-07-20`.
+    /// Date of the observation, `2026-07-20`.
     pub date: String,
-    /// Where it was read.
+    /// The source of the price.
     pub source: String,
 }
 
-/// Which price is asked for.
+/// A query for a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriceQuery<'a> {
-    /// `us-east-1`, …
+    /// The region, `us-east-1`.
     pub region: &'a str,
-    /// Who rents it out.
+    /// The service that rents the instance out.
     pub service: Service,
     /// The terms.
     pub purchase: Purchase,
 }
 
 impl Price {
-    /// What an hour is expected to cost.
+    /// Returns the expected price of an hour.
     pub fn hourly(&self) -> UsdPerHour {
         self.expected.unwrap_or(UsdPerHour(f64::midpoint(self.low.0, self.high.0)))
     }
 
-    /// The same price with every figure of it changed.
+    /// Returns the price with `change` applied to each of its figures.
     #[must_use]
     pub fn map(mut self, change: impl Fn(f64) -> f64) -> Self {
         let set = |usd: &mut UsdPerHour| usd.0 = change(usd.0);
@@ -128,7 +128,7 @@ impl Price {
         self
     }
 
-    /// Whether this is the price asked for.
+    /// Returns `true` if the price answers the query.
     pub fn answers(&self, query: PriceQuery<'_>) -> bool {
         self.region == query.region && self.service == query.service && self.purchase == query.purchase
     }

@@ -6,38 +6,38 @@ use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
 use trainyard_units::{UsdPerHour, similar};
 
-/// Columns that a table of prices must have.
+/// The required columns of a table of prices.
 const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
-/// Columns that it may have: where a price is a range, its ends.
+/// The optional columns: where a price is a range, its ends.
 const OPTIONAL: [&str; 2] = ["low_usd_per_hour", "high_usd_per_hour"];
 /// The columns in the order in which they are written.
 const WRITTEN: &str = "instance,region,service,purchase,usd_per_hour,low_usd_per_hour,high_usd_per_hour,date,source\n";
-/// No machine is rented for more; what is beyond was written in another unit.
+/// The highest price accepted: no machine is rented for more, so a higher one was written in another unit.
 pub const USD_PER_HOUR_MAX: f64 = 1e5;
 
-/// Prices that stand before those of the catalog. Valid once it exists.
+/// A valid table of prices that take precedence over those of the catalog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceTable {
     rows: Vec<(String, Price)>,
 }
 
-/// Why a table of prices cannot be used.
+/// An error in a table of prices.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PriceTableError {
-    /// There are no rows.
+    /// The table has no rows.
     #[error("`{file}`: the table has no prices")]
     Empty {
         /// The file.
         file: String,
     },
-    /// A column is absent, or is none of those that a table has.
+    /// A column is missing, or unknown.
     #[error("`{file}` line 1: {problem}; columns are {}, and where prices are ranges {}", REQUIRED.join(", "), OPTIONAL.join(", "))]
     Columns {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
-        /// What was probably meant.
+        /// The column that was probably meant.
         similar: Option<String>,
     },
     /// The text is not CSV.
@@ -45,43 +45,43 @@ pub enum PriceTableError {
     Csv {
         /// The file.
         file: String,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: u64,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
     },
-    /// A cell does not hold what its column needs.
+    /// A cell has a value that its column does not allow.
     #[error("`{file}` line {line}: `{column}` is `{value}`, but it must be {allowed}")]
     Cell {
         /// The file.
         file: String,
-        /// Counted from 1, the header being line 1.
+        /// The line, counted from 1; the header is line 1.
         line: u64,
-        /// Name of the column.
+        /// The name of the column.
         column: &'static str,
-        /// What stands there.
+        /// The value of the cell.
         value: String,
-        /// What may stand there.
+        /// The values allowed.
         allowed: String,
-        /// What was probably meant.
+        /// The value that was probably meant.
         similar: Option<String>,
     },
-    /// Two rows are about the same instance on the same terms.
+    /// Two rows give a price for the same instance on the same terms.
     #[error("`{file}` line {line}: {what} has a price in line {first} already")]
     Twice {
         /// The file.
         file: String,
-        /// The later row.
+        /// The line of the later row.
         line: u64,
-        /// What has two prices.
+        /// The instance and terms that have two prices.
         what: String,
-        /// The earlier row.
+        /// The line of the earlier row.
         first: u64,
     },
 }
 
 impl PriceTableError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Columns { similar: Some(similar), .. } | Self::Cell { similar: Some(similar), .. } => {
@@ -94,14 +94,14 @@ impl PriceTableError {
     }
 }
 
-/// The names that rows may give.
+/// The names that rows may use.
 struct Known<'a> {
     instances: Vec<&'a str>,
-    /// The sources behind the words that rows give for them; nothing where rows state their sources themselves.
+    /// The sources that words in rows stand for; `None` where rows state their sources themselves.
     sources: Option<&'a BTreeMap<String, String>>,
 }
 
-/// A row with what is said of it where it is wrong.
+/// A row, with its file and line for errors.
 struct Row<'a> {
     known: &'a Known<'a>,
     file: &'a str,
@@ -128,7 +128,7 @@ impl Row<'_> {
         }
     }
 
-    /// One of some names.
+    /// Looks up a cell's value among some names.
     fn name<T>(
         &self,
         column: &'static str,
@@ -140,7 +140,7 @@ impl Row<'_> {
         find(text).ok_or_else(|| self.wrong(column, format!("one of {}", known.join(", ")), near()))
     }
 
-    /// A price; nothing if the cell is empty.
+    /// Reads a price; `None` if the cell is empty.
     fn usd(&self, column: &'static str) -> Result<Option<UsdPerHour>, PriceTableError> {
         let text = self.text(column);
         if text.is_empty() {
@@ -197,7 +197,7 @@ impl Row<'_> {
             purchase: self.name("purchase", &purchases, Purchase::named)?,
             low,
             high,
-            // The middle of a range is expected of it anyway.
+            // The middle of a range is the default and need not be stated.
             expected: (low < high && usd != UsdPerHour(f64::midpoint(low.0, high.0))).then_some(usd),
             date: self.text("date").into(),
             source: source.into(),
@@ -206,7 +206,7 @@ impl Row<'_> {
     }
 }
 
-/// `2026-07-20` or `2026-07`.
+/// Returns `true` for dates such as `2026-07-20` or `2026-07`.
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let number = |part: &str, digits: usize, most: u32| {
@@ -220,7 +220,7 @@ fn is_date(text: &str) -> bool {
     }
 }
 
-/// The columns of a table, all of them known.
+/// Reads the columns of a table, all of which must be known.
 fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, PriceTableError> {
     let named = reader.headers().map_err(|error| unreadable(file, &error))?;
     let header: Vec<String> = named.iter().map(|name| name.trim().to_owned()).collect();
@@ -250,11 +250,11 @@ fn unreadable(file: &str, error: &csv::Error) -> PriceTableError {
 }
 
 impl PriceTable {
-    /// The table in the text of a file.
+    /// Reads a table from the text of a CSV file.
     ///
     /// # Errors
     ///
-    /// At the first column, row or cell that is not one of a table of prices.
+    /// Fails at the first column, row or cell that is invalid.
     pub fn from_csv(text: &str, file: &str) -> Result<Self, PriceTableError> {
         let instances = catalog().instances().iter().map(|instance| instance.name.as_str()).collect();
         Self::read(text, file, &Known { instances, sources: None })
@@ -280,18 +280,18 @@ impl PriceTable {
         if rows.is_empty() { Err(PriceTableError::Empty { file: file.into() }) } else { Ok(Self { rows }) }
     }
 
-    /// The price of an instance that answers a query, where the table has one.
+    /// Returns the price of an instance that answers a query, if the table has one.
     pub fn price(&self, instance: &str, query: PriceQuery<'_>) -> Option<&Price> {
         let rows = self.rows.iter().filter(|(name, _)| name == instance);
         rows.map(|(_, price)| price).find(|price| price.answers(query))
     }
 }
 
-/// Gives the instances of a catalog the prices of its table, in which words stand for sources.
+/// Gives the instances of a catalog the prices of its own table, in which words stand for sources.
 ///
 /// # Errors
 ///
-/// As [`PriceTable::from_csv`], and at a word that stands for no source.
+/// Fails as [`PriceTable::from_csv`] does, and at a word that stands for no source.
 pub(crate) fn price_instances(
     instances: &mut [Instance],
     text: &str,
@@ -316,7 +316,7 @@ fn set_prices(instances: &mut [Instance], table: PriceTable) {
 }
 
 impl Catalog {
-    /// This catalog with the prices of a table before its own: a row takes the place of the price of the same instance,
+    /// Returns this catalog with the prices of a table added to its own: a row replaces the price of the same instance,
     /// region, service and terms.
     #[must_use]
     pub fn with_prices(&self, table: &PriceTable) -> Self {
@@ -325,12 +325,12 @@ impl Catalog {
         other
     }
 
-    /// The instances with a name that a pattern fits, `*` standing for any text, each with its prices; all if there is no
-    /// pattern.
+    /// Returns the prices of the instances whose names match a pattern, as CSV; `*` stands for any text, and without a
+    /// pattern all instances match.
     ///
     /// # Panics
     ///
-    /// Never: what is written is text.
+    /// Never panics: what is written is UTF-8 text.
     pub fn prices_csv(&self, pattern: Option<&str>) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for instance in self.instances.iter().filter(|own| pattern.is_none_or(|text| matches(text, &own.name))) {

@@ -4,43 +4,43 @@ use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::BytesPerSecond;
 
-/// One model of processor.
+/// A processor model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Processor {
     /// Catalog id, `xeon-8175m`.
     pub name: String,
-    /// In full.
+    /// The full name.
     pub description: String,
-    /// CoreMark iterations a second and virtual processor, all of them at work.
+    /// CoreMark iterations per second and virtual processor, while all of them are at work.
     pub coremark: Sourced<f64>,
-    /// Virtual processors of a core.
+    /// Virtual processors per core.
     pub threads_per_core: Sourced<u32>,
 }
 
 /// The software that reads samples, decodes them and hands them to training. Its rates hold for the processor whose
-/// `coremark` it states and grow in proportion; they are bytes as stored, for each virtual processor while all of them
-/// are at work.
+/// `coremark` it states, and are proportional to CoreMark; they are bytes as stored, for each virtual processor while
+/// all of them are at work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loader {
     /// Catalog id, `pytorch`.
     pub name: String,
-    /// In a few words.
+    /// A description in a few words.
     pub description: String,
-    /// CoreMark iterations a second and virtual processor for which the rates hold.
+    /// CoreMark iterations per second and virtual processor for which the rates hold.
     pub coremark: Sourced<f64>,
-    /// What the threads of a core do together, relative to one of them alone.
+    /// Work that the threads of a core do together, relative to one of them alone.
     pub hyper_threading: Sourced<f64>,
-    /// Handing decoded samples from the workers of one loader to training, in decoded bytes: the part that more workers
-    /// do not shorten.
+    /// Rate at which decoded samples go from the workers of one loader to training, in decoded bytes: more workers do
+    /// not shorten this part.
     pub handover: Sourced<BytesPerSecond>,
-    /// Decoding a JPEG image, cropping and flipping.
+    /// Rate of decoding a JPEG image, cropping and flipping.
     pub jpeg: Sourced<BytesPerSecond>,
-    /// Copying, cropping and flipping an array without compression.
+    /// Rate of copying, cropping and flipping an array without compression.
     pub raw: Sourced<BytesPerSecond>,
-    /// Reading an array from an archive without compression.
+    /// Rate of reading an array from an archive without compression.
     pub npz: Sourced<BytesPerSecond>,
-    /// Cutting samples from a file of tokens.
+    /// Rate of cutting samples from a file of tokens.
     pub tokens: Sourced<BytesPerSecond>,
 }

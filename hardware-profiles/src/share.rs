@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use trainyard_units::Bytes;
 
 impl MeasuredMachine {
-    /// This machine as each of several jobs has it that train side by side on `devices` of its devices: with as many
-    /// others as there is room for, n ranks of a job work beside as many times n ranks of all jobs, so that an operator
-    /// takes what was measured with that many ranks at work. Where that number was not measured, the next larger one
-    /// that was counts, else the largest. Memory is shared evenly.
+    /// Returns the machine as one of several jobs sees it that train side by side on `devices` of its devices. It
+    /// assumes as many other jobs as there is room for: n ranks of a job work beside as many times n ranks of all jobs,
+    /// so that an operator takes the time that was measured with that many ranks at work. If that number was not
+    /// measured, the next larger one that was counts, else the largest. Memory is shared evenly.
     #[must_use]
     pub fn share(&self, devices: u32) -> Self {
         let devices = devices.clamp(1, self.devices);
@@ -90,7 +90,7 @@ mod tests {
         let quarter = machine().share(1);
         let operators: Vec<_> = quarter.operators.iter().map(|s| (s.ranks, s.threads, s.forward_s)).collect();
         assert_eq!((operators, quarter.memory), (vec![(1, 1, 4.0)], Bytes(100)));
-        // Three of four leave no room for another.
+        // Three of four devices leave no room for another job.
         let most = machine().share(3);
         assert_eq!(most.operators.iter().map(|s| (s.ranks, s.threads)).collect::<Vec<_>>(), [(1, 3), (2, 1)]);
     }

@@ -3,31 +3,31 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value with its source. `value` carries its unit in the text; `source` names a document, a measurement, or what
-/// the value was fitted on.
+/// A value with its source. `value` carries its unit in the text; `source` names a document, a measurement, or the data
+/// that the value was fitted on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// The document, measurement or fit that it comes from.
     pub source: String,
-    /// How it was fitted, if it was and that is known in figures.
+    /// The fit of the value, if it was fitted and the fit is known in figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<Box<Fitted>>,
 }
 
-/// On what a value was fitted, and how sure it is.
+/// A fit: the measurements that a value was fitted on, and its standard error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// Measurements of what kind.
+    /// The kind of measurements.
     pub on: String,
-    /// How many of them.
+    /// Number of measurements.
     pub rows: u32,
-    /// When, `2026-11-21`.
+    /// The date of the fit, `2026-11-21`.
     pub date: String,
-    /// Standard error of the value as a fraction of it.
+    /// Standard error of the value, as a fraction of it.
     pub deviation: f64,
 }
 

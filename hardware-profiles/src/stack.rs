@@ -6,17 +6,17 @@ use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{Bytes, BytesPerSecond, Seconds};
 
-/// The stack of a framework that nobody has measured: the constants of a common one.
+/// The default stack, for frameworks that were not measured: the constants of a common one.
 pub const DEFAULT_STACK: &str = "pytorch";
 
-/// The stack of this program's own executor, with which measured machines are priced.
+/// The stack of Trainyard's own executor, with which measured machines are priced.
 pub const EXECUTOR_STACK: &str = "trainyard-executor";
 
-/// Part of a GPU's memory that a plan leaves free at least, whatever the stack: allocators fragment, and libraries
-/// allocate what nobody counted. A stated default.
+/// The least part of a GPU's memory that a plan leaves free, whatever the stack, for fragmentation of the allocator and
+/// for allocations of libraries that no count covers. A stated default.
 pub const MEMORY_MARGIN_MIN: f64 = 0.08;
 
-/// How a framework cuts a model into pipeline stages.
+/// The way in which a framework partitions a model into pipeline stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageCut {
@@ -25,25 +25,25 @@ pub enum StageCut {
     EqualBlocks,
     /// The same number of layers in every stage, embedding and head counted as layers, or one more in the first ones.
     EqualLayers,
-    /// Contiguous runs whose most expensive one is cheapest.
+    /// Contiguous runs of layers, chosen so that the most expensive run is as cheap as possible.
     Balanced,
 }
 
-/// In which order a framework keeps the values of maps.
+/// The memory layout in which a framework keeps feature maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLayout {
-    /// All pixels of a channel together (NCHW): what products on tensor cores read and write is transposed.
+    /// All pixels of a channel together (NCHW): inputs and outputs of products on tensor cores are transposed.
     ChannelsFirst,
-    /// All channels of a pixel together (NHWC), as tensor cores need them, in half precision; the other way in single.
+    /// All channels of a pixel together (NHWC), as tensor cores need them, in half precision; NCHW in single precision.
     #[default]
     ChannelsLastInHalf,
-    /// All channels of a pixel together in every format. Minimal filtering is not there for it.
+    /// All channels of a pixel together in every format. Winograd's minimal filtering is not available for it.
     ChannelsLast,
 }
 
 impl MapLayout {
-    /// Whether channels come first where elements have so many bytes.
+    /// Returns `true` if the layout is NCHW for elements of `element` bytes.
     pub fn channels_first(self, element: u64) -> bool {
         match self {
             Self::ChannelsFirst => true,
@@ -53,42 +53,42 @@ impl MapLayout {
     }
 }
 
-/// A label under which measurements were published, and for which a stack of the catalog stands.
+/// A label of published measurements that a stack of the catalog stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedAs {
     /// The framework's name in the publication, in which `*` stands for any text.
     pub stack: String,
-    /// Only this version or method of it; any if left out.
+    /// The version or method that it must have; any if left out.
     #[serde(default)]
     pub version: Option<String>,
-    /// Only this release of it and later ones, `20.12`; any if left out.
+    /// The first release to which the label applies, `20.12`; any if left out.
     #[serde(default)]
     pub since: Option<Release>,
-    /// Only on this generation of GPUs, `Volta`; any if left out.
+    /// The generation of GPUs to which the label applies, `Volta`; any if left out.
     #[serde(default)]
     pub generation: Option<String>,
-    /// Only with, or only without, graphs that XLA compiled; any if left out.
+    /// `true` if XLA must have compiled the graph, `false` if not; any if left out.
     #[serde(default)]
     pub xla: Option<bool>,
-    /// Only with, or only without, sequence parallelism, which tells releases apart that came before and after it; any
-    /// if left out.
+    /// `true` if there must be sequence parallelism, `false` if not, which tells apart releases before and after it;
+    /// any if left out.
     #[serde(default)]
     pub sequence_parallel: Option<bool>,
 }
 
-/// Under which label a measurement was published, and on what it was made.
+/// The label of a published measurement, and the conditions under which it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publication<'a> {
-    /// The framework's name.
+    /// The name of the framework.
     pub stack: &'a str,
-    /// Its version or method; a release of it is the last word of `NGC pytorch 20.12`.
+    /// The version or method; the release is the last word of `NGC pytorch 20.12`.
     pub version: &'a str,
     /// The generation of GPUs.
     pub generation: &'a str,
-    /// Whether XLA compiled the graph, if that is known.
+    /// `true` if XLA compiled the graph; `None` if that is not known.
     pub xla: Option<bool>,
-    /// Whether the plan has sequence parallelism.
+    /// `true` if the plan has sequence parallelism.
     pub sequence_parallel: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// The release that a version ends with, or nothing if it ends with something else.
+    /// Returns the release that a version ends with, or `None` if it ends with something else.
     fn of_version(version: &str) -> Option<Self> {
         let word = version.rsplit(' ').next()?;
         let (major, minor) = word.trim_start_matches('v').split_once('.')?;
@@ -123,12 +123,13 @@ impl From<Release> for String {
     }
 }
 
-/// How closely a label is met: the more parts agree the closer, then the later the release from which it holds, then
-/// the longer the name that was matched.
+/// The closeness of a match, compared in this order: the number of parts that agree, the release from which the label
+/// holds, and the length of the matched name.
 pub(crate) type Closeness = (usize, Option<Release>, usize);
 
 impl PublishedAs {
-    /// How closely the label is met, or nothing if a part of it differs. `*` in its name stands for any text.
+    /// Returns the closeness of the match, or `None` if a part of the label differs. `*` in its name stands for any
+    /// text.
     fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
         let parts = [
             self.version.as_ref().map(|version| version == publication.version),
@@ -143,143 +144,146 @@ impl PublishedAs {
     }
 }
 
-/// A training framework as it loads a machine.
+/// A training framework, with the costs that it adds to those of the hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stack {
     /// Catalog id, `megatron`.
     pub name: String,
-    /// In a few words.
+    /// A description in a few words.
     pub description: String,
-    /// Host time to launch one kernel, everything the framework does for it included. Zero if there is no host thread.
+    /// Host time to launch one kernel, including everything that the framework does for it. Zero if there is no host
+    /// thread.
     pub launch: Sourced<Seconds>,
     /// Memory traffic of kernels other than matrix products, relative to the counts of `models`.
     pub traffic: Sourced<f64>,
-    /// The same where compute is in half precision, besides `traffic`: what is kept in single precision, and casts.
+    /// A factor besides `traffic` where compute is in half precision, for values kept in single precision, and casts.
     pub mixed_traffic: Sourced<f64>,
-    /// The same of layers with maps, in place of both: normalisation of channels, activations, sums, pooling.
+    /// The factor of layers with feature maps, in place of both: batch normalisation, activations, sums, pooling.
     pub map_traffic: Sourced<f64>,
-    /// Memory traffic of the loss over a vocabulary, relative to the counts of `models`, which are those of separate
-    /// kernels in single precision; besides `traffic`.
+    /// Memory traffic of the loss over a vocabulary, besides `traffic`, relative to the counts of `models`, which are
+    /// those of separate kernels in single precision.
     pub loss_traffic: Sourced<f64>,
-    /// Whether adding a weight's gradient to the sum is partly done by the product that computes it; otherwise kernels of
-    /// their own read and write all of both.
+    /// `true` if the product that computes a weight's gradient also adds part of it to the sum (fused gradient
+    /// accumulation); otherwise separate kernels read and write all of both.
     pub fused_accumulation: Sourced<bool>,
-    /// Part of matrix products' rate, relative to the GPU's own constants.
+    /// Rate of matrix products, relative to the GPU's own constants.
     pub gemm: Sourced<f64>,
-    /// Host time to choose one region of an image (proposals sorted, suppressed, matched and sampled), for which the
-    /// device waits; zero where kernels do it for all at once.
+    /// Host time to choose one region of an image (sorting, suppressing, matching and sampling proposals), for which
+    /// the device waits; zero where kernels handle all regions at once.
     pub region_selection: Sourced<Seconds>,
     /// Memory traffic of the optimizer's update, relative to one kernel that reads and writes everything once.
     pub update_traffic: Sourced<f64>,
-    /// What an update with Adam in single precision takes besides for each tensor of parameters, where the fused kernel
-    /// is used in mixed precision only and a dozen kernels for each tensor are launched instead; nothing where it is
-    /// always used.
+    /// Time per parameter tensor that an Adam update takes besides in single precision, where the fused kernel is used
+    /// in mixed precision only and a dozen kernels are launched for each tensor instead; left out where the fused
+    /// kernel is always used.
     #[serde(default)]
     pub separate_update: Option<Sourced<Seconds>>,
-    /// What one virtual processor, of the kind for which the rates of the loader hold, takes to read, decode and augment an image, where the framework's own examples leave it
-    /// to the processors and no loader was stated; nothing where images are there when a step wants them.
+    /// Time for one virtual processor to read, decode and augment an image, on the kind of processor for which the
+    /// rates of the loader hold, where the framework's own examples leave this to the processors and no loader was
+    /// stated; left out where images are there when a step needs them.
     #[serde(default)]
     pub image_decoding: Option<Sourced<Seconds>>,
-    /// Share of the rows looked up in tables that ranks exchange, where rows that are often needed are held by all and
-    /// their gradients summed; everything if left out.
+    /// Share of the looked-up table rows that ranks exchange, where frequent rows are replicated and their gradients
+    /// summed; everything if left out.
     #[serde(default)]
     pub table_exchange: Option<Sourced<f64>>,
-    /// Whether the product with the vocabulary is computed for masked tokens only, where others predict nothing.
+    /// `true` if the product with the vocabulary is computed for masked tokens only, where others predict nothing.
     pub masked_head: Sourced<bool>,
-    /// Gradients are reduced in buckets of this size while backward goes on; zero: in one piece after backward.
+    /// Size of the buckets in which gradients are reduced during backward; zero: in one piece after backward.
     pub bucket: Sourced<Bytes>,
-    /// Part of a point-to-point transfer between stages that a stage waits for, as it was fitted elsewhere. The simulator
-    /// only asks whether there is one: then the sender is occupied until the bytes have left.
+    /// Part of a point-to-point transfer between stages that a stage waits for, as it was fitted elsewhere. The
+    /// simulator only tests it against zero: if it is not zero, the sender is occupied until the bytes have left.
     pub exposed_transfer: Sourced<f64>,
-    /// Whether the ranks of a tensor-parallel group each send their own part of an activation to the next stage and
-    /// gather it there, instead of each sending all of it.
+    /// `true` if each rank of a tensor-parallel group sends its own part of an activation to the next stage, which
+    /// gathers it, instead of each sending all of it.
     pub scattered_transfers: Sourced<bool>,
-    /// Whether gradients are reduced in the precision of compute; otherwise in single precision.
+    /// `true` if gradients are reduced in the precision of compute; otherwise in single precision.
     pub compute_precision_gradients: Sourced<bool>,
-    /// How much longer a kernel takes while a collective is under way beside it: 0.3 is 30 %.
+    /// Slowdown of a kernel while a collective runs beside it: 0.3 is 30 % longer.
     pub overlap_slowdown: Sourced<f64>,
-    /// Whether weights that are shared out are gathered, and their gradients scattered, while other layers compute;
-    /// otherwise the device computes when neither is under way.
+    /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute; otherwise the
+    /// device computes only when neither is under way.
     pub sharded_overlap: Sourced<bool>,
-    /// Whether weights and gradients that are shared out layer by layer go matrix by matrix, each with its own latency,
-    /// smaller tensors being held by all; otherwise a layer is one flat buffer.
+    /// `true` if layerwise sharded weights and gradients travel matrix by matrix, each with its own latency, while
+    /// smaller tensors are replicated; otherwise a layer is one flat buffer.
     pub sharded_by_tensor: Sourced<bool>,
-    /// Host time to prepare and copy one rank's part of one collective over shared-out tensors, where the software
-    /// handles parts one by one; zero where they arrive in place.
+    /// Host time to prepare and copy one rank's part of one collective over sharded tensors, where the software handles
+    /// parts one by one; zero where they arrive in place.
     pub sharded_copy: Sourced<Seconds>,
-    /// Memory of the driver's context, the framework and its libraries, on each device.
+    /// Memory on each device of the driver's context, the framework and its libraries.
     pub resident: Sourced<Bytes>,
-    /// What layers over tokens keep from forward to backward, relative to the counts of `models`, which are those of fused
-    /// normalisation and activation; as counted if left out.
+    /// Activations that layers over tokens keep from forward to backward, relative to the counts of `models`, which are
+    /// those of fused normalisation and activation; as counted if left out.
     #[serde(default)]
     pub token_activations: Option<Sourced<f64>>,
-    /// Memory that the allocator holds without use, relative to what tensors take.
+    /// Memory that the allocator holds without using it, relative to the size of the tensors.
     pub fragmentation: Sourced<f64>,
     /// Fixed time of a step: data hand-over, loss read-back, counters.
     pub step_overhead: Sourced<Seconds>,
-    /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the GPU:
-    /// how much the releases differ that one set of numbers stands for.
+    /// Half-width of the 90 % interval of a step time that rests on these numbers, as a fraction, besides that of the
+    /// GPU: it covers how much the releases differ that one set of numbers stands for.
     pub uncertainty: Sourced<f64>,
-    /// Rate at which it handles what such collectives bring and take, besides links and parts: copies into and out of
-    /// buffers that it allocates for each tensor. No time if left out.
+    /// Rate of copying between tensors and the buffers of collectives over sharded tensors, besides links and
+    /// `sharded_copy`, where buffers are allocated for each tensor. These copies take no time if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharded_copy_rate: Option<Sourced<BytesPerSecond>>,
-    /// Part of convolutions' rate, besides `gemm`; all of it if left out.
+    /// Rate of convolutions, relative to that with `gemm`; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convolution: Option<Sourced<f64>>,
-    /// The number of heads of samples by which its fused softmax takes attention scores in half precision; those of a
-    /// rank that are no multiple go through separate kernels in single precision. Any number if left out.
+    /// The divisor of the number of heads times samples with which the fused softmax takes attention scores in half
+    /// precision; other numbers on a rank go through separate kernels in single precision. Any number if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub softmax_heads: Option<Sourced<u32>>,
-    /// How it cuts a model into pipeline stages when nobody says.
+    /// The partition of a model into pipeline stages, where nothing else is stated.
     #[serde(default)]
     pub stage_cut: StageCut,
-    /// Whether it decides by itself what replicas share out of weights and the optimizer's state.
+    /// `true` if the software chooses by itself the sharding of weights and optimizer state over replicas.
     #[serde(default)]
     pub chooses_sharding: bool,
-    /// In which order it keeps the values of maps.
+    /// The memory layout of feature maps.
     #[serde(default)]
     pub map_layout: MapLayout,
-    /// Part of a GPU's memory by which measured peaks exceeded predicted ones: what a plan leaves free for it. Of no
-    /// stack less than [`MEMORY_MARGIN_MIN`] is left free.
+    /// Part of a GPU's memory that plans leave free, by which measured peaks exceeded predicted ones. At least
+    /// [`MEMORY_MARGIN_MIN`] is left free with every stack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_spread: Option<Sourced<f64>>,
-    /// Part of a GPU's memory that plans leave free instead, where somebody says so.
+    /// Part of a GPU's memory that plans leave free instead, where the user states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_margin: Option<Sourced<f64>>,
-    /// What it can run, and what launches it.
+    /// The plans that the stack can run, and its launch targets.
     #[serde(default)]
     pub runs: Abilities,
-    /// Labels of published measurements that it stands for.
+    /// Labels of published measurements that the stack stands for.
     #[serde(default, rename = "published")]
     pub published_as: Vec<PublishedAs>,
 }
 
 impl Stack {
-    /// Collectives that it issues for a layer of so many matrices that is shared out.
+    /// Returns the number of collectives for a sharded layer of `matrices` matrices.
     pub fn collectives_for(&self, matrices: u32) -> u32 {
         if self.sharded_by_tensor.value { matrices.max(1) } else { 1 }
     }
 
-    /// What it takes, besides communication, to put the parts of so many ranks into place after so many collectives that
-    /// carried so many bytes together.
+    /// Returns the time, besides communication, to put the parts of `ranks` ranks into place after `collectives`
+    /// collectives that carried `bytes` bytes together.
     pub fn copying(&self, collectives: u32, ranks: usize, bytes: Bytes) -> Seconds {
         let parts = self.sharded_copy.value * (f64::from(collectives) * ranks as f64);
         parts + self.sharded_copy_rate.as_ref().map_or(Seconds::ZERO, |rate| bytes / rate.value)
     }
 
-    /// Part of a GPU's memory that plans leave free with this stack.
+    /// Returns the part of a GPU's memory that plans leave free with this stack.
     pub fn memory_margin(&self) -> f64 {
         self.memory_margin.as_ref().map_or_else(|| self.usual_memory_margin(), |margin| margin.value)
     }
 
-    /// The same where nobody says otherwise: by how much measured peaks exceeded predicted ones, and not less than 8 %.
+    /// Returns the memory margin that applies where none is stated: by how much measured peaks exceeded predicted ones,
+    /// and at least 8 %.
     pub fn usual_memory_margin(&self) -> f64 {
         self.memory_spread.as_ref().map_or(MEMORY_MARGIN_MIN, |spread| spread.value.max(MEMORY_MARGIN_MIN))
     }
 
-    /// How closely a published label fits this stack, or nothing if it does not.
+    /// Returns how closely a published label fits this stack, or `None` if it does not.
     pub(crate) fn closeness(&self, publication: Publication<'_>) -> Option<Closeness> {
         self.published_as.iter().filter_map(|label| label.closeness(publication)).max()
     }

@@ -1,4 +1,4 @@
-//! What keeps data sets: object storage, shared file systems, volumes, local disks.
+//! Storage of data sets: object storage, shared file systems, volumes, local disks.
 
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,13 @@ pub struct Storage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectStorage {
-    /// Until the first byte of an object.
+    /// Latency to the first byte of an object.
     pub latency: Sourced<Seconds>,
-    /// One connection.
+    /// Rate of one connection.
     pub connection: Sourced<BytesPerSecond>,
-    /// Requests a second, of all machines together.
+    /// Requests per second, of all machines together.
     pub requests: Sourced<f64>,
-    /// Objects that one request lists.
+    /// Number of objects that one request lists.
     pub listed: Sourced<f64>,
     /// Price of 10⁹ bytes for a month.
     pub price: Sourced<Usd>,
@@ -38,25 +38,25 @@ pub struct ObjectStorage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSystem {
-    /// Opening a file.
+    /// Time to open a file.
     pub open: Sourced<Seconds>,
-    /// The smallest there is.
+    /// Size of the smallest file system.
     pub smallest: Sourced<Bytes>,
-    /// Larger ones are multiples of this.
+    /// Step between sizes: larger file systems are multiples of it.
     pub increment: Sourced<Bytes>,
-    /// What may be provisioned, ascending.
+    /// The tiers that may be provisioned, ascending.
     pub tiers: Vec<Tier>,
 }
 
-/// What may be provisioned of a file system, for each TiB of it.
+/// A throughput tier of a file system; all values are per TiB of its size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
-    /// From its disks.
+    /// Rate from its disks.
     pub throughput: Sourced<BytesPerSecond>,
-    /// From its memory.
+    /// Rate from its in-memory cache.
     pub network: Sourced<BytesPerSecond>,
-    /// That memory.
+    /// Size of that cache.
     pub cache: Sourced<Bytes>,
 }
 
@@ -64,13 +64,13 @@ pub struct Tier {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
-    /// Until the first byte of a file.
+    /// Latency to the first byte of a file.
     pub latency: Sourced<Seconds>,
-    /// What it has without being paid for more.
+    /// Rate included in the price.
     pub throughput: Sourced<BytesPerSecond>,
-    /// The most that may be provisioned.
+    /// The highest rate that may be provisioned.
     pub most: Sourced<BytesPerSecond>,
-    /// Operations a second.
+    /// Operations per second.
     pub requests: Sourced<f64>,
     /// Price of 10⁹ bytes for a month.
     pub price: Sourced<Usd>,
@@ -80,24 +80,24 @@ pub struct Volume {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalDisk {
-    /// Opening a file.
+    /// Time to open a file.
     pub open: Sourced<Seconds>,
 }
 
-/// What a machine type reaches of storage that is not its own.
+/// Rates at which a machine type reaches storage that is not its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteStorage {
-    /// Downloading from Amazon S3 with many connections.
+    /// Rate of downloads from Amazon S3 with many connections.
     pub s3: Sourced<BytesPerSecond>,
-    /// All volumes of Amazon EBS together, sustained.
+    /// Sustained rate of all volumes of Amazon EBS together.
     pub ebs: Sourced<BytesPerSecond>,
 }
 
 const TIB: f64 = (1_u64 << 40) as f64;
 
 impl FileSystem {
-    /// The size of the smallest file system that holds so many bytes.
+    /// Returns the size of the smallest file system that holds `bytes` bytes.
     pub fn size_for(&self, bytes: Bytes) -> Bytes {
         if bytes <= self.smallest.value {
             return self.smallest.value;
@@ -105,22 +105,22 @@ impl FileSystem {
         Bytes(bytes.0.div_ceil(self.increment.value.0).saturating_mul(self.increment.value.0))
     }
 
-    /// Whether there are file systems of this size, which may be rounded.
+    /// Returns `true` if file systems of this size, which may be rounded, are sold.
     pub fn is_sold(&self, size: Bytes) -> bool {
         let near = |other: f64| (size.as_f64() / other - 1.0).abs() < 1e-6;
         let steps = (size.as_f64() / self.increment.value.as_f64()).round();
         near(self.smallest.value.as_f64()) || (steps >= 1.0 && near(steps * self.increment.value.as_f64()))
     }
 
-    /// The tier of this throughput for each TiB.
+    /// Returns the tier with this throughput per TiB.
     pub fn tier(&self, throughput: BytesPerSecond) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.throughput.value == throughput)
     }
 }
 
 impl Tier {
-    /// What a file system of this size gives to all machines that read it, from its disks or, if what is read stays in
-    /// its memory, from there.
+    /// Returns the total rate of a file system of this size for all machines that read `read` bytes from it: that of
+    /// its disks or, if these bytes fit in its cache, that of the cache.
     pub fn rate(&self, size: Bytes, read: Bytes) -> BytesPerSecond {
         let tebibytes = size.as_f64() / TIB;
         let cached = read.as_f64() <= self.cache.value.as_f64() * tebibytes;

@@ -2,10 +2,10 @@
 
 use crate::catalog::{CatalogError, catalog};
 
-/// Why something is needed that a machine type could have brought.
+/// The reason for a missing value that a machine type could have provided.
 pub(super) const NEITHER: &str = "write it, or take it from a machine type of the catalog by `like`";
 
-/// What is wrong with a cluster file. `field` is a path in it, kinds of machines and switches counted from 0:
+/// An error in a cluster file. `field` is a path in the file, with kinds of machines and switches counted from 0:
 /// `machines[0].network.bandwidth`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterFileError {
@@ -14,7 +14,7 @@ pub enum ClusterFileError {
     UnknownGpu {
         /// The field.
         field: String,
-        /// What is not there.
+        /// The name that was not found.
         error: CatalogError,
     },
     /// No processor of the catalog has this name.
@@ -22,7 +22,7 @@ pub enum ClusterFileError {
     UnknownProcessor {
         /// The field.
         field: String,
-        /// What is not there.
+        /// The name that was not found.
         error: CatalogError,
     },
     /// No machine type of the catalog has this name.
@@ -30,19 +30,19 @@ pub enum ClusterFileError {
     UnknownMachine {
         /// The field.
         field: String,
-        /// What is not there.
+        /// The name that was not found.
         error: CatalogError,
     },
-    /// NVLinks that are carried over from a machine type join other GPUs than there are.
+    /// The NVLinks of the machine type in `like` connect another number of GPUs.
     #[error("`{field}.gpus` is {gpus}, but it must be {wired}: the NVLinks of `{like}` join GPUs 0 to {}", wired - 1)]
     OtherWiring {
         /// The kind of machines.
         field: String,
-        /// What was written.
+        /// The number of GPUs as written.
         gpus: u32,
         /// The machine type.
         like: String,
-        /// GPUs that its NVLinks join.
+        /// Number of GPUs that its NVLinks connect.
         wired: u32,
     },
     /// A value is out of range.
@@ -50,27 +50,27 @@ pub enum ClusterFileError {
     Invalid {
         /// The field.
         field: String,
-        /// What was written.
+        /// The value as written.
         value: String,
-        /// What is allowed.
+        /// The values allowed.
         allowed: String,
     },
-    /// Something that is needed is absent.
+    /// A required value is missing.
     #[error("`{field}` is missing: {why}")]
     Missing {
         /// The field.
         field: String,
-        /// What it is needed for.
+        /// The reason why it is required.
         why: &'static str,
     },
-    /// A link ends at a GPU that is not there.
+    /// A link ends at a GPU that does not exist.
     #[error("`{field}` names GPU {gpu}, but a machine has GPUs 0 to {}", gpus - 1)]
     NoSuchGpu {
         /// The field.
         field: String,
-        /// What was written.
+        /// The GPU as written.
         gpu: u32,
-        /// GPUs of the machine.
+        /// Number of GPUs of the machine.
         gpus: u32,
     },
     /// Two entries describe the links between the same GPUs.
@@ -78,10 +78,10 @@ pub enum ClusterFileError {
     DuplicateLink {
         /// The field.
         field: String,
-        /// The GPUs.
+        /// The two GPUs.
         pair: (u32, u32),
     },
-    /// Nothing leads to a GPU.
+    /// No link leads to a GPU.
     #[error("no link and no PCIe leads from GPU 0 to GPU {gpu} of `{field}`")]
     Unreachable {
         /// The kind of machines.
@@ -92,23 +92,23 @@ pub enum ClusterFileError {
     /// The machines need more ports than the switches have.
     #[error("`switches` have room for {room} machines, but there are {machines}")]
     TooFewPorts {
-        /// Machines below one switch of the highest level.
+        /// Number of machines below one switch of the highest level.
         room: u64,
-        /// Machines of all kinds.
+        /// Number of machines of all kinds.
         machines: u64,
     },
-    /// There are more devices than can be counted on.
+    /// There are too many devices.
     #[error("the machines have {devices} GPUs together, but there may be at most {most}")]
     TooManyDevices {
-        /// GPUs of all machines.
+        /// Number of GPUs of all machines.
         devices: u64,
-        /// The most.
+        /// The largest number accepted.
         most: u64,
     },
 }
 
 impl ClusterFileError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownGpu { error: CatalogError { similar: Some(similar), .. }, .. }

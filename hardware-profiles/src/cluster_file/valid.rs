@@ -10,25 +10,25 @@ use crate::sourced::Sourced;
 use std::fmt::Display;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond};
 
-/// The most devices of a cluster.
+/// The largest number of devices in a cluster.
 const DEVICES_MAX: u64 = 1 << 20;
 
-/// The most network cards of a machine.
+/// The largest number of network cards in a machine.
 const CARDS_MAX: u32 = 64;
 
-/// No rate, of data or of arithmetic, is near this.
+/// The upper bound of rates, of data or of arithmetic: no real rate is near it.
 const RATE_MAX: f64 = 1e18;
 
-/// The GPU that a described one is like, unless it says which.
+/// The GPU from which values are carried over unless `like` names another.
 const LIKE: &str = "a100-sxm4-40gb";
 
-/// Nobody builds a network that is thinner above.
+/// The largest oversubscription accepted, far above that of any real network.
 const OVERSUBSCRIPTION_MAX: f64 = 1e6;
 
-/// The source of what the user stated.
+/// The source of values that the user stated.
 const STATED: &str = "stated by the cluster file";
 
-/// Half-width of the interval where nobody has calibrated the GPU.
+/// Half-width of the interval for GPUs that were not calibrated, as a fraction.
 const UNCALIBRATED: f64 = 0.5;
 
 impl TryFrom<ClusterFile> for Cluster {
@@ -40,11 +40,11 @@ impl TryFrom<ClusterFile> for Cluster {
 }
 
 impl Cluster {
-    /// The cluster that a file describes, with GPUs and links of a catalog where it names some.
+    /// Builds the cluster that a file describes, with the GPUs and links of a catalog that it names.
     ///
     /// # Errors
     ///
-    /// When the file does not describe a cluster; see [`ClusterFileError`].
+    /// Fails if the file does not describe a cluster; see [`ClusterFileError`].
     pub fn of_file(file: ClusterFile, catalog: &Catalog) -> Result<Self, ClusterFileError> {
         named("name", &file.name)?;
         if file.machines.is_empty() {
@@ -85,7 +85,7 @@ fn counted(field: String, count: u32, most: u32) -> Result<u32, ClusterFileError
     if (1..=most).contains(&count) { Ok(count) } else { Err(invalid(field, count, format!("from 1 to {most}"))) }
 }
 
-/// A rate of data or of arithmetic that is above zero.
+/// Checks that a rate of data or of arithmetic is above zero and not absurdly large.
 fn rate<T: Copy + Display>(field: String, rate: T, number: impl Fn(T) -> f64) -> Result<T, ClusterFileError> {
     if number(rate) > 0.0 && number(rate) <= RATE_MAX {
         Ok(rate)
@@ -102,7 +102,7 @@ pub(super) fn stated<T>(value: T) -> Sourced<T> {
     Sourced::new(value, STATED)
 }
 
-/// A machine type of the catalog, which has what a kind of machines does not state.
+/// A machine type of the catalog, which provides the values that a kind of machines does not state.
 struct Like<'a> {
     instance: &'a Instance,
     gpu: &'a Gpu,
@@ -114,13 +114,13 @@ impl<'a> Like<'a> {
         let unknown = |error| ClusterFileError::UnknownMachine { field: format!("{field}.like"), error };
         let instance = catalog.instance(name).map_err(unknown)?;
         let gpu = catalog.gpu(&instance.gpu).map_err(unknown)?;
-        // Storage of a cloud is not beside machines of one's own.
+        // Cloud storage is not available to the user's own machines.
         let host = Host { remote: None, ..Host::of(instance) };
         Ok(Self { instance, gpu, host })
     }
 }
 
-/// What is written, or what the machine type has.
+/// Returns the value as written, or else that of the machine type.
 pub(super) fn either<T>(
     field: impl FnOnce() -> String,
     written: Option<T>,
@@ -179,8 +179,8 @@ fn gpu(field: &str, choice: Option<&GpuChoice>, own: Option<&Gpu>, catalog: &Cat
     }
 }
 
-/// A GPU of which some numbers are stated and the others are those of another: its rates and sizes only if somebody said
-/// that it is `like` this one.
+/// Builds a GPU from the numbers that are stated and, for the others, those of `like`; its rates and sizes are taken
+/// only if the file says that the GPU is like this one.
 fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gpu, ClusterFileError> {
     let below = |name: &str| format!("{field}.{name}");
     let carried = format!("carried over from {}", like.name);
@@ -238,7 +238,7 @@ fn described(field: &str, spec: &GpuSpec, like: Gpu, is_like: bool) -> Result<Gp
     })
 }
 
-/// A host whose GPUs are so many.
+/// Returns the host with its PCIe tree fitted to `gpus` GPUs.
 fn with_gpus(mut host: Host, gpus: u32) -> Host {
     host.pcie.devices_per_switch = host.pcie.devices_per_switch.min(gpus);
     host
@@ -282,7 +282,8 @@ fn host(field: &str, spec: &HostSpec, own: Option<&Host>, gpus: u32) -> Result<H
     })
 }
 
-/// Without a name the processor is that of the machine type, or the one for which the rates of the loader hold.
+/// Returns the named processors or, without a name, those of the machine type, or those for which the rates of the
+/// loader hold.
 fn processors(field: &str, spec: &HostSpec, own: Option<Processors>) -> Result<Option<Processors>, ClusterFileError> {
     let Some(vcpus) = spec.vcpus.or(own.map(|own| own.vcpus)) else {
         return match &spec.processor {
@@ -306,7 +307,7 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
     let cards = spec.cards.or(own.map(|own| own.interfaces)).unwrap_or(1);
     let cards = counted(below("cards"), cards, CARDS_MAX)?;
     let transport = either(|| below("transport"), spec.transport, own.map(|own| own.transport))?;
-    // What belongs to the other transport is not carried over.
+    // Values that belong to another transport are not carried over.
     let own_kind = own.filter(|own| own.transport == transport);
     let flow = spec.flow_limit.map(|limit| bandwidth(below("flow_limit"), limit).map(stated)).transpose()?;
     let written = spec.bandwidth.map(|each| bandwidth(below("bandwidth"), each)).transpose()?;
@@ -329,7 +330,7 @@ fn network(field: &str, spec: &NetworkSpec, own: Option<&Network>) -> Result<Net
     })
 }
 
-/// What a single machine without a network has.
+/// Returns the network of a single machine, which has none.
 fn no_network() -> Network {
     let nothing = Sourced::new(BytesPerSecond(0.0), "there is one machine");
     Network {
@@ -342,7 +343,7 @@ fn no_network() -> Network {
     }
 }
 
-/// Switches whose ports have room for all machines.
+/// Builds the switches, whose ports must have room for all machines.
 fn switches(file: &ClusterFile, machines: u64) -> Result<Vec<SwitchLevel>, ClusterFileError> {
     let mut levels = Vec::new();
     let mut room = 1u64;

@@ -9,11 +9,11 @@ use crate::instance::{Instance, Interconnect, LINKS_MAX, WrongPair, check_pairs,
 use crate::sourced::Sourced;
 use trainyard_units::BytesPerSecond;
 
-/// The part of a PCIe link that a ring through the processor reaches: 10 of the 15.75 GB/s of PCIe 3.0 x16 on
+/// The part of a PCIe link that a ring through the processor achieves: 10 of the 15.75 GB/s of PCIe 3.0 x16 on
 /// p3.16xlarge (Apache MXNet wiki).
 const PCIE_REACHED: f64 = 10.0 / 15.75;
 
-/// The wiring of a machine with so many of these GPUs, where nothing is written that of a machine type.
+/// Returns the wiring of a machine with `gpus` of these GPUs: as written, or else that of the machine type.
 pub(super) fn interconnect(
     field: &str,
     machine: &MachineSpec,
@@ -33,7 +33,7 @@ pub(super) fn interconnect(
     }
 }
 
-/// The wiring of a machine type, with the PCIe tree of another host if there is one.
+/// Returns the wiring of a machine type, with the PCIe tree of another host if there is one.
 fn carried(
     field: &str,
     gpus: u32,
@@ -54,7 +54,7 @@ fn carried(
     Ok(wiring)
 }
 
-/// The wiring that is written; what is left out of it is that of a machine type that is wired in the same way.
+/// Returns the wiring as written; values that are left out are those of a machine type that is wired in the same way.
 fn written(
     field: &str,
     (spec, gpus): (&LinkSpec, u32),
@@ -108,7 +108,8 @@ fn written(
     }
 }
 
-/// NVLinks of a rate, of which a ring reaches a fraction; pairs without one go over PCIe, or by way of other GPUs.
+/// Builds a mesh of NVLinks, of whose rate a ring achieves a fraction; pairs without one use PCIe, or other GPUs in
+/// between.
 fn mesh(
     field: &str,
     (spec, gpus): (&LinkSpec, u32),
@@ -134,7 +135,7 @@ fn kind(interconnect: &Interconnect) -> LinkKind {
     }
 }
 
-/// The rate of a link, if it is written.
+/// Returns the rate of a link, if it is written.
 fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<BytesPerSecond>, ClusterFileError> {
     if let Some(reached) = spec.reached.filter(|reached| !(*reached > 0.0 && *reached <= 1.0)) {
         return Err(invalid(format!("{field}.reached"), reached, "above 0 and at most 1"));
@@ -146,12 +147,12 @@ fn link_rate(field: &str, spec: &LinkSpec, kind: LinkKind) -> Result<Option<Byte
     spec.bandwidth.map(|rate| bandwidth(format!("{field}.bandwidth"), rate)).transpose()
 }
 
-/// What a ring reaches over PCIe, without a link between the GPUs.
+/// Returns the rate that a ring achieves over PCIe, without a link between the GPUs.
 fn over_pcie(rate: BytesPerSecond) -> Sourced<BytesPerSecond> {
     Sourced::new(rate * PCIE_REACHED, "carried over from p3.16xlarge: 10 of 15.75 GB/s (Apache MXNet wiki)")
 }
 
-/// The part of a link's rate that a ring reaches: what is written, or that of a link of the catalog.
+/// Returns the part of a link's rate that a ring achieves: as written, or that of a link of the catalog.
 fn reached(spec: &LinkSpec, catalog: &Catalog, of_catalog: fn(&Catalog) -> Sourced<f64>) -> Sourced<f64> {
     spec.reached.map_or_else(|| of_catalog(catalog), stated)
 }
@@ -174,7 +175,7 @@ fn wiring<'a>(catalog: &'a Catalog, link: &str) -> &'a Interconnect {
     &catalog.link(link).expect("the catalog has the link").interconnect
 }
 
-/// NVLinks between GPUs that are there, each pair once.
+/// Returns the NVLinks, after checking that they connect existing GPUs, each pair once.
 fn pairs(field: &str, spec: &LinkSpec, gpus: u32) -> Result<Vec<(u32, u32, u32)>, ClusterFileError> {
     if spec.links.is_empty() {
         return Err(ClusterFileError::Missing {

@@ -2,16 +2,16 @@
 
 use super::CONSTANTS_SCHEMA;
 
-/// What is wrong with a constants file. `field` is a path in it with names of entries: `stacks.pytorch.launch`.
+/// An error in a constants file. `field` is a path in the file, with names of entries: `stacks.pytorch.launch`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConstantsError {
-    /// It is of another kind or version.
+    /// The schema is of another kind or version.
     #[error("`schema` is `{found}`, but this version reads `{CONSTANTS_SCHEMA}`")]
     Schema {
-        /// What was written.
+        /// The schema as written.
         found: String,
     },
-    /// It replaces nothing.
+    /// The file replaces nothing.
     #[error("there is no `gpus`, `links`, `stacks` or `fabrics`: the file replaces nothing")]
     Empty,
     /// A value is out of range.
@@ -19,15 +19,15 @@ pub enum ConstantsError {
     Invalid {
         /// The field.
         field: String,
-        /// What was written, in the unit of a second, a byte or one.
+        /// The value as written, in seconds, bytes or without a unit.
         value: String,
-        /// What is allowed, in the same unit.
+        /// The values allowed, in the same unit.
         allowed: String,
     },
 }
 
 impl ConstantsError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Schema { .. } => "`trainyard calibrate --from MEASUREMENTS.csv --out FILE` writes one".into(),

@@ -20,10 +20,10 @@ use trainyard_units::FlopsPerSecond;
 /// The schema of constants files that this version reads and writes.
 pub const CONSTANTS_SCHEMA: &str = "trainyard.constants/1";
 
-/// Bytes or operations a second that anything may have.
+/// The smallest and largest rate accepted, in bytes or operations per second.
 const RATES: (f64, f64) = (1.0, 1e18);
 
-/// More memory than any device will have: an exbibyte.
+/// The largest memory size accepted, an exbibyte: more than any device will have.
 const BYTES_MAX: f64 = (1_u64 << 60) as f64;
 
 /// The content of a constants file as it is written: whole entries, in the form of the catalog's own files.
@@ -32,13 +32,13 @@ const BYTES_MAX: f64 = (1_u64 << 60) as f64;
 pub struct ConstantsFile {
     /// `trainyard.constants/1`.
     pub schema: String,
-    /// What it is, for people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// GPUs.
     #[serde(default)]
     pub gpus: Vec<Gpu>,
-    /// Kinds of wiring.
+    /// Kinds of interconnects.
     #[serde(default)]
     pub links: Vec<Link>,
     /// Software stacks.
@@ -49,7 +49,7 @@ pub struct ConstantsFile {
     pub fabrics: Vec<MeasuredFabric>,
 }
 
-/// Entries that replace those of the same name in a catalog, and others that it does not have. Valid once it exists.
+/// Valid constants: entries that replace those of the same name in a catalog, or are added to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constants {
     description: Option<String>,
@@ -83,11 +83,11 @@ impl TryFrom<ConstantsFile> for Constants {
 }
 
 impl Constants {
-    /// Constants that a program made.
+    /// Creates constants from entries that a program made.
     ///
     /// # Errors
     ///
-    /// When there is none, or one is out of range.
+    /// Fails if there are no entries, or if one is out of range.
     pub fn new(
         description: impl Into<String>,
         gpus: Vec<Gpu>,
@@ -99,50 +99,50 @@ impl Constants {
         Self::try_from(ConstantsFile { schema, description, gpus, links, stacks, fabrics: Vec::new() })
     }
 
-    /// Links and networks that a program measured.
+    /// Creates constants from links and networks that a program measured.
     ///
     /// # Errors
     ///
-    /// When there is none, or one is out of range.
+    /// Fails if there are no entries, or if one is out of range.
     pub fn of_fabrics(description: impl Into<String>, fabrics: Vec<MeasuredFabric>) -> Result<Self, ConstantsError> {
         let description = Some(description.into());
         Self::try_from(ConstantsFile { schema: CONSTANTS_SCHEMA.into(), description, fabrics, ..Default::default() })
     }
 
-    /// What the file says that it is.
+    /// Returns the description of the file.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// GPUs.
+    /// Returns the GPUs.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
 
-    /// Kinds of wiring.
+    /// Returns the kinds of interconnects.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Software stacks.
+    /// Returns the software stacks.
     pub fn stacks(&self) -> &[Stack] {
         &self.stacks
     }
 
-    /// Links and networks of machine types.
+    /// Returns the links and networks of machine types.
     pub fn fabrics(&self) -> &[MeasuredFabric] {
         &self.fabrics
     }
 
-    /// The text of the file, which reads back as the same constants.
+    /// Returns the text of the constants file, which reads back as the same constants.
     pub fn to_toml(&self) -> String {
         write::document(self)
     }
 }
 
 impl Catalog {
-    /// This catalog with some of its entries replaced, and with those that it did not have at the end. Machine types are
-    /// wired anew with the links that they name.
+    /// Returns this catalog with entries replaced by those of the same name, and with new ones at the end. Machine
+    /// types get the new version of the links that they name.
     #[must_use]
     pub fn with(&self, constants: &Constants) -> Self {
         let mut catalog = self.clone();
@@ -163,7 +163,7 @@ impl Catalog {
         catalog
     }
 
-    /// Puts a link in place of the one of its name in all machine types that have it.
+    /// Replaces the link of this name in all machine types that have it.
     fn rewire(&mut self, link: &Link) {
         let Some(old) = self.links.iter().find(|old| old.name == link.name) else { return };
         for machine in self.instances.iter_mut().chain(&mut self.systems) {
@@ -257,7 +257,7 @@ fn check_fabric(fabric: &MeasuredFabric) -> Result<(), ConstantsError> {
     check_wiring(&format!("fabrics.{name}"), &fabric.interconnect, machine.gpus)
 }
 
-/// A link that machine types of the catalog have is between their GPUs, any other between those of some machine.
+/// Checks a link: one that machine types of the catalog have must fit their GPUs, any other those of some machine.
 fn check_link(link: &Link) -> Result<(), ConstantsError> {
     let known = catalog().links().iter().find(|known| known.name == link.name);
     let machines = catalog()
@@ -284,7 +284,7 @@ fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(
     }
 }
 
-/// NVLinks between GPUs that are there, each pair once.
+/// Checks that NVLinks connect existing GPUs, each pair in one entry.
 fn joined(field: &str, pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), ConstantsError> {
     let told = |(index, wrong): (usize, WrongPair)| {
         let (a, b, links) = pairs[index];
@@ -299,7 +299,7 @@ fn joined(field: &str, pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), Const
     check_pairs(pairs, gpus).map_err(told)
 }
 
-/// A constant that is zero says that there is no such cost; any other is inside its physical bounds.
+/// Checks that a constant is zero, which says that there is no such cost, or inside its physical bounds.
 fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(), ConstantsError> {
     if let Some(Fitted { deviation, rows, .. }) = slot.fitted() {
         within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
@@ -309,7 +309,7 @@ fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(),
     if value == 0.0 && !parameter.is_rate { Ok(()) } else { within(field, value, parameter.bounds) }
 }
 
-/// What an entry leaves out is not checked.
+/// Checks the numbers that an entry states; those that it leaves out are not checked.
 fn all_within(entry: &str, numbers: &[(&str, Option<f64>, (f64, f64))]) -> Result<(), ConstantsError> {
     let mut stated = numbers.iter().filter_map(|(field, value, bounds)| Some((field, (*value)?, *bounds)));
     stated.try_for_each(|(field, value, bounds)| within(&format!("{entry}.{field}"), value, bounds))

@@ -5,17 +5,17 @@ use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
 use trainyard_units::Seconds;
 
-/// A number in its entry, whatever its unit.
+/// A number in its entry, with or without a unit.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot<'a> {
-    /// Without a unit.
+    /// A number without a unit.
     Number(&'a Sourced<f64>),
-    /// Seconds.
+    /// A time in seconds.
     Time(&'a Sourced<Seconds>),
 }
 
 impl<'a> Slot<'a> {
-    /// The value; seconds for a time.
+    /// Returns the value; seconds for a time.
     pub fn number(self) -> f64 {
         match self {
             Self::Number(number) => number.value,
@@ -23,7 +23,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// How it was fitted.
+    /// Returns how the number was fitted.
     pub fn fitted(self) -> Option<&'a Fitted> {
         match self {
             Self::Number(number) => number.fitted.as_deref(),
@@ -32,12 +32,12 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// The same number, to be changed.
+/// A mutable [`Slot`].
 #[derive(Debug)]
 pub enum SlotMut<'a> {
-    /// Without a unit.
+    /// A number without a unit.
     Number(&'a mut Sourced<f64>),
-    /// Seconds.
+    /// A time in seconds.
     Time(&'a mut Sourced<Seconds>),
 }
 
@@ -58,39 +58,39 @@ impl SlotMut<'_> {
     }
 }
 
-/// A number that is fitted, in an entry of some kind.
+/// A number of an entry that can be fitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter<T: 'static> {
-    /// Its name in the file.
+    /// The name in the file.
     pub name: &'static str,
-    /// The least and the most that it can be, unless it is zero, which says that there is no such cost; seconds for a
-    /// time.
+    /// The minimum and the maximum of the number, in seconds for a time. It may also be zero, which says that there is
+    /// no such cost.
     pub bounds: (f64, f64),
-    /// Whether it is a part of a rate, which cannot be zero: nothing would ever end.
+    /// `true` if it is a part of a rate, which cannot be zero: nothing would ever end.
     pub is_rate: bool,
-    /// How much it differs from one stack, or one generation of GPUs, to another: standard deviation of its logarithm
-    /// over the catalog's entries of 2026-11-21 that were fitted, rounded; where those are all alike, a stated default.
+    /// Spread of the number from one stack, or one generation of GPUs, to another: the standard deviation of its
+    /// logarithm over the catalog's fitted entries of 2026-11-21, rounded; where those are all alike, a stated default.
     pub spread: f64,
-    /// Where it is; nothing in an entry that leaves it out.
+    /// Returns the number in an entry; `None` if the entry leaves it out.
     pub slot: fn(&T) -> Option<Slot<'_>>,
-    /// Where it is, to be changed.
+    /// Returns the number for changes; `None` if the entry leaves it out.
     pub slot_mut: fn(&mut T) -> Option<SlotMut<'_>>,
 }
 
 impl<T> Parameter<T> {
-    /// Its value in an entry, in seconds for a time; nothing where the entry leaves it out, or it is zero.
+    /// Returns the value in an entry, in seconds for a time; `None` if the entry leaves it out, or it is zero.
     pub fn number(&self, entry: &T) -> Option<f64> {
         (self.slot)(entry).map(Slot::number).filter(|value| *value > 0.0)
     }
 
-    /// Puts another value in its place, where it has one, and leaves its source as it is: for trying.
+    /// Replaces the value, if the entry has one, but not its source: for trying a value.
     pub fn try_value(&self, entry: &mut T, value: f64) {
         if let Some(slot) = (self.slot_mut)(entry) {
             slot.try_value(value);
         }
     }
 
-    /// Puts another value in its place, where it has one, with how it was fitted.
+    /// Replaces the value, if the entry has one, and records how it was fitted.
     pub fn set(&self, entry: &mut T, value: f64, fit: &Fitted) {
         if let Some(slot) = (self.slot_mut)(entry) {
             slot.set(value, fit);
@@ -98,8 +98,8 @@ impl<T> Parameter<T> {
     }
 }
 
-/// The numbers of a stack that step times can teach, in the order of its file. What is yes or no, or rests on documents,
-/// is none of them.
+/// The numbers of a stack that can be learnt from step times, in the order of its file. It excludes those that are true
+/// or false, and those that rest on documents.
 pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     // From what a graph's node takes to an interpreter's slowest call.
     Parameter {
@@ -218,7 +218,7 @@ pub static STACK_PARAMETERS: [Parameter<Stack>; 14] = [
     },
 ];
 
-/// The numbers of a GPU that step times can teach, in the order of its file.
+/// The numbers of a GPU that can be learnt from step times, in the order of its file.
 pub static GPU_PARAMETERS: [Parameter<Gpu>; 5] = [
     Parameter {
         name: "gemm_fp16",

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use toml::{Table, Value};
 
-/// The text of a constants file.
+/// Returns the text of a constants file.
 pub(super) fn document(constants: &Constants) -> String {
     let mut text = format!("schema = {}\n", Value::from(CONSTANTS_SCHEMA));
     if let Some(description) = &constants.description {
@@ -39,7 +39,7 @@ fn entries<T: Serialize>(text: &mut String, list: &str, entries: &[T]) {
     }
 }
 
-/// Whether a value is a table of numbers rather than one number with its source.
+/// Returns `true` if a value is a table of numbers rather than one number with its source.
 fn is_part(value: &Value) -> bool {
     value.as_table().is_some_and(|table| !table.contains_key("value"))
 }
@@ -52,7 +52,7 @@ fn line(text: &mut String, key: &str, value: &Value) {
     writeln!(text, "{key} = {}", inline(value)).expect("text can be written to");
 }
 
-/// A value on one line; of a number with its source the number first, as in the catalog.
+/// Writes a value on one line; of a number with its source, the number comes first, as in the catalog.
 fn inline(value: &Value) -> String {
     const ORDER: [&str; 7] = ["value", "source", "fitted", "on", "rows", "date", "deviation"];
     let Some(table) = value.as_table().filter(|table| ORDER.iter().any(|key| table.contains_key(*key))) else {
