@@ -6,23 +6,23 @@ use crate::spec::{PlanSpec, StateSharding};
 use crate::valid::{PlanError, range};
 use trainyard_models::{Divisible, Operator, OperatorGraph, Pass};
 
-/// The most arithmetic of a micro-batch forward, and the most bytes that one operator moves for it: a trillion
+/// The largest number of FLOPs of a micro-batch's forward pass, and of bytes that one operator moves for it: a trillion
 /// parameters over hundreds of thousands of tokens. All sums of either are then within 64 bits.
 const MICRO_BATCH_MAX: f64 = 2.0 * (1_u64 << 60) as f64;
 
-/// The most tasks of a step: what a simulation holds in a few hundred megabytes.
+/// The largest number of tasks in a step: as many as a simulation holds in a few hundred megabytes.
 const STEP_TASKS_MAX: u64 = 1 << 21;
 
 fn wrong(field: &'static str, value: &dyn ToString, rule: impl Into<String>, hint: impl Into<String>) -> PlanError {
     PlanError::Contradiction { field, value: value.to_string(), rule: rule.into(), hint: hint.into() }
 }
 
-/// The largest divisor of `number` that is at most `wanted`.
+/// Returns the largest divisor of `number` that is at most `wanted`.
 fn divisor_near(number: u64, wanted: u32) -> u64 {
     (1..=u64::from(wanted).min(number)).rev().find(|divisor| number.is_multiple_of(*divisor)).unwrap_or(1)
 }
 
-/// Context, expert and sequence parallelism need something to split.
+/// Checks that context, expert and sequence parallelism have something to split.
 pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), PlanError> {
     let parallel = spec.parallel;
     if parallel.sequence && parallel.tensor == 1 {
@@ -66,21 +66,22 @@ pub(crate) fn parallel(spec: &PlanSpec, graph: &OperatorGraph) -> Result<(), Pla
     Ok(())
 }
 
-/// What decides how many tasks a step has.
+/// The dimensions that decide how many tasks a step has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepSize {
-    /// Order of micro-batches.
+    /// The pipeline schedule.
     pub schedule: ScheduleName,
-    /// Micro-batches of a replica.
+    /// Micro-batches per replica and step.
     pub accumulation: u64,
-    /// Runs of layers on all stages.
+    /// Number of runs of layers on all stages.
     pub runs: u64,
-    /// Layers whose weights are gathered, or activations copied, one by one; zero if they are always there.
+    /// Number of layers whose weights are gathered, or activations copied, one by one; zero if they are always on the
+    /// device.
     pub gathered_layers: u64,
 }
 
 impl StepSize {
-    /// That of a plan for a model of so many layers.
+    /// Returns the step size of a plan for a model of `layers` layers.
     pub fn of(spec: &PlanSpec, layers: usize) -> Self {
         let Offload { activations, parameters, .. } = spec.offload;
         let by_layer = spec.state_sharding == StateSharding::Parameters || activations.or(parameters).is_some();
@@ -92,14 +93,15 @@ impl StepSize {
         }
     }
 
-    /// Passes: two or three for each micro-batch on each run of layers, or on each layer that is gathered.
+    /// Returns the number of passes: two or three for each micro-batch on each run of layers, or on each gathered
+    /// layer.
     pub fn tasks(self) -> u64 {
         let steps = if self.schedule.flushes() { 1 } else { 3 };
         let passes = if self.schedule.splits_backward() { 3 } else { 2 };
         self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
     }
 
-    /// Whether a step of this size can be simulated.
+    /// Returns `true` if a step of this size can be simulated.
     pub fn is_simulable(self) -> bool {
         self.tasks() <= STEP_TASKS_MAX
     }
@@ -114,16 +116,16 @@ pub(crate) fn tasks(spec: &PlanSpec, layers: usize) -> Result<(), PlanError> {
     Err(PlanError::TooManyTasks { accumulation, pipeline, tasks: size.tasks(), maximum: STEP_TASKS_MAX })
 }
 
-/// Samples that a micro-batch of a model can have at most.
+/// Returns the largest micro-batch of a model, in samples.
 pub(crate) fn micro_batch_max(graph: &OperatorGraph) -> u64 {
-    // What is beyond counting is the most that can be counted, eight times what is allowed.
+    // A sum that overflows saturates at eight times the allowed maximum.
     let moved = |operator: &Operator| operator.kind.traffic(Pass::Backward).bytes(4).as_f64();
     let operators = graph.distinct().iter().flat_map(|layer| &layer.operators);
     let most = operators.map(moved).fold(graph.flops(Pass::Forward).0, f64::max);
     (MICRO_BATCH_MAX / most.max(1.0)) as u64
 }
 
-/// Whether a micro-batch has at most so many samples.
+/// Checks that a micro-batch has at most `most` samples.
 pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), PlanError> {
     if micro <= most {
         return Ok(());
@@ -138,7 +140,7 @@ pub(crate) fn micro_batch(micro: u64, most: u64) -> Result<(), PlanError> {
     Err(wrong("batch.micro", &micro, rule, hint))
 }
 
-/// Machines are described in one place.
+/// Checks that the machines are described in one place.
 pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
     match (&spec.cluster.profile, &spec.cluster.file) {
         (Some(_), Some(file)) => {
@@ -149,7 +151,7 @@ pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), PlanError> {
     }
 }
 
-/// Schedule, stages, runs of layers and micro-batches.
+/// Checks schedule, stages, runs of layers and micro-batches.
 pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
     let pipeline = spec.parallel.pipeline;
     let rule = match (spec.schedule.is_pipelined(), pipeline) {
@@ -160,7 +162,7 @@ pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), PlanError> {
     Err(PlanError::Schedule { schedule: spec.schedule, pipeline, rule })
 }
 
-/// The schedules of which something is true.
+/// Returns the names of the schedules for which a predicate holds.
 fn names(is: impl Fn(ScheduleName) -> bool) -> Vec<&'static str> {
     ScheduleName::ALL.iter().filter(|schedule| is(**schedule)).map(|schedule| schedule.name()).collect()
 }
@@ -203,7 +205,7 @@ fn micro_batches(spec: &PlanSpec) -> Result<(), PlanError> {
     Err(wrong("batch.accumulation", &count, rule, hint))
 }
 
-/// What is shared out, and among how many.
+/// Checks what is sharded, and over how many ranks.
 pub(crate) fn sharding(spec: &PlanSpec) -> Result<(), PlanError> {
     let Some(ranks) = spec.sharding_ranks else { return Ok(()) };
     let copies = u64::from(spec.parallel.data) * u64::from(spec.parallel.context);

@@ -1,23 +1,23 @@
-//! Collectives, and all that tells them apart but how they are done. How they are done is in `sim/src/cost/collective.rs`.
+//! Collectives: their names and sizes. Their algorithms are in `sim/src/cost/collective.rs`.
 
 /// An operation of a group of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Collective {
-    /// Each gets the sum of all buffers: bytes of one buffer.
+    /// Each rank gets the sum of all buffers: bytes of one buffer.
     AllReduce,
-    /// Each has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
+    /// Each rank has a whole buffer and gets an equal part of the sum: bytes of one whole buffer.
     ReduceScatter,
-    /// Each has an equal part of a buffer and gets the whole: bytes of the whole.
+    /// Each rank has an equal part of a buffer and gets the whole: bytes of the whole.
     AllGather,
-    /// All get the buffer of the first: bytes of that buffer.
+    /// All ranks get the buffer of the first: bytes of that buffer.
     Broadcast,
-    /// Each sends an equal part of its buffer to each, itself included: bytes of one buffer.
+    /// Each rank sends an equal part of its buffer to each rank, itself included: bytes of one buffer.
     AllToAll,
-    /// The first of two sends a buffer to the second: bytes of that buffer.
+    /// The first of two ranks sends a buffer to the second: bytes of that buffer.
     Transfer,
 }
 
-/// The part of the whole buffer that a rank has before or after.
+/// The part of the whole buffer that a rank has before or after the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Buffer {
     Whole,
@@ -31,12 +31,12 @@ struct Facts {
     nccl_test: &'static str,
     nccl_kernel: &'static str,
     process_group: &'static str,
-    /// `CollectiveCommType` of Chakra; a transfer is two nodes of other types.
+    /// `CollectiveCommType` of Chakra; `None` for a transfer, which is two nodes of other types.
     chakra: Option<i64>,
-    /// Before and after.
+    /// The part of the buffer that a rank has before the operation, and after it.
     buffers: [Buffer; 2],
-    /// Passes round a ring of n ranks, each of which carries (n − 1)/n of the buffer over every link; none where links
-    /// carry the buffer once.
+    /// Passes round a ring of n ranks, each of which carries (n − 1)/n of the buffer over every link; `None` where
+    /// links carry the buffer once.
     ring_passes: Option<f64>,
 }
 
@@ -45,37 +45,39 @@ impl Collective {
     pub const ALL: [Self; 6] =
         [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::Broadcast, Self::AllToAll, Self::Transfer];
 
-    /// Its name in sentences.
+    /// Returns the name used in sentences.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Its name in tables of measurements.
+    /// Returns the name used in tables of measurements.
     pub fn measured_as(self) -> &'static str {
         self.facts().measured_as
     }
 
-    /// The program of nccl-tests that measures it.
+    /// Returns the program of nccl-tests that measures the operation.
     pub fn nccl_test(self) -> &'static str {
         self.facts().nccl_test
     }
 
-    /// The name of NCCL's kernel from version 2.19 on, with a ring for every algorithm; `dtype` as NCCL abbreviates it.
+    /// Returns the name of NCCL's kernel from version 2.19 on, with a ring for every algorithm; `dtype` as NCCL
+    /// abbreviates it.
     pub fn nccl_kernel(self, dtype: &str) -> String {
         format!("ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)", self.facts().nccl_kernel.replace("{}", dtype))
     }
 
-    /// The name that PyTorch's process group has for it, of a transfer at its sender or its receiver.
+    /// Returns the name in PyTorch's process group; of a transfer, that of its sender or its receiver.
     pub fn process_group_name(self, receives: bool) -> &'static str {
         if self == Self::Transfer && receives { "recv" } else { self.facts().process_group }
     }
 
-    /// Its `CollectiveCommType` in Chakra's execution traces.
+    /// Returns the `CollectiveCommType` in Chakra's execution traces.
     pub(crate) fn chakra(self) -> Option<i64> {
         self.facts().chakra
     }
 
-    /// Elements that each of `members` ranks puts in, and that it gets, of a buffer of `whole` elements.
+    /// Returns the number of elements that each of `members` ranks puts in, and that it gets, of a buffer of `whole`
+    /// elements.
     pub fn elements(self, whole: u64, members: u64) -> (u64, u64) {
         let [before, after] = self.facts().buffers.map(|buffer| match buffer {
             Buffer::Whole => whole,
@@ -84,8 +86,8 @@ impl Collective {
         (before, after)
     }
 
-    /// Bytes over each link of a ring of `n` ranks, relative to the buffer: bus bandwidth over algorithm bandwidth
-    /// (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+    /// Returns the bytes over each link of a ring of `n` ranks, relative to the buffer: bus bandwidth over algorithm
+    /// bandwidth (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, n: f64) -> f64 {
         self.facts().ring_passes.map_or(1.0, |passes| passes * (n - 1.0) / n)
     }

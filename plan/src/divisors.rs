@@ -1,6 +1,6 @@
 //! What a number can be divided by evenly: the degrees that a plan may have.
 
-/// Every divisor of a number, in ascending order; none of zero.
+/// Returns every divisor of a number, in ascending order; none for zero.
 pub fn divisors(number: u64) -> Vec<u64> {
     let mut small: Vec<u64> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
     let large: Vec<u64> =
@@ -9,7 +9,7 @@ pub fn divisors(number: u64) -> Vec<u64> {
     small
 }
 
-/// The largest number that divides both evenly; the other if one is zero.
+/// Returns the largest number that divides both evenly; the other number if one is zero.
 pub fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }

@@ -167,27 +167,27 @@ pub struct ExpectedInterruptions {
 }
 
 impl ExpectedInterruptions {
-    /// All that is added.
+    /// Returns the sum of the parts, in seconds.
     pub fn total_s(&self) -> f64 {
         self.waiting_s + self.restarts_s + self.lost_s
     }
 }
 
 impl CostParts {
-    /// All of it.
+    /// Returns the sum of the parts, in USD.
     pub fn total(&self) -> f64 {
         self.instances_usd + self.start_up_usd + self.storage_usd + self.checkpoints_usd + self.interruptions_usd
     }
 }
 
 impl Prediction {
-    /// Seconds from the request for machines to the last checkpoint, expected reclaims included: what a deadline is
-    /// compared with.
+    /// Returns the seconds from the request for machines to the last checkpoint, expected reclaims included. A deadline
+    /// is compared with this number.
     pub fn elapsed_s(&self) -> f64 {
         self.time_s + self.around_s()
     }
 
-    /// Seconds of it besides the steps.
+    /// Returns the seconds of [`Self::elapsed_s`] that are not steps.
     pub fn around_s(&self) -> f64 {
         let interrupted = self.interruptions.map_or(0.0, |interruptions| interruptions.total_s());
         self.start_up_s.unwrap_or(0.0) + self.checkpoints_s.unwrap_or(0.0) + interrupted
@@ -263,7 +263,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Each phase with its name, in the order of a step.
+    /// Returns each phase with its name, in the order of a step.
     pub fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("forward", self.forward_s),
@@ -321,25 +321,25 @@ pub struct StageMemory {
 }
 
 impl Memory {
-    /// What the fullest rank needs.
+    /// Returns the bytes that the fullest rank needs.
     pub fn peak(&self) -> u64 {
         self.stages.iter().map(|stage| stage.total).max().unwrap_or(0)
     }
 
-    /// What one rank of each stage needs, together. Sums end at the largest number there is: a document may tell of
-    /// anything.
+    /// Returns the bytes that one rank of each stage needs, added up. Sums saturate, because a document may hold any
+    /// number.
     pub fn of_one_pipeline(&self) -> u64 {
         self.stages.iter().fold(0, |sum, stage| sum.saturating_add(stage.total))
     }
 }
 
 impl StageMemory {
-    /// Weights and their gradients.
+    /// Returns the bytes of weights and their gradients.
     pub fn weights_and_gradients(&self) -> u64 {
         self.parameters.saturating_add(self.gradients)
     }
 
-    /// Buffers of communication and those inside a layer.
+    /// Returns the bytes of communication buffers and of workspace inside a layer.
     pub fn buffers_and_workspace(&self) -> u64 {
         self.buffers.saturating_add(self.workspace)
     }

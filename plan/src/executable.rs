@@ -1,5 +1,5 @@
-//! Which plans a software runs; and those that this program's own executor does, and that machines which it measured are
-//! therefore known for.
+//! The plans that a software runs. Those of Trainyard's own executor are also those whose speed is known on machines
+//! that it measured.
 
 use crate::offload::{Offload, Store};
 use crate::placement::Placement;
@@ -12,30 +12,30 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use trainyard_models::{Divisible, Family, HeadKind};
 
-/// Offloads that a software runs, each with the least sharding of states that it asks for.
+/// Offloads that a software runs, each with the least sharding of states that it requires.
 pub type Offloads = Cow<'static, [(Offload, StateSharding)]>;
 
-/// The plans that a software runs: one list for those who refuse plans and for those who search.
+/// The plans that a software runs: one list both for checks that refuse plans and for searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each tells of one field of a plan")]
 pub struct Executable {
-    /// Families of models; any if there is no list.
+    /// Model families; `None` if any is supported.
     pub families: Option<Cow<'static, [Family]>>,
-    /// Heads of encoders; any if there is no list.
+    /// Heads of encoders; `None` if any is supported.
     pub heads: Option<Cow<'static, [HeadKind]>>,
-    /// Number formats in which experts may be distributed.
+    /// Number formats in which expert parallelism is supported.
     pub expert_precisions: Cow<'static, [Precision]>,
-    /// Whether models with experts need sequence parallelism beside tensor parallelism.
+    /// `true` if models with experts need sequence parallelism beside tensor parallelism.
     pub experts_need_sequence: bool,
-    /// Whether it has tensor parallelism.
+    /// `true` if the software has tensor parallelism.
     pub tensor: bool,
-    /// Whether it has sequence parallelism beside tensor parallelism.
+    /// `true` if the software has sequence parallelism beside tensor parallelism.
     pub sequence: bool,
-    /// Whether it has context parallelism.
+    /// `true` if the software has context parallelism.
     pub context: bool,
-    /// Whether it has expert parallelism.
+    /// `true` if the software has expert parallelism.
     pub expert: bool,
-    /// Whether it shards embedding tables over ranks, which plans call `parallel.expert` too.
+    /// `true` if the software shards embedding tables over ranks, which plans call `parallel.expert` too.
     pub tables: bool,
     /// Number formats.
     pub precisions: Cow<'static, [Precision]>,
@@ -43,29 +43,29 @@ pub struct Executable {
     pub schedules: Cow<'static, [ScheduleName]>,
     /// Activation recomputation.
     pub recompute: Cow<'static, [Recompute]>,
-    /// What replicas may shard.
+    /// The states that replicas may shard.
     pub state_sharding: Cow<'static, [StateSharding]>,
-    /// Whether states may be sharded inside machines and replicated over them.
+    /// `true` if states may be sharded inside machines and replicated across them (hybrid sharding).
     pub hybrid_sharding: bool,
-    /// Whether states may be sharded among any part of the replicas.
+    /// `true` if states may be sharded over any part of the replicas.
     pub any_sharding_groups: bool,
-    /// How often gradients may be summed.
+    /// The supported frequencies of gradient reduction.
     pub gradient_reduction: Cow<'static, [GradientReduction]>,
-    /// From which sharding on gradients are summed after each micro-batch, whatever the plan would rather have.
+    /// The least sharding with which gradients are summed after each micro-batch, whatever the plan says.
     pub reduces_micro_batches_from: Option<StateSharding>,
     /// Gradient compression.
     pub gradient_compression: Cow<'static, [GradientCompression]>,
-    /// How gradients are summed over replicas.
+    /// Algorithms and libraries that sum gradients over replicas.
     pub collectives: Cow<'static, [Collectives]>,
-    /// Update rules.
+    /// Optimizers.
     pub optimizers: Cow<'static, [Optimizer]>,
-    /// What may be kept off the devices.
+    /// States that may be kept off the devices.
     pub offloads: Offloads,
-    /// Whether ranks may be placed otherwise than machine by machine.
+    /// `true` if ranks may be placed otherwise than machine by machine.
     pub placements: bool,
 }
 
-/// What this program's own executor runs, whatever the model.
+/// The plans that Trainyard's own executor runs, whatever the model.
 pub const EXECUTABLE: Executable = Executable {
     families: None,
     heads: None,
@@ -111,20 +111,20 @@ pub const EXECUTABLE: Executable = Executable {
 pub struct NotExecutable {
     /// Path of the field in the plan.
     pub field: &'static str,
-    /// What it holds.
+    /// The value of the field.
     pub value: String,
-    /// What would run.
+    /// The values that would run.
     pub allowed: String,
 }
 
-/// The first field of `plan` that this program's own executor does not run, whatever the model; nothing if it runs them
-/// all.
+/// Returns the first field of `plan` that Trainyard's own executor does not run, whatever the model; `None` if it runs
+/// the plan.
 pub fn not_executable(plan: &Plan) -> Option<NotExecutable> {
     EXECUTABLE.refusal(plan)
 }
 
 impl Executable {
-    /// The first field of `plan` that the software does not run; nothing if it runs them all.
+    /// Returns the first field of `plan` that the software does not run; `None` if it runs the plan.
     pub fn refusal(&self, plan: &Plan) -> Option<NotExecutable> {
         let parallel = plan.mesh().parallel();
         let degree = |field: &'static str, degree: u32, built: bool| {
@@ -150,7 +150,7 @@ impl Executable {
             .or_else(|| self.refused_placement(plan.mesh().placement()))
     }
 
-    /// Whether ranks may divide among them what a model has of experts or tables.
+    /// Returns `true` if the software can distribute a model's experts or embedding tables over ranks.
     pub fn distributes(&self, divisible: Option<Divisible>) -> bool {
         if matches!(divisible, Some(Divisible::TableColumns(_))) { self.tables } else { self.expert }
     }
@@ -178,7 +178,7 @@ fn among<T: Copy + PartialEq + Display>(field: &'static str, value: T, built: &[
     (!built.contains(&value)).then(|| NotExecutable { field, value: value.to_string(), allowed: either(built) })
 }
 
-/// `fp32`, `none or full`, `none, gpipe or 1f1b`.
+/// Joins values as in a sentence: `fp32`, `none or full`, `none, gpipe or 1f1b`.
 fn either<T: Display>(values: &[T]) -> String {
     let names: Vec<String> = values.iter().map(ToString::to_string).collect();
     match names.split_last() {

@@ -127,7 +127,7 @@ named! {
 }
 
 impl PathPart {
-    /// What it is, for people: `gradient reduction between machines`.
+    /// Returns the part's name for people: `gradient reduction between machines`.
     pub fn label(&self) -> String {
         let name = self.kind.name().replace('-', " ");
         if self.between_machines { format!("{name} between machines") } else { name }

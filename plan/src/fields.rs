@@ -21,7 +21,7 @@ const SAMPLES: RangeInclusive<u64> = 1..=u64::MAX;
 const WORKERS: RangeInclusive<u64> = 1..=INPUT_COUNT_MAX as u64;
 const PREFETCH: RangeInclusive<u64> = 0..=INPUT_COUNT_MAX as u64;
 
-/// A place of a [`PlanSpec`] that has a value of type `T`, or may have one.
+/// A place in a [`PlanSpec`] that has a value of type `T`, or may have one.
 trait Place<T> {
     fn value(&self) -> Option<&T>;
     fn put(&mut self, value: T);
@@ -321,35 +321,35 @@ fields! {
 }
 
 impl Field {
-    /// The field of a name in `--fix`.
+    /// Returns the field of a name in `--fix`.
     pub fn named(name: &str) -> Option<Self> {
         Self::HELD.iter().copied().find(|field| field.name() == name || field.abbreviations().contains(&name))
     }
 
-    /// Its value in a plan, as it is written there; nothing where it says what any training does.
+    /// Returns the field's value in a plan, as it is written there; `None` where it is what any training does.
     pub fn said(self, spec: &PlanSpec) -> Option<String> {
         self.value(spec).filter(|value| self.plain().as_ref() != Some(value))
     }
 
-    /// How many there are of what it counts.
+    /// Returns the number in the field, if it is a count.
     pub fn count(self, spec: &PlanSpec) -> Option<u64> {
         self.counts().and(self.value(spec))?.parse().ok()
     }
 }
 
-/// Why a `KEY=VALUE` cannot be held.
+/// The reason why a `KEY=VALUE` cannot be fixed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FixError {
     /// There is no `=`.
     #[error("`--fix {text}` has no `=`; write --fix KEY=VALUE")]
     NoValue {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
     /// No field of a plan has this name.
     #[error("`--fix {key}=…`: a plan has no field `{key}`; use one of {}", names().collect::<Vec<_>>().join(", "))]
     UnknownKey {
-        /// What was written.
+        /// The key as written.
         key: String,
         /// The most similar field.
         similar: Option<&'static str>,
@@ -359,12 +359,12 @@ pub enum FixError {
     BadValue {
         /// The field.
         key: String,
-        /// What was written.
+        /// The value as written.
         value: String,
-        /// What is allowed.
+        /// The values allowed.
         problem: String,
     },
-    /// The same field is held twice.
+    /// The same field is fixed twice.
     #[error("`--fix {key}` is given twice")]
     Twice {
         /// The field.
@@ -373,7 +373,7 @@ pub enum FixError {
 }
 
 impl FixError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownKey { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
@@ -401,7 +401,7 @@ impl Fixed {
     ///
     /// # Errors
     ///
-    /// For a key that is unknown or given twice, and for a value that does not fit it.
+    /// Fails for a key that is unknown or given twice, and for a value that does not fit it.
     pub fn parse(pairs: &[String]) -> Result<Self, FixError> {
         let mut fixed = Self::default();
         for pair in pairs {
@@ -412,18 +412,18 @@ impl Fixed {
         Ok(fixed)
     }
 
-    /// The same with one field held at another value than it may be held at.
+    /// Returns the same fields with one fixed at another value.
     ///
     /// # Errors
     ///
-    /// For a value that does not fit.
+    /// Fails for a value that does not fit.
     pub fn with(self, field: Field, value: &str) -> Result<Self, FixError> {
         let mut fixed = self.without(field);
         fixed.hold(field, field.name(), value)?;
         Ok(fixed)
     }
 
-    /// Whether something of how samples are brought in is held.
+    /// Returns `true` if a field of the input pipeline is fixed.
     pub fn holds_input(&self) -> bool {
         Field::HELD.iter().any(|field| field.path().starts_with("plan.input.") && self.holds(*field))
     }

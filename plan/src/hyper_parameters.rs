@@ -3,23 +3,23 @@
 use crate::spec::Optimizer;
 use crate::training::TrainingSpec;
 
-/// The numbers of an optimizer's rule besides the learning rate. A rule does not look at those that it has no use for.
+/// The hyper-parameters of an optimizer besides the learning rate. An optimizer ignores those that it does not use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HyperParameters {
     /// Decay rates of the running means of the gradient and of its square.
     pub betas: [f64; 2],
-    /// What is added to the root of the mean square.
+    /// Value added to the root of the mean square.
     pub epsilon: f64,
-    /// Weight decay.
+    /// Weight decay coefficient.
     pub weight_decay: f64,
     /// Decay rate of the velocity.
     pub momentum: f64,
-    /// LARS's trust coefficient.
+    /// Trust coefficient of LARS.
     pub trust: f64,
 }
 
 impl HyperParameters {
-    /// What `optimizer` is usually run with.
+    /// Returns the usual hyper-parameters of `optimizer`.
     ///
     /// # Source
     ///
@@ -37,7 +37,7 @@ impl HyperParameters {
         }
     }
 
-    /// The same with what a job says.
+    /// Returns the usual hyper-parameters, replaced by those that a job states.
     pub fn with(optimizer: Optimizer, training: &TrainingSpec) -> Self {
         let usual = Self::of(optimizer);
         Self {

@@ -102,7 +102,7 @@ pub struct InputSpec {
 }
 
 impl InputSpec {
-    /// Whether its counts are in range.
+    /// Checks that the counts are in range.
     pub(crate) fn check(self) -> Result<(), PlanError> {
         range("input.workers", self.workers.into(), INPUT_COUNT_MAX.into())?;
         range("input.prefetch", self.prefetch.max(1).into(), INPUT_COUNT_MAX.into())

@@ -241,7 +241,7 @@ pub struct GoalSpec {
 /// By which part of itself a product of floats may be off.
 const ROUNDING: f64 = 1e-9;
 
-/// How much work the data and the training make.
+/// The amount of training data and the number of passes over it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Volume {
     /// Samples of one epoch.
@@ -251,8 +251,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Optimizer steps at this global batch; the last, incomplete batch of an epoch is a step. 1.1 epochs of 100 steps are
-    /// 110, although no float is 1.1.
+    /// Returns the number of optimizer steps at this global batch; the last, incomplete batch of an epoch is a step.
+    /// 1.1 epochs of 100 steps are 110, although no float is 1.1.
     pub fn steps(&self, global_batch: u64) -> u64 {
         let per_epoch = self.samples.div_ceil(global_batch);
         let steps = per_epoch as f64 * self.epochs;

@@ -6,25 +6,25 @@ const PEAK: f64 = 1e-3;
 const WARM_UP: u64 = 10;
 const POWER: f64 = 2.0;
 
-/// A learning rate for every step.
+/// A learning-rate schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearningRate {
-    /// After warm-up.
+    /// The rate after warm-up.
     pub peak: f64,
-    /// At the last step, where it decays.
+    /// The rate at the last step, where it decays.
     pub last: f64,
-    /// Steps over which it rises linearly.
+    /// Steps over which the rate rises linearly.
     pub warm_up: u64,
-    /// Steps of the whole training, over which it decays.
+    /// Steps of the whole training, over which the rate decays.
     pub steps: u64,
-    /// What becomes of it after warm-up.
+    /// The kind of decay after warm-up.
     pub decay: Decay,
     /// The power of a polynomial decay.
     pub power: f64,
 }
 
 impl LearningRate {
-    /// What a job says, for a training of `steps` steps.
+    /// Returns the schedule that a job describes, for a training of `steps` steps.
     pub fn of(training: &TrainingSpec, steps: u64) -> Self {
         Self {
             peak: training.learning_rate.unwrap_or(PEAK),
@@ -36,7 +36,7 @@ impl LearningRate {
         }
     }
 
-    /// The rate of a step, counted from 1 at the start of training.
+    /// Returns the rate of a step, counted from 1 at the start of training.
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warm_up {
             return self.peak * step as f64 / self.warm_up as f64;

@@ -61,13 +61,13 @@ pub const VARIANTS_MAX: usize = 1000;
 pub type Variant = BTreeMap<String, serde_json::Value>;
 
 impl ListedJobSpec {
-    /// How many jobs [`Self::variants`] would give; of more than can be counted, the most that can.
+    /// Returns the number of jobs that [`Self::variants`] would give, saturating.
     pub fn variant_count(&self) -> usize {
         self.vary.values().fold(1, |count, values| count.saturating_mul(values.len()))
     }
 
-    /// Every combination of the values that vary, the last path's fastest; one without any if nothing does. They are
-    /// all held at once: [`Self::variant_count`] says before whether there are more than [`VARIANTS_MAX`].
+    /// Returns every combination of the values that vary, the last path's fastest; one empty variant if nothing varies.
+    /// All are held in memory at once: check first that [`Self::variant_count`] is not more than [`VARIANTS_MAX`].
     pub fn variants(&self) -> Vec<Variant> {
         self.vary.iter().fold(vec![Variant::new()], |variants, (path, values)| {
             let with = |variant: &Variant, value: &serde_json::Value| {
@@ -79,7 +79,7 @@ impl ListedJobSpec {
         })
     }
 
-    /// The first field of a job that is written in place, if one is.
+    /// Returns the first field of a job that is written in place, if one is.
     pub fn first_in_place(&self) -> Option<&'static str> {
         let fields =
             [("model", self.model.is_some()), ("data", self.data.is_some()), ("training", self.training.is_some())];
@@ -192,7 +192,7 @@ impl JobsDocument {
         }
     }
 
-    /// How many jobs ended so.
+    /// Returns the number of jobs that ended in this way.
     pub fn count(&self, end: JobEnd) -> usize {
         self.jobs.iter().filter(|job| job.end == end).count()
     }

@@ -14,29 +14,31 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_units::Bytes;
 
-/// Steps that are lowered in a row where the pipeline never drains: the first fills it, the second is counted, and the
-/// third lets the second end as if there were no end.
+/// Number of steps lowered in a row where the pipeline never drains: the first fills it, the second is counted, and the
+/// third lets the second end as if training went on.
 const UNDRAINED_STEPS: u32 = 3;
 
-/// Steps where each drains the pipeline, but the next begins on the stages that have done so: the second is counted.
+/// Number of steps lowered where each step drains the pipeline, but stages that are done begin the next one: the second
+/// is counted.
 const STAGGERED_STEPS: u32 = 2;
 
-/// How many layers ahead weights are gathered or fetched, and activations brought back: one, while the layer before
-/// computes, as PyTorch's FSDP does by default.
+/// Number of layers by which weights are gathered or fetched, and activations brought back, ahead of their use: one,
+/// while the layer before computes, as PyTorch's FSDP does by default.
 const PREFETCH: usize = 1;
 
-/// How the software that will run the plan handles communication.
+/// Options of the software that will run the plan, for its communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lowering {
-    /// Gradients are reduced in buckets of this size while the last backward goes on; nothing: in one piece after it.
+    /// Size of the buckets in which gradients are reduced during the last backward pass; `None` to reduce them in one
+    /// piece after it.
     pub bucket: Option<Bytes>,
-    /// A stage that sends waits until the bytes have left.
+    /// `true` if a stage that sends waits until the bytes have left.
     pub blocking_transfers: bool,
-    /// Weights that are shared out are gathered, and gradients scattered, while other layers compute.
+    /// `true` if sharded weights are gathered, and their gradients scattered, while other layers compute.
     pub sharded_overlap: bool,
 }
 
-/// The work of one optimizer step of `plan`.
+/// Returns the work of one optimizer step of `plan`.
 ///
 /// Tasks are added in an order in which they could run, so that a task's id is larger than those it waits for, and
 /// so that equal plans give equal graphs.
@@ -52,55 +54,55 @@ struct Builder<'a> {
     graph: TaskGraph,
     /// Micro-batches of one step.
     micro_batches: u32,
-    /// How many steps have summed the gradients of the table that two stages share.
+    /// Number of steps in which the gradients of the shared embedding table have been summed so far.
     shared_sums: u32,
     stages: Vec<StageBuilder>,
-    /// Runs in the order of the model.
+    /// Runs of layers, in the order of the model.
     links: Vec<Link>,
 }
 
-/// What is known of a stage while its tasks are added.
+/// The state of a stage while its tasks are added.
 struct StageBuilder {
     compute: StreamId,
     program: Vec<Piece>,
     next: usize,
-    /// Forward and backward tasks so far: what copies that fetch ahead wait for, and gatherings that nothing is beside.
+    /// Forward and backward tasks so far, for which prefetching copies, and gathers that do not overlap, wait.
     passes: Vec<TaskId>,
-    /// For each gathering of weights so far, the task that used them: what gatherings that go ahead wait for.
+    /// For each gather of weights so far, the task that used them, for which prefetching gathers wait.
     gathered_for: Vec<TaskId>,
     /// Copies of activations to the machine so far.
     copied_out: Vec<TaskId>,
-    /// The last task of the current step's passes.
+    /// The last pass of the current step.
     last_pass: Option<TaskId>,
-    /// Reductions of the current step.
+    /// Reductions of gradients in the current step.
     reductions: Vec<TaskId>,
-    /// What the next step's passes, and the gathering of their weights, wait for: the update, and where weights then
-    /// come from elsewhere, their arrival.
+    /// The task that the next step's passes, and the gathers of their weights, wait for: the update, or the arrival of
+    /// the updated weights where these come from elsewhere.
     renewed: Option<TaskId>,
 }
 
-/// What is known of a run of layers.
+/// The state of a run of layers while tasks are added.
 struct Link {
     stage: StageId,
     layers: Range<usize>,
-    /// Per micro-batch, what forward waits for: the transfer into the stage.
+    /// Per micro-batch, the transfer into the stage that forward waits for.
     activations: Vec<Option<TaskId>>,
-    /// Per micro-batch, what backward waits for: the transfer into the stage.
+    /// Per micro-batch, the transfer into the stage that backward waits for.
     gradients: Vec<Option<TaskId>>,
-    /// Per micro-batch and first layer of a part, the copy of its activations on the machine.
+    /// For each micro-batch and first layer of a part, the copy of its activations to the machine.
     kept: BTreeMap<(u32, usize), TaskId>,
-    /// Kinds of compute work so far.
+    /// Ids of the kinds of compute work so far.
     segments: BTreeMap<SegmentKey, SegmentId>,
 }
 
-/// What tells the kinds of compute work of one run of layers apart: the pass, its first layer and the one after its
-/// last, and whether gradients are added to earlier ones.
+/// Key of a kind of compute work within a run of layers: the pass, its first layer, the layer after its last, and
+/// whether gradients are added to earlier ones.
 type SegmentKey = (StagePass, usize, usize, bool);
 
 /// One piece of a stage's program over all steps in the graph.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
-    /// A pass of a micro-batch, counted through all steps.
+    /// A pass of a micro-batch; micro-batches are numbered through all steps.
     Pass(Slot),
     /// Reductions that did not overlap with the passes of a step.
     Reduce,
@@ -152,7 +154,8 @@ impl<'a> Builder<'a> {
         &mut self.stages[stage.0 as usize]
     }
 
-    /// Adds the programs of all stages, each in order, as soon as what a piece waits for is there.
+    /// Adds the programs of all stages, each in order, adding a piece as soon as everything it waits for is in the
+    /// graph.
     fn run_programs(&mut self) {
         let total: usize = self.stages.iter().map(|stage| stage.program.len()).sum();
         let mut added = 0;
@@ -173,7 +176,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The next piece of a stage's program, if everything it waits for has been added.
+    /// Returns the next piece of a stage's program, if everything it waits for has been added.
     fn next_piece(&self, stage: StageId) -> Option<Piece> {
         let known = &self.stages[stage.0 as usize];
         let piece = *known.program.get(known.next)?;
@@ -216,7 +219,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What came from a neighbour and is needed by a pass.
+    /// Returns the transfers from neighbouring stages that a pass needs.
     fn arrivals(&self, link: u32, slot: Slot) -> Vec<TaskId> {
         let known = &self.links[link as usize];
         let arrived = match slot.pass {
@@ -227,7 +230,8 @@ impl<'a> Builder<'a> {
         arrived.into_iter().collect()
     }
 
-    /// The kernels of a pass: in one piece, or in parts where something happens between them. Returns the last part.
+    /// Adds the kernels of a pass, in one piece or in parts where something happens between them. Returns the last
+    /// part.
     fn compute(&mut self, stage: StageId, link: u32, slot: Slot, mut waits: Vec<TaskId>) -> TaskId {
         let reduces = self.reduces_after(slot);
         let activity = activity(stage, slot);
@@ -257,7 +261,7 @@ impl<'a> Builder<'a> {
         last.expect("a run has layers")
     }
 
-    /// Whether a pass's gradients are summed over replicas right after they are computed.
+    /// Returns `true` if a pass's gradients are summed over replicas right after they are computed.
     fn reduces_after(&self, slot: Slot) -> bool {
         let weights = matches!(slot.pass, StagePass::Backward | StagePass::BackwardWeight);
         let ends = self.ends_step(slot) && (self.lowering.bucket.is_some() || self.plan.gathers_weights());
@@ -269,7 +273,7 @@ impl<'a> Builder<'a> {
         (slot.micro_batch + 1).is_multiple_of(self.micro_batches)
     }
 
-    /// The runs of layers between which something happens, in the order in which they compute.
+    /// Returns the runs of layers between which something happens, in the order in which they compute.
     fn parts(&self, link: u32, slot: Slot, reduces: bool) -> Vec<Range<usize>> {
         let layers = self.links[link as usize].layers.clone();
         let forward = slot.pass == StagePass::Forward;
@@ -283,7 +287,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Runs of layers, last layer first, each with at least `bucket` bytes of gradients except the last run.
+    /// Splits layers into gradient buckets, last layer first, each with at least `bucket` bytes of gradients except the
+    /// last.
     fn buckets(&self, layers: Range<usize>, bucket: Bytes) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut end = layers.end;
@@ -340,7 +345,7 @@ fn activity(stage: StageId, slot: Slot) -> Activity {
     }
 }
 
-/// Each stage's program over `steps` steps, with the ends of steps.
+/// Returns each stage's program over `steps` steps, with the ends of steps.
 fn pieces(plan: &Plan, steps: u32) -> Vec<Vec<Piece>> {
     let step = plan.pipeline();
     let micro_batches = step.micro_batches;

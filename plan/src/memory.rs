@@ -1,5 +1,5 @@
-//! Bytes that a rank holds at the worst moment of a step. Whether they fit is for `sim` to say, which knows what the
-//! software takes besides.
+//! Memory of a rank at the peak of a step, in bytes. Whether it fits is decided in `sim`, which knows how much memory
+//! the software takes besides.
 
 use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
@@ -11,54 +11,56 @@ use std::ops::Range;
 use trainyard_models::{Layer, LayerRole, OperatorGraph};
 use trainyard_units::Bytes;
 
-/// Layers whose gathered weights, and unreduced gradients, are there at once: the one that computes and the next.
+/// Number of layers whose gathered weights, and unreduced gradients, are in memory at once: the one that computes and
+/// the next.
 const GATHERED_LAYERS: u64 = 2;
 
-/// What a rank of one stage holds, by purpose.
+/// Bytes that a rank of one stage holds on its device, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Weights that compute uses.
+    /// Weights in the format used for compute.
     pub parameters: Bytes,
-    /// Gradients, in the precision in which they are summed up.
+    /// Gradients, in the precision in which they are accumulated.
     pub gradients: Bytes,
     /// The optimizer's moments and, with mixed precision, the single-precision master weights.
     pub optimizer_state: Bytes,
     /// Activations kept for backward, at the schedule's peak.
     pub activations: Bytes,
-    /// Weights that are gathered and gradients that are sent.
+    /// Buffers of gathered weights and of gradients that are sent.
     pub buffers: Bytes,
     /// Buffers that live inside one layer's computation.
     pub workspace: Bytes,
 }
 
 impl Resident {
-    /// All of it. What is beyond counting is the most that can be counted, and fits nowhere.
+    /// Returns the sum, saturating: a total that overflows is the largest number, which fits nowhere.
     pub fn total(&self) -> Bytes {
         self.parameters + self.gradients + self.optimizer_state + self.activations + self.buffers + self.workspace
     }
 }
 
-/// How the software that will run a plan keeps gradients.
+/// The storage of gradients in the software that will run a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GradientStore {
-    /// Bytes of a value, as it is summed up.
+    /// Bytes per value, as it is accumulated.
     pub element: u64,
-    /// Whether gradients are reduced in buckets beside backward, and not in one piece after it.
+    /// `true` if gradients are reduced in buckets during backward, and not in one piece after it.
     pub bucketed: bool,
 }
 
-/// What each rank of `stage` holds on its device at the peak of a step.
+/// Returns the bytes that each rank of `stage` holds on its device at the peak of a step.
 ///
 /// # Source
 ///
 /// State: Rajbhandari et al., arXiv:1910.02054, section 3.1 (in mixed precision 16 bytes a parameter where gradients
-/// are kept as computed, 18 in single precision), and section 5 where it is shared out. Two versions of the weights in
+/// are kept as computed, 18 in single precision), and section 5 where it is sharded. Two versions of the weights in
 /// 2BW: Narayanan et al., arXiv:2006.09503, section 3.1. Activations: `models`.
 pub fn resident(plan: &Plan, stage: StageId, store: GradientStore) -> Resident {
     resident_with(plan, stage, &runs_of(plan, stage), store)
 }
 
-/// The same if `stage` had these `runs` of layers instead of its own: what a cut into stages within memory asks.
+/// Returns what [`resident`] would if `stage` had these `runs` of layers, for searches of a partition that fits in
+/// memory.
 pub fn resident_with(plan: &Plan, stage: StageId, runs: &[Range<usize>], store: GradientStore) -> Resident {
     let held = runs.iter().map(|layers| plan.held(layers)).fold(Held::default(), std::ops::Add::add);
     let offload = plan.offload();
@@ -76,7 +78,7 @@ fn runs_of(plan: &Plan, stage: StageId) -> Vec<Range<usize>> {
     plan.stages().runs_of(stage).collect()
 }
 
-/// What each rank of `stage` keeps in its machine's main memory or on its disk.
+/// Returns the bytes that each rank of `stage` keeps in its machine's main memory or on its disk.
 pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     let (held, offload) = (plan.held_by(stage), plan.offload());
     let mut bytes = Bytes(0);
@@ -96,13 +98,13 @@ pub fn kept_elsewhere(plan: &Plan, stage: StageId, store: Store) -> Bytes {
     bytes
 }
 
-/// What a checkpoint holds: weights, moments and master weights of the whole model, each once. Tables are their own
-/// master weights.
+/// Returns the bytes of a checkpoint: weights, moments and master weights of the whole model, each once. Embedding
+/// tables are their own master weights.
 pub fn checkpoint_bytes(plan: &Plan) -> Bytes {
     checkpoint_bytes_of(plan.graph(), plan.precision(), plan.optimizer())
 }
 
-/// The same of any plan of a model with this number format and optimizer.
+/// Returns the bytes of a checkpoint of any plan of a model with this number format and optimizer.
 pub fn checkpoint_bytes_of(graph: &OperatorGraph, precision: Precision, optimizer: Optimizer) -> Bytes {
     let (all, dense) = (graph.parameters(), graph.updated_parameters());
     let weights = Bytes(precision.element_bytes() + precision.master_bytes()) * dense;
@@ -116,7 +118,7 @@ fn parameters(plan: &Plan, held: Held) -> Bytes {
     plan.kept_weights(held).weight_bytes(plan.precision().element_bytes()) * plan.schedule().weight_versions()
 }
 
-/// Whether a rank keeps its part of gradients only, and those of the layers whose backward pass is under way.
+/// Returns `true` if a rank keeps only its shard of the gradients, and whole those of the layers now in backward.
 fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
     let reduction = plan.gradient_reduction();
     let by_layer = match reduction {
@@ -127,13 +129,13 @@ fn keeps_part_of_gradients(plan: &Plan, store: GradientStore) -> bool {
     plan.shards(StateSharding::Gradients) && at_once
 }
 
-/// Gradients are whole until they are reduced.
+/// Computes the bytes of gradients, which are whole until they are reduced.
 fn gradients(plan: &Plan, held: Held, store: GradientStore) -> Bytes {
     let own = if keeps_part_of_gradients(plan, store) { plan.shard_of(held) } else { held };
-    // Of tables there are the rows of a whole step.
+    // Gradients of tables are the rows of a whole step.
     let kept = plan.changed_bytes(own, store.element);
     match plan.gradient_compression() {
-        // What was not sent is kept for later, with its momentum (Lin et al., arXiv:1712.01887, section 3).
+        // Values that were not sent are kept for later, with their momentum (Lin et al., arXiv:1712.01887, section 3).
         GradientCompression::Dgc => kept * 3,
         _ => kept,
     }
@@ -144,8 +146,8 @@ fn optimizer_state(plan: &Plan, held: Held) -> Bytes {
     Bytes(plan.optimizer().state_bytes()) * own.parameters + Bytes(plan.precision().master_bytes()) * own.updated()
 }
 
-/// Gathered weights (tables are not) of the layers that compute now and next, and, where only a part of gradients is
-/// kept, theirs before they are reduced.
+/// Computes the bytes of gathered weights (tables are not gathered) of the layers that compute now and next and, where
+/// only a shard of gradients is kept, of their gradients before they are reduced.
 fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore) -> Bytes {
     let largest = || {
         let layers = runs.iter().cloned().flatten();
@@ -162,7 +164,7 @@ fn buffers(plan: &Plan, runs: &[Range<usize>], held: Held, store: GradientStore)
     bytes
 }
 
-/// Activations on the device: the schedule's peak, or the few layers that are not yet copied out.
+/// Computes the bytes of activations on the device: the schedule's peak, or the few layers that are not yet copied out.
 fn activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes {
     let again = recomputed_at_once(plan, runs);
     if plan.offload().activations.is_none() {
@@ -179,7 +181,7 @@ fn peak_activations(plan: &Plan, stage: StageId, runs: &[Range<usize>]) -> Bytes
     Bytes(plan.pipeline().peak(stage, &held))
 }
 
-/// With full recomputation one block at a time is whole again.
+/// Returns the bytes of recomputed activations: with full recomputation one block at a time is whole again.
 fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     if plan.recompute() != Recompute::Full {
         return Bytes(0);
@@ -189,20 +191,20 @@ fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     Bytes(whole.max().unwrap_or(0))
 }
 
-/// What one micro-batch of a plan needs in a layer, in bytes on one rank.
+/// Memory that one micro-batch of a plan needs in a layer, in bytes on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct LayerMemory {
-    /// Everything that backward wants.
+    /// Activations that backward needs.
     stored: u64,
-    /// What is left behind of that between forward and backward.
+    /// Those of them that are kept between forward and backward.
     kept: u64,
-    /// The gradient of the layer's activations, alive while it runs backward: two outputs' worth, or the logits' gradient
-    /// where there is a loss.
+    /// The gradient of the layer's activations, alive during its backward pass: the size of two outputs or, where there
+    /// is a loss, of the logits' gradient.
     workspace: u64,
 }
 
 impl LayerMemory {
-    /// Frozen layers have no backward pass, which all of it is for.
+    /// Computes the memory of a layer; zero for frozen layers, which have no backward pass.
     fn of(plan: &Plan, layer: &Layer) -> Self {
         if layer.frozen {
             return Self::default();
@@ -224,7 +226,7 @@ impl LayerMemory {
 }
 
 impl Plan {
-    /// The layers of some runs that differ, what each needs, and how many there are of it.
+    /// Returns the distinct layers of some runs, with the memory and the count of each.
     fn kinds_in(&self, runs: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
         let distinct = self.graph().distinct();
         let memory = self.memory_of_kinds(|| distinct.iter().map(|layer| LayerMemory::of(self, layer)).collect());
@@ -236,7 +238,7 @@ impl Plan {
         all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
     }
 
-    /// What one micro-batch leaves behind in some layers between forward and backward.
+    /// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
     pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
         let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
         kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()

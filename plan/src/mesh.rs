@@ -4,49 +4,50 @@ use crate::placement::{Axis, Placement};
 use crate::spec::ParallelSpec;
 use trainyard_models::Sharing;
 
-/// A process of the job: one device.
+/// A process of the job, which has one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rank(pub u32);
 
-/// Where a rank stands in each kind of parallelism.
+/// The position of a rank along each parallelism dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coordinates {
-    /// Which replica.
+    /// Index of the replica.
     pub data: u32,
-    /// Which part of each layer.
+    /// Index of the part of each layer.
     pub tensor: u32,
-    /// Which stage.
+    /// Index of the pipeline stage.
     pub pipeline: u32,
-    /// Which part of each sample.
+    /// Index of the part of each sample.
     pub context: u32,
 }
 
-/// Ranks that communicate with each other.
+/// A kind of process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// They share the layers of a stage.
+    /// Ranks that share the layers of a stage.
     Tensor,
-    /// They share the tokens of a sample.
+    /// Ranks that share the tokens of a sample.
     Context,
-    /// They share the experts of a stage.
+    /// Ranks that share the experts of a stage.
     Expert,
-    /// They hold the same parameters, experts apart, and sum gradients: all replicas and all parts of a sample.
+    /// Ranks that hold the same parameters, experts apart, and sum their gradients: all replicas and all parts of a
+    /// sample.
     Gradient,
-    /// They hold the same experts.
+    /// Ranks that hold the same experts.
     ExpertGradient,
-    /// A part of [`Self::Gradient`] that shares out a state.
+    /// The part of [`Self::Gradient`] over which a state is sharded.
     Shard,
-    /// The ranks of [`Self::Gradient`] that hold the same part of a state.
+    /// The ranks of [`Self::Gradient`] that hold the same shard of a state.
     ShardReplicas,
 }
 
-/// All ranks of a plan. Unless the placement says otherwise they are numbered tensor first, then data, then pipeline,
-/// so that the ranks that talk most are neighbours; the parts of a sample stand right beside those of a layer.
+/// All ranks of a plan. Unless the placement says otherwise, ranks are numbered tensor first, then context, then data,
+/// then pipeline, so that the ranks that communicate most are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mesh {
     parallel: ParallelSpec,
     placement: Placement,
-    /// Ranks of [`Group::Gradient`] among which a state is shared out.
+    /// Number of ranks of [`Group::Gradient`] over which a state is sharded.
     shard: u32,
 }
 
@@ -57,42 +58,43 @@ impl From<ParallelSpec> for Mesh {
 }
 
 impl Mesh {
-    /// The ranks of a plan; `shard` of them share out a state, all that hold the same parameters unless it says less.
+    /// Creates the mesh of a plan; states are sharded over `shard` ranks, or over all that hold the same parameters if
+    /// it is `None`.
     pub fn new(parallel: ParallelSpec, placement: Placement, shard: Option<u32>) -> Self {
         Self { parallel, placement, shard: shard.unwrap_or(parallel.data * parallel.context) }
     }
 
-    /// The degrees.
+    /// Returns the degrees of parallelism.
     pub fn parallel(self) -> ParallelSpec {
         self.parallel
     }
 
-    /// How ranks are laid on machines.
+    /// Returns how ranks are placed on machines.
     pub fn placement(self) -> Placement {
         self.placement
     }
 
-    /// Replicas.
+    /// Returns the number of replicas.
     pub fn data(self) -> u32 {
         self.parallel.data
     }
 
-    /// Ranks that share a layer.
+    /// Returns the number of ranks that share a layer.
     pub fn tensor(self) -> u32 {
         self.parallel.tensor
     }
 
-    /// Stages.
+    /// Returns the number of pipeline stages.
     pub fn pipeline(self) -> u32 {
         self.parallel.pipeline
     }
 
-    /// Ranks that share a sample.
+    /// Returns the number of ranks that share a sample.
     pub fn context(self) -> u32 {
         self.parallel.context
     }
 
-    /// How the ranks of a stage share its layers.
+    /// Returns how the ranks of a stage share its layers.
     pub fn sharing(self) -> Sharing {
         let ParallelSpec { tensor, context, expert, sequence, .. } = self.parallel;
         Sharing {
@@ -103,17 +105,17 @@ impl Mesh {
         }
     }
 
-    /// Ranks that hold the same parameters.
+    /// Returns the number of ranks that hold the same parameters.
     pub fn copies(self) -> u32 {
         self.data() * self.context()
     }
 
-    /// Ranks among which a state is shared out.
+    /// Returns the number of ranks over which a state is sharded.
     pub fn shard(self) -> u32 {
         self.shard
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(self) -> u32 {
         self.data() * self.tensor() * self.pipeline() * self.context()
     }
@@ -126,7 +128,7 @@ impl Mesh {
         }
     }
 
-    /// The rank at these coordinates.
+    /// Returns the rank at these coordinates.
     pub fn rank(self, at: Coordinates) -> Rank {
         let along = |axis| match axis {
             Axis::Data => at.data,
@@ -137,7 +139,7 @@ impl Mesh {
         Rank(along(near) + self.size(near) * (along(middle) + self.size(middle) * along(far)))
     }
 
-    /// The coordinates of a rank.
+    /// Returns the coordinates of a rank.
     pub fn coordinates(self, Rank(rank): Rank) -> Coordinates {
         let mut rest = rank;
         let mut at = Coordinates::default();
@@ -153,12 +155,12 @@ impl Mesh {
         at
     }
 
-    /// The first rank of a stage: first replica, first part of each layer and sample.
+    /// Returns the first rank of a stage: first replica, first part of each layer and sample.
     pub fn first_of_stage(self, pipeline: u32) -> Rank {
         self.rank(Coordinates { pipeline, ..Coordinates::default() })
     }
 
-    /// The ranks of a stage, in the order of replica, part of a sample, part of a layer.
+    /// Iterates over the ranks of a stage, ordered by replica, then part of a sample, then part of a layer.
     pub fn stage_ranks(self, pipeline: u32) -> impl Iterator<Item = Rank> {
         let (data, context, tensor) = (self.data(), self.context(), self.tensor());
         (0..data * context * tensor).map(move |index| {
@@ -167,7 +169,7 @@ impl Mesh {
         })
     }
 
-    /// The ranks that `rank` communicates with in this way, itself included, in ring order.
+    /// Returns the ranks of the group that contains `rank`, in ring order.
     pub fn group(self, rank: Rank, group: Group) -> Vec<Rank> {
         let at = self.coordinates(rank);
         let copy = at.data * self.context() + at.context;
@@ -198,7 +200,7 @@ impl Mesh {
         }
     }
 
-    /// How many ranks a group has.
+    /// Returns the number of ranks in a group.
     pub fn group_size(self, group: Group) -> u32 {
         match group {
             Group::Tensor => self.tensor(),
@@ -211,7 +213,7 @@ impl Mesh {
         }
     }
 
-    /// The ranks through which the samples of `rank` pass, first stage first.
+    /// Returns the ranks through which the samples of `rank` pass, first stage first.
     pub fn pipeline_group(self, rank: Rank) -> Vec<Rank> {
         let at = self.coordinates(rank);
         (0..self.pipeline()).map(|pipeline| self.rank(Coordinates { pipeline, ..at })).collect()

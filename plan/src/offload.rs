@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where something is kept that is not on the device.
+/// A place off the device where something is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Store {
     /// Main memory of the machine.
     Host,
-    /// Its local disk.
+    /// The machine's local disk.
     Nvme,
 }
 
@@ -33,24 +33,24 @@ pub struct Offload {
 }
 
 impl Store {
-    /// Both.
+    /// Every store.
     pub const ALL: [Self; 2] = [Self::Host, Self::Nvme];
 }
 
 impl Offload {
-    /// Everything on the device.
+    /// No offload: everything stays on the device.
     pub const NONE: Self = Self { activations: None, optimizer: None, parameters: None };
 
     fn parts(self) -> [(&'static str, Option<Store>); 3] {
         [("activations", self.activations), ("optimizer", self.optimizer), ("parameters", self.parameters)]
     }
 
-    /// Whether anything is kept in this store, or passes through it: whatever the processor updates does.
+    /// Returns `true` if anything is kept in this store or passes through it, as what the processor updates does.
     pub fn touches(self, store: Store) -> bool {
         self.uses(store) || (store == Store::Host && self.optimizer.is_some())
     }
 
-    /// Whether anything is kept in this store.
+    /// Returns `true` if anything is kept in this store.
     pub fn uses(self, store: Store) -> bool {
         self.parts().iter().any(|(_, used)| *used == Some(store))
     }

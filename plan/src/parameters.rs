@@ -10,58 +10,58 @@ use std::ops::Range;
 use trainyard_models::{Layer, OperatorKind, Sharing};
 use trainyard_units::Bytes;
 
-/// Parameters of a run of layers on one rank.
+/// Number of parameters that one rank holds of a run of layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
     /// Trainable values.
     pub parameters: u64,
-    /// Those of them that belong to experts or tables, of which fewer ranks hold copies.
+    /// Trainable values of experts or embedding tables, of which fewer ranks hold copies.
     pub experts: u64,
-    /// Those of `experts` that belong to embedding tables: kept in single precision, with gradients of the rows alone
-    /// that were looked up.
+    /// Those of `experts` that belong to embedding tables: kept in single precision, with sparse gradients that cover
+    /// only the looked-up rows.
     pub tables: u64,
-    /// Values of the rows that a micro-batch looks up in them.
+    /// Values of the table rows that a micro-batch looks up.
     pub looked_up: u64,
     /// Trainable tensors.
     pub tensors: u32,
-    /// Those of them that are matrices; the rest are biases and norms, a thousandth of the values.
+    /// Trainable tensors that are matrices; the others are biases and norms, about a thousandth of the values.
     pub matrices: u32,
 }
 
 impl Held {
-    /// Parameters that all have a gradient in every step: those outside tables.
+    /// Returns the number of parameters that have a gradient in every step: those outside tables.
     pub fn updated(self) -> u64 {
         self.parameters - self.tables
     }
 
-    /// Gradients of a micro-batch in single precision.
+    /// Returns the bytes of a micro-batch's gradients in single precision.
     pub fn gradient_bytes(self) -> Bytes {
         self.gradient_bytes_in(Precision::Fp32.element_bytes())
     }
 
-    /// Gradients in elements of so many bytes; those of tables stay in single precision.
+    /// Returns the bytes of the gradients with `element` bytes per value; those of tables stay in single precision.
     pub(crate) fn gradient_bytes_in(self, element: u64) -> Bytes {
         Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.looked_up
     }
 
-    /// Weights in a format of so many bytes; tables stay in single precision.
+    /// Returns the bytes of the weights with `element` bytes per value; tables stay in single precision.
     pub fn weight_bytes(self, element: u64) -> Bytes {
         Bytes(element) * self.updated() + Bytes(Precision::Fp32.element_bytes()) * self.tables
     }
 
-    /// What belongs to neither experts nor tables.
+    /// Returns the parameters that belong to neither experts nor tables.
     fn dense(self) -> Self {
         Self { parameters: self.parameters - self.experts, experts: 0, tables: 0, looked_up: 0, ..self }
     }
 
-    /// What belongs to experts.
+    /// Returns the parameters of experts.
     fn of_experts(self) -> Self {
         let experts = self.experts - self.tables;
         let any = u32::from(experts > 0);
         Self { parameters: experts, experts, tensors: any, matrices: any, ..Self::default() }
     }
 
-    /// The part of a rank that shares a state with others. Tables are not shared out so, but as experts are.
+    /// Returns one rank's shard of a state. Tables are not sharded in this way, but distributed as experts are.
     fn divided(self, dense: u64, experts: u64) -> Self {
         let own = self.dense().parameters.div_ceil(dense);
         let expert = self.of_experts().parameters.div_ceil(experts) + self.tables;
@@ -83,10 +83,10 @@ impl std::ops::Add for Held {
     }
 }
 
-/// A reduction in steps: the result of each is the buffer of the next.
+/// A reduction in several collectives: the result of each is the buffer of the next.
 pub type Chain = Vec<(Collective, Group, Held)>;
 
-/// Trainable matrices of a layer.
+/// Counts the trainable matrices of a layer.
 fn matrices(layer: &Layer) -> u32 {
     let kinds = layer.operators.iter().filter(|operator| !operator.shares_weights).map(|operator| operator.kind);
     kinds
@@ -98,7 +98,7 @@ fn matrices(layer: &Layer) -> u32 {
         .sum()
 }
 
-/// What one of the ranks that share a layer holds of it, for micro-batches of `micro` samples.
+/// Returns the part of a layer that one of the ranks sharing it holds, for micro-batches of `micro` samples.
 pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> Held {
     Held {
         parameters: layer.parameters(sharing),
@@ -111,13 +111,13 @@ pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> Held {
 }
 
 impl Plan {
-    /// How the ranks of a stage share its layers.
+    /// Returns how the ranks of a stage share its layers.
     pub fn sharing(&self) -> Sharing {
         self.mesh().sharing()
     }
 
-    /// What one rank holds of `layers`, a part of one run. The last of several stages has its own copy of a table
-    /// that the first one holds too.
+    /// Returns the parameters that one rank holds of `layers`, a part of one run. The last of several stages has its
+    /// own copy of an embedding table that the first one holds too.
     pub fn held(&self, layers: &Range<usize>) -> Held {
         let kinds = self.held_of_kinds();
         let own = self.graph().order()[layers.clone()].iter().map(|kind| kinds[*kind]);
@@ -129,32 +129,32 @@ impl Plan {
         own.fold(copy, std::ops::Add::add)
     }
 
-    /// What one rank of a stage holds, all its runs together.
+    /// Returns the parameters that one rank of a stage holds, over all its runs.
     pub fn held_by(&self, stage: StageId) -> Held {
         self.stages().runs_of(stage).map(|layers| self.held(&layers)).fold(Held::default(), std::ops::Add::add)
     }
 
-    /// One rank's part of the table that the first and the last layer share.
+    /// Returns one rank's part of the embedding table that the first and the last layer share, in values.
     pub fn shared_on_rank(&self) -> u64 {
         self.graph().shared_parameters().div_ceil(u64::from(self.mesh().tensor()))
     }
 
-    /// Whether the holders of copies share out this state, or more.
+    /// Returns `true` if this state, or more, is sharded over the ranks that hold copies of it.
     pub fn shards(&self, state: StateSharding) -> bool {
         self.state_sharding() >= state && self.mesh().shard() > 1
     }
 
-    /// Whether weights are not on the device until they are needed.
+    /// Returns `true` if weights reach the device only when they are needed.
     pub fn gathers_weights(&self) -> bool {
         self.shards(StateSharding::Parameters) || self.offload().parameters.is_some()
     }
 
-    /// Whether something happens between layers, so that they are separate tasks.
+    /// Returns `true` if something happens between layers, so that they are separate tasks.
     pub fn goes_by_layer(&self) -> bool {
         self.gathers_weights() || self.offload().activations.is_some()
     }
 
-    /// One rank's part of a state that is shared out.
+    /// Returns one rank's shard of a sharded state.
     pub fn shard_of(&self, held: Held) -> Held {
         if self.mesh().shard() == 1 || self.state_sharding() == StateSharding::None {
             return held;
@@ -163,30 +163,31 @@ impl Plan {
         held.divided(u64::from(self.mesh().shard()), u64::from(experts))
     }
 
-    /// The weights that a rank keeps between passes: its part, where weights are shared out.
+    /// Returns the weights that a rank keeps between passes: its shard, where weights are sharded.
     pub fn kept_weights(&self, held: Held) -> Held {
         if self.shards(StateSharding::Parameters) { self.shard_of(held) } else { held }
     }
 
-    /// Whether every rank gets the weights that others updated: only state and gradients are shared out.
+    /// Returns `true` if updated weights are all-gathered: only optimizer state and gradients are sharded.
     pub fn gathers_updated(&self) -> bool {
         self.shards(StateSharding::Optimizer) && !self.shards(StateSharding::Parameters)
     }
 
-    /// Where weights go after their update: to where they are kept, unless the machine's processor has just left them
-    /// there.
+    /// Returns the store that weights are copied to after their update, unless the machine's processor has just left
+    /// them there.
     pub fn updated_to(&self) -> Option<Store> {
         let left_there = self.offload().optimizer.is_some() && !self.gathers_updated();
         self.offload().parameters.filter(|store| !left_there || *store != Store::Host)
     }
 
-    /// Among which ranks the state of experts is shared out: all that hold the same ones, or, where all replicas hold
-    /// all experts, those that share out everything else.
+    /// Returns the group over which the state of experts is sharded: all ranks that hold the same ones or, where all
+    /// replicas hold all experts, those over which everything else is sharded.
     fn sharers_of_experts(&self) -> Group {
         if self.mesh().parallel().expert == 1 { Group::Shard } else { Group::ExpertGradient }
     }
 
-    /// Among which ranks weights that are shared out are gathered: those of experts may have fewer holders.
+    /// Returns the groups in which sharded weights are gathered, with the weights of each: experts may have fewer
+    /// holders.
     pub fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
         [(Group::Shard, held.dense()), (self.sharers_of_experts(), held.of_experts())]
             .into_iter()
@@ -194,21 +195,21 @@ impl Plan {
             .collect()
     }
 
-    /// Values of tables that an update changes on one rank: those that the samples of all holders of a copy looked up
-    /// in a step, each counted as often as it was.
+    /// Returns the number of table values that an update changes on one rank: the rows that the samples of all holders
+    /// of a copy looked up in a step, each counted as often as it was looked up.
     pub fn touched(&self, held: Held) -> u64 {
         let lookups = self.batch().accumulation.saturating_mul(self.mesh().group_size(Group::ExpertGradient).into());
         held.looked_up.saturating_mul(lookups)
     }
 
-    /// What a step changes of weights, as gradients or as weights of so many bytes an element: of tables the rows that
-    /// were looked up, in single precision.
+    /// Returns the bytes of the weights that a step changes, as gradients or weights of `element` bytes per value: all
+    /// dense ones, and of tables the looked-up rows in single precision.
     pub fn changed_bytes(&self, held: Held, element: u64) -> Bytes {
         Held { looked_up: self.touched(held), ..held }.gradient_bytes_in(element)
     }
 
-    /// The rows of tables that one reduction brings together, from all holders of a copy. They cannot be summed on the
-    /// way, because each holder has others.
+    /// Returns the table rows that one reduction brings together from all holders of a copy. They cannot be summed on
+    /// the way, because each holder has other rows.
     fn gathered_rows(&self, held: Held) -> Held {
         let touched = match self.gradient_reduction() {
             GradientReduction::Step => self.touched(held),
@@ -217,11 +218,12 @@ impl Plan {
         Held { parameters: touched, tensors: 1, matrices: 1, ..Held::default() }
     }
 
-    /// How the gradients of some layers are summed: one chain for what everybody holds, one for experts, one for tables.
+    /// Returns the collectives that sum the gradients of some layers: one chain for dense parameters, one for experts,
+    /// one for tables.
     ///
-    /// A state that is shared out needs only its holder's part of the sum (Rajbhandari et al., arXiv:1910.02054,
-    /// section 7); where it is shared out in groups, the groups sum their parts afterwards (Zhang et al., MiCS,
-    /// arXiv:2205.00119, section 3.4).
+    /// A sharded state needs only its holder's part of the sum (Rajbhandari et al., arXiv:1910.02054, section 7); where
+    /// it is sharded in groups, the groups sum their parts afterwards (Zhang et al., MiCS, arXiv:2205.00119, section
+    /// 3.4).
     pub fn reductions(&self, held: Held) -> Vec<Chain> {
         let (dense, experts) = (held.dense(), held.of_experts());
         let rows = vec![(Collective::AllGather, Group::ExpertGradient, self.gathered_rows(held))];
@@ -246,7 +248,7 @@ impl Plan {
         chains.into_iter().map(|chain| chain.into_iter().filter(needed).collect()).collect()
     }
 
-    /// Bytes that one rank sends for one micro-batch across the boundary behind a layer.
+    /// Returns the bytes that one rank sends for one micro-batch across the stage boundary after a layer.
     pub fn boundary_bytes(&self, layer: usize) -> Bytes {
         let Sharing { tensor, sequence, context, .. } = self.sharing();
         let parts = context * if sequence { tensor } else { 1 };

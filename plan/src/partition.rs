@@ -9,77 +9,77 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StageId(pub u32);
 
-/// Contiguous runs of layers that cover all layers in order, dealt out to pipeline stages: one to each, or several.
+/// A partition of the layers into contiguous runs, in order, dealt out to pipeline stages: one run to each, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Index of the layer after each run's last.
+    /// For each run, the index after its last layer.
     ends: Vec<usize>,
-    /// Stages.
+    /// Number of stages.
     count: u32,
-    /// Whether the second half of the runs goes back from the last stage to the first, instead of round again.
+    /// `true` if the second half of the runs goes back from the last stage to the first (a V), instead of round again.
     folded: bool,
 }
 
 impl Stages {
-    /// The layers of a stage that has one run of them.
+    /// Returns the layers of a stage that has one run of them.
     ///
     /// # Panics
     ///
-    /// When the stage has several runs.
+    /// Panics if the stage has several runs.
     pub fn layers(&self, stage: StageId) -> Range<usize> {
         assert_eq!(self.runs(), 1, "stages with several runs have no single range of layers");
         self.run(stage, 0)
     }
 
-    /// The layers of a stage's run.
+    /// Returns the layers of a stage's run.
     pub fn run(&self, stage: StageId, run: u32) -> Range<usize> {
         self.link_layers(self.link(stage, run))
     }
 
-    /// All runs of a stage.
+    /// Iterates over the runs of a stage.
     pub fn runs_of(&self, stage: StageId) -> impl ExactSizeIterator<Item = Range<usize>> {
         (0..self.runs()).map(move |run| self.run(stage, run))
     }
 
-    /// Where a stage's run stands in the order of the model.
+    /// Returns the position of a stage's run in the order of the model.
     pub fn link(&self, StageId(stage): StageId, run: u32) -> u32 {
         if self.folded && run == 1 { 2 * self.count - 1 - stage } else { run * self.count + stage }
     }
 
-    /// The stage and the run at a place in the order of the model: the inverse of [`Self::link`].
+    /// Returns the stage and the run at a position in the order of the model: the inverse of [`Self::link`].
     pub fn at(&self, link: u32) -> (StageId, u32) {
         let (run, along) = (link / self.count, link % self.count);
         (StageId(if self.folded && run == 1 { self.count - 1 - along } else { along }), run)
     }
 
-    /// The layers at a place in the order of the model.
+    /// Returns the layers at a position in the order of the model.
     pub fn link_layers(&self, link: u32) -> Range<usize> {
         let link = link as usize;
         let start = if link == 0 { 0 } else { self.ends[link - 1] };
         start..self.ends[link]
     }
 
-    /// Runs of all stages together.
+    /// Returns the number of runs of all stages together.
     pub fn links(&self) -> u32 {
         self.ends.len() as u32
     }
 
-    /// Runs of each stage.
+    /// Returns the number of runs of each stage.
     pub fn runs(&self) -> u32 {
         self.links() / self.count
     }
 
-    /// The stages in order.
+    /// Iterates over the stages in order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = StageId> + use<> {
         (0..self.count).map(StageId)
     }
 
-    /// How many stages there are.
+    /// Returns the number of stages.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The runs as they are written, in the order of the model.
+    /// Returns the runs as they are written in plans, in the order of the model.
     pub fn specs(&self) -> Vec<StageSpec> {
         (0..self.links())
             .map(|link| self.link_layers(link))
@@ -116,13 +116,14 @@ impl Stages {
         Ok(Self { ends, count: pipeline, folded: schedule.is_folded() })
     }
 
-    /// The cut into `stages` runs whose most expensive run is cheapest, whatever it holds.
+    /// Returns the partition into `stages` runs whose most expensive run is cheapest, whatever memory it takes.
     pub fn balanced(costs: &[f64], stages: u32) -> Option<Self> {
         Self::balanced_within(costs, stages, |_, _| true)
     }
 
-    /// The cut into `stages` runs whose most expensive run is cheapest, of those cuts whose every run fits; among equal
-    /// cuts, the one whose early stages are longest. Nothing if there are fewer layers than stages or none fits.
+    /// Returns the partition into `stages` runs whose most expensive run is cheapest, of those whose every run fits;
+    /// among equal ones, the one whose early stages are longest. `None` if there are fewer layers than stages or none
+    /// fits.
     ///
     /// `fits` tells whether a stage has room for a run of layers; a run with more layers never fits better.
     ///

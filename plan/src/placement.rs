@@ -43,7 +43,7 @@ const PERMUTATIONS: [(&str, [Axis; 3]); 6] = [
 ];
 
 impl Placement {
-    /// The axes from the nearest ranks to the farthest.
+    /// Returns the axes from the nearest ranks to the farthest.
     pub fn order(self) -> [Axis; 3] {
         match self {
             Self::Cluster | Self::Spread => [Axis::Tensor, Axis::Data, Axis::Pipeline],
@@ -51,7 +51,7 @@ impl Placement {
         }
     }
 
-    /// Every placement, in order.
+    /// Iterates over every placement, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Cluster, Self::Spread].into_iter().chain(PERMUTATIONS.iter().map(|(_, order)| Self::Order(*order)))
     }

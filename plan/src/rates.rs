@@ -1,59 +1,59 @@
-//! What a plan's operators and collectives reach of what its machines could do.
+//! Rates that a plan's operators and collectives achieve, beside the peak rates of its machines.
 
-/// Operators of one rank of a plan under the roof of its device: how fast arithmetic can be that needs so much data
-/// (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
+/// The roofline of one rank of a plan: the rate that each operator can reach on the device, given the data that it
+/// needs (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
     /// The device.
     pub device: String,
-    /// FLOPs a second of its arithmetic units in the plan's number format, at most.
+    /// Peak FLOP/s of the arithmetic units in the plan's number format.
     pub peak_flops_per_s: f64,
-    /// Bytes a second of its memory, at most.
+    /// Peak bytes per second of the device memory.
     pub memory_bytes_per_s: f64,
-    /// One for each pass of each operator that has arithmetic.
+    /// One entry for each pass of each operator that has arithmetic.
     pub operators: Vec<OperatorRate>,
 }
 
 /// A pass of an operator over one micro-batch on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorRate {
-    /// Its layer.
+    /// The layer of the operator.
     pub layer: String,
-    /// What it is called.
+    /// The name of the operator.
     pub operator: String,
-    /// Whether it is a backward pass.
+    /// `true` for the backward pass.
     pub backward: bool,
-    /// Arithmetic.
+    /// Floating-point operations.
     pub flops: f64,
-    /// What is read from memory and written to it.
+    /// Bytes read from memory and written to it.
     pub bytes: f64,
-    /// How long its kernels take, launching them apart.
+    /// Seconds of its kernels, without their launches.
     pub seconds: f64,
-    /// How often the model has it.
+    /// Number of times that the operator occurs in the model.
     pub times: u64,
 }
 
 impl OperatorRate {
-    /// FLOPs for each byte.
+    /// Returns the arithmetic intensity, in FLOPs per byte.
     pub fn intensity(&self) -> f64 {
         self.flops / self.bytes
     }
 
-    /// FLOPs a second.
+    /// Returns the rate, in FLOP/s.
     pub fn rate(&self) -> f64 {
         self.flops / self.seconds
     }
 }
 
-/// How long a collective takes for messages of different sizes, alone on its links.
+/// Times of a collective for messages of different sizes, alone on its links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectiveCurve {
-    /// What is done, `all-reduce`.
+    /// The operation, `all-reduce`.
     pub operation: String,
-    /// How many devices take part.
+    /// Number of devices that take part.
     pub devices: u32,
-    /// Over how many machines.
+    /// Number of machines that they are on.
     pub machines: u32,
-    /// Bytes of a message and seconds, the smallest first.
+    /// Message sizes in bytes and times in seconds, the smallest first.
     pub points: Vec<(u64, f64)>,
 }

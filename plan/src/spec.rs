@@ -89,7 +89,7 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// `instances` machines of a catalog type.
+    /// Returns `instances` machines of a catalog type.
     pub fn of(instance: &str, instances: u32) -> Self {
         Self { instance: instance.into(), instances, profile: None, file: None, constants: None, encrypted: false }
     }
@@ -202,9 +202,9 @@ pub(crate) use named;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not one of {}", allowed.join(", "))]
 pub struct UnknownName {
-    /// What was written.
+    /// The word as written.
     pub text: String,
-    /// The closed list.
+    /// The words accepted.
     pub allowed: Vec<&'static str>,
 }
 
@@ -329,7 +329,7 @@ named! {
 }
 
 impl Precision {
-    /// Bytes of an element in compute.
+    /// Returns the bytes of an element in compute.
     pub fn element_bytes(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
@@ -337,13 +337,14 @@ impl Precision {
         }
     }
 
-    /// The format of what a step of this precision computes in single precision.
+    /// Returns the format of values that a step of this precision computes in single precision.
     #[must_use]
     pub fn single(self) -> Self {
         if self == Self::Tf32 { Self::Tf32 } else { Self::Fp32 }
     }
 
-    /// Bytes of the single-precision copy of a weight that the optimizer keeps beside the one that computes.
+    /// Returns the bytes of the master copy of a weight, in single precision, that the optimizer keeps beside the one
+    /// that computes.
     pub fn master_bytes(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 0,
@@ -353,7 +354,7 @@ impl Precision {
 }
 
 impl Optimizer {
-    /// Bytes that it keeps for a parameter.
+    /// Returns the bytes of optimizer state per parameter.
     pub fn state_bytes(self) -> u64 {
         match self {
             Self::AdamW | Self::Adam | Self::RmsProp | Self::Lamb => 8,
@@ -362,9 +363,9 @@ impl Optimizer {
         }
     }
 
-    /// Bytes that norms make it read and write for a parameter, besides everything once: LARS reads weight and gradient
-    /// for their norms; LAMB reads the gradient for the norm of all, and writes the update of a tensor before it knows
-    /// the norm by which that and the weight are read again.
+    /// Returns the bytes per parameter that norms make the optimizer read and write, besides reading and writing
+    /// everything once: LARS reads weight and gradient for their norms; LAMB reads the gradient for the norm of all,
+    /// and writes the update of a tensor before it knows the norm by which that and the weight are read again.
     pub fn norm_bytes(self) -> u64 {
         match self {
             Self::Lars => 8,
@@ -375,15 +376,17 @@ impl Optimizer {
 }
 
 impl GradientReduction {
-    /// Whether replicas that share gradients out never hold them whole: those of every micro-batch are reduced, or of
-    /// the only one, and that `beside` the backward pass that computes them, in buckets or layer by layer.
+    /// Returns `true` if replicas with sharded gradients never hold them whole: those of every micro-batch are reduced,
+    /// or of the only one, and `beside` says that this happens during the backward pass that computes them, in buckets
+    /// or layer by layer.
     pub fn is_at_once(self, accumulation: u64, beside: bool) -> bool {
         beside && (self == Self::MicroBatch || accumulation == 1)
     }
 }
 
 impl PlanSpec {
-    /// The plainest plan for a model on some machines: one rank, one sample, single precision, one stage of `layers`.
+    /// Returns the plainest plan for a model on some machines: one rank, one sample, single precision, one stage of
+    /// `layers`.
     pub fn plain(model: ModelSpec, cluster: ClusterSpec, layers: usize) -> Self {
         Self {
             model,

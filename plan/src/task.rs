@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_units::Bytes;
 
-/// A task of a graph. Ids follow the order of construction in [`crate::lower()`], which is canonical.
+/// A task of a graph. Ids follow the canonical order of construction in [`crate::lower()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(pub u32);
 
-/// An ordered queue of tasks, as a stream of a GPU.
+/// An ordered queue of tasks, like a CUDA stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
 
@@ -23,7 +23,7 @@ pub struct StreamId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u32);
 
-/// What a stream carries.
+/// The kind of work that a stream carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StreamKind {
     /// Kernels of a stage.
@@ -32,20 +32,20 @@ pub enum StreamKind {
     SendForward(StageId),
     /// Gradients leaving a stage for the one before.
     SendBackward(StageId),
-    /// Reductions of a stage's gradients, and the gathering of what was updated.
+    /// Reductions of a stage's gradients, and the all-gather of updated weights.
     Reduce(StageId),
-    /// Weights of a stage gathered when they are needed.
+    /// All-gathers of a stage's weights just before they are needed.
     Gather(StageId),
-    /// From a stage's devices to its machines.
+    /// Copies from a stage's devices to their machines.
     CopyOut(StageId),
-    /// From a stage's machines to its devices.
+    /// Copies from a stage's machines to their devices.
     CopyIn(StageId),
-    /// When a measured rank had to wait: for data, or for other ranks. A simulated one has gaps instead.
+    /// Waits of a measured rank, for data or for other ranks. A simulated rank has gaps instead.
     Wait(StageId),
 }
 
 impl StreamKind {
-    /// Whose stream it is.
+    /// Returns the stage that the stream belongs to.
     pub fn stage(self) -> StageId {
         match self {
             Self::Compute(stage)
@@ -60,188 +60,188 @@ impl StreamKind {
     }
 }
 
-/// A run of layers in one direction for one micro-batch: the unit that is priced once and used often.
+/// A pass of one micro-batch through a run of layers in one direction: priced once and used often.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Whose layers.
+    /// The stage that holds the layers.
     pub stage: StageId,
-    /// Which of the model's layers.
+    /// The range of the model's layers.
     pub layers: Range<usize>,
-    /// Which direction.
+    /// The direction of the pass.
     pub pass: StagePass,
-    /// What is computed again first.
+    /// The activations that are recomputed first (activation checkpointing).
     pub recompute: Recompute,
-    /// Whether gradients are added to those of earlier micro-batches; backward of the first one only writes them.
+    /// `true` if gradients are added to those of earlier micro-batches; the first backward pass only writes them.
     pub accumulate: bool,
 }
 
-/// What a buffer holds, which decides its number format.
+/// The content of a buffer, which decides its number format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
     /// Gradients, in the format in which the software sends them.
     Gradients,
-    /// Weights, in the format that computes.
+    /// Weights, in the format used for compute.
     Weights,
 }
 
-/// A collective of each rank's group.
+/// A collective operation that every rank of a stage runs in its own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Exchange {
-    /// What is done.
+    /// The collective operation.
     pub collective: Collective,
-    /// Whose groups.
+    /// The stage whose ranks take part.
     pub stage: StageId,
-    /// Which groups.
+    /// The kind of group.
     pub group: Group,
-    /// What is in the buffer.
+    /// The content of the buffer.
     pub content: Content,
-    /// The whole buffer: before it is scattered, or after it is gathered.
+    /// The size of the whole buffer: before a reduce-scatter, or after an all-gather.
     pub held: Held,
 }
 
 /// The direction of a copy between a device and its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CopyDirection {
-    /// To main memory or disk.
+    /// From a device to main memory or disk.
     DeviceToHost,
-    /// From main memory or disk.
+    /// From main memory or disk to a device.
     HostToDevice,
 }
 
-/// What a task asks of the machine.
+/// The work of a task, for which a machine model computes a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Kernels, with the communication inside layers that tensor, context and expert parallelism put between them.
+    /// Kernels, including the communication that tensor, context and expert parallelism put between them inside layers.
     Compute(SegmentId),
-    /// One micro-batch's activations, or their gradients, between neighbouring stages, on each rank of the stage.
+    /// The transfer of one micro-batch's activations, or their gradients, between neighbouring stages, on each rank.
     Transfer {
         /// The sender.
         from: StageId,
         /// The receiver.
         to: StageId,
-        /// Of one rank.
+        /// Bytes per rank.
         bytes: Bytes,
     },
-    /// Gradients or weights among the ranks that hold copies of them.
+    /// A collective of gradients or weights among the ranks that hold copies of them.
     Exchange(Exchange),
-    /// Gradients of the table that the first and last stage share, summed over the two.
+    /// The all-reduce of the gradients of the embedding table that the first and last stage share.
     ReduceShared {
-        /// Of one rank.
+        /// The size of the table's gradients on one rank.
         held: Held,
     },
-    /// Between each rank and the main memory or disk of its machine.
+    /// A copy between each rank and the main memory or disk of its machine.
     Copy {
-        /// Whose ranks.
+        /// The stage whose ranks copy.
         stage: StageId,
-        /// Which way.
+        /// The direction of the copy.
         way: CopyDirection,
-        /// From or to where.
+        /// The store that is copied from or to.
         store: Store,
-        /// Of one rank.
+        /// Bytes per rank.
         bytes: Bytes,
     },
-    /// The optimizer's update.
+    /// The optimizer's update on the device.
     Update {
-        /// Whose parameters.
+        /// The stage whose parameters are updated.
         stage: StageId,
-        /// Of one rank.
+        /// The parameters that one rank updates.
         held: Held,
     },
-    /// The optimizer's update by the machine's processor.
+    /// The optimizer's update on the machine's processor.
     HostUpdate {
-        /// Whose parameters.
+        /// The stage whose parameters are updated.
         stage: StageId,
-        /// Where the optimizer's state is kept.
+        /// The store that holds the optimizer's state.
         store: Store,
-        /// Of one rank.
+        /// The parameters that one rank updates.
         held: Held,
     },
 }
 
-/// What a task is, for people.
+/// The activity of a task, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
-    /// Forward of a micro-batch.
+    /// The forward pass of a micro-batch.
     Forward {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// Which.
+        /// The micro-batch.
         micro_batch: u32,
     },
-    /// Backward of a micro-batch, or the gradients of inputs only.
+    /// The backward pass of a micro-batch, or only its gradients of inputs where those of weights are computed apart.
     Backward {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// Which.
+        /// The micro-batch.
         micro_batch: u32,
     },
-    /// Gradients of weights of a micro-batch, where they are computed apart.
+    /// The gradients of weights of a micro-batch, where they are computed apart.
     BackwardWeights {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// Which.
+        /// The micro-batch.
         micro_batch: u32,
     },
-    /// Activations to the next stage.
+    /// A send of activations to the next stage.
     SendActivations {
-        /// From where.
+        /// The sending stage.
         stage: StageId,
-        /// Which.
+        /// The micro-batch.
         micro_batch: u32,
     },
-    /// Gradients to the stage before.
+    /// A send of gradients to the previous stage.
     SendGradients {
-        /// From where.
+        /// The sending stage.
         stage: StageId,
-        /// Which.
+        /// The micro-batch.
         micro_batch: u32,
     },
-    /// Sum of gradients over replicas.
+    /// A sum of gradients over replicas.
     ReduceGradients {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// Which bucket.
+        /// The number of the gradient bucket.
         bucket: u32,
     },
-    /// Sum of the shared table's gradients over first and last stage.
+    /// The sum of the shared embedding table's gradients over the first and last stage.
     ReduceShared,
-    /// Weights gathered before they compute, or after they were updated.
+    /// An all-gather of weights, before they are used or after they were updated.
     GatherWeights {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// First layer.
+        /// The first of the layers whose weights are gathered.
         layer: u32,
     },
-    /// Something moved between device and machine.
+    /// A copy between device and machine.
     Copy {
-        /// Where.
+        /// The stage.
         stage: StageId,
-        /// Which way.
+        /// The direction of the copy.
         way: CopyDirection,
     },
     /// The optimizer's update.
     Update {
-        /// Where.
+        /// The stage.
         stage: StageId,
     },
-    /// A measured rank hands on or takes a micro-batch's activations or gradients.
+    /// A measured rank sends or receives a micro-batch's activations or gradients.
     Message {
-        /// Which stage.
+        /// The stage.
         stage: StageId,
-        /// Which micro-batch.
+        /// The micro-batch.
         micro_batch: u32,
     },
     /// A measured rank waits for data, or for other ranks.
     Wait {
-        /// Which stage.
+        /// The stage.
         stage: StageId,
-        /// For which micro-batch, if it is for one.
+        /// The micro-batch that the rank waits for, if it is a single one.
         micro_batch: Option<u32>,
     },
 }
 
 impl Activity {
-    /// Whether it only moves data.
+    /// Returns `true` if the activity only moves data.
     pub fn is_communication(self) -> bool {
         match self {
             Self::SendActivations { .. }
@@ -256,7 +256,7 @@ impl Activity {
         }
     }
 
-    /// Whether it is a pass of a micro-batch through layers.
+    /// Returns `true` if the activity is a pass of a micro-batch through layers.
     pub fn is_pass(self) -> bool {
         matches!(self, Self::Forward { .. } | Self::Backward { .. } | Self::BackwardWeights { .. })
     }
@@ -283,65 +283,65 @@ impl std::fmt::Display for Activity {
     }
 }
 
-/// One task.
+/// A task of a [`TaskGraph`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What it is.
+    /// The activity, for display.
     pub activity: Activity,
-    /// What it asks of the machine.
+    /// The work that a machine model prices.
     pub work: Work,
-    /// On which stream; tasks of a stream run one after another in the order of their ids.
+    /// The stream of the task; tasks of a stream run one after another in the order of their ids.
     pub stream: StreamId,
     dependencies: Range<u32>,
 }
 
-/// The work of one optimizer step on one rank of each stage: what every rank of the stage does.
+/// The work of one optimizer step on one rank of each stage, which stands for every rank of the stage.
 ///
-/// A schedule that does not flush has no single step: the graph then holds several in a row, see [`Self::step_ends`].
+/// A schedule that does not flush has no single step: its graph holds several steps in a row, see [`Self::step_ends`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
     tasks: Vec<Task>,
     dependencies: Vec<TaskId>,
     streams: Vec<StreamKind>,
-    /// Ids by kind: a pipeline has hundreds of streams, and each of its tasks asks for one.
+    /// Stream ids by kind, for fast lookup: a pipeline has hundreds of streams, and each task looks one up.
     stream_ids: BTreeMap<StreamKind, u32>,
     segments: Vec<Segment>,
     updates: Vec<TaskId>,
 }
 
 impl TaskGraph {
-    /// The tasks, by id.
+    /// Returns the tasks, indexed by id.
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
     }
 
-    /// The tasks that must end before this one starts, besides those before it on its stream.
+    /// Returns the tasks that must end before this one starts, besides those before it on its stream.
     pub fn dependencies(&self, task: TaskId) -> &[TaskId] {
         let range = &self.tasks[task.0 as usize].dependencies;
         &self.dependencies[range.start as usize..range.end as usize]
     }
 
-    /// The streams, by id.
+    /// Returns the streams, indexed by id.
     pub fn streams(&self) -> &[StreamKind] {
         &self.streams
     }
 
-    /// The kinds of compute work, by id.
+    /// Returns the kinds of compute work, indexed by id.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The tasks that end the steps on the first stage, in order: one, or as many as there are steps in the graph.
+    /// Returns the tasks that end a step on the first stage, in order: one for each step in the graph.
     pub fn step_ends(&self) -> &[TaskId] {
         &self.updates
     }
 
-    /// Notes that a task ends a step on the first stage.
+    /// Records that a task ends a step on the first stage.
     pub(crate) fn end_step(&mut self, task: TaskId) {
         self.updates.push(task);
     }
 
-    /// The id of a stream, which is made if there is none yet.
+    /// Returns the id of the stream of this kind, adding the stream if there is none yet.
     pub fn stream(&mut self, kind: StreamKind) -> StreamId {
         let streams = &mut self.streams;
         let id = *self.stream_ids.entry(kind).or_insert_with(|| {
@@ -351,17 +351,17 @@ impl TaskGraph {
         StreamId(id)
     }
 
-    /// Adds a kind of compute work.
+    /// Adds a kind of compute work and returns its id.
     pub fn add_segment(&mut self, segment: Segment) -> SegmentId {
         self.segments.push(segment);
         SegmentId(self.segments.len() as u32 - 1)
     }
 
-    /// Appends a task to its stream.
+    /// Appends a task to its stream and returns its id.
     ///
     /// # Panics
     ///
-    /// When a dependency is not yet in the graph: tasks are added in an order in which they could run.
+    /// Panics if a dependency is not yet in the graph: tasks are added in an order in which they could run.
     pub fn add(&mut self, activity: Activity, work: Work, stream: StreamId, dependencies: &[TaskId]) -> TaskId {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("a step has fewer than 2^32 tasks"));
         assert!(dependencies.iter().all(|dependency| *dependency < id), "a task may only wait for earlier ones");

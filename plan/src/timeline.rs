@@ -4,42 +4,42 @@ use crate::partition::StageId;
 use crate::task::{Activity, StreamKind};
 use trainyard_units::{Instant, Seconds, Span};
 
-/// One activity on one stream.
+/// An activity on a stream, with its start and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// What.
+    /// The activity.
     pub activity: Activity,
-    /// Where.
+    /// The stream.
     pub stream: StreamKind,
-    /// From.
+    /// The start time.
     pub start: Instant,
-    /// To.
+    /// The end time.
     pub end: Instant,
 }
 
-/// A step.
+/// The intervals of a step, simulated or measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Everything that took time, in canonical order.
+    /// All activities that took time, in canonical order.
     pub intervals: Vec<Interval>,
-    /// From when to when one step is counted, where steps follow each other without draining the pipeline and several
-    /// were recorded.
+    /// Start and end of the step that is counted, where steps follow each other without draining the pipeline and
+    /// several were recorded.
     pub window: Option<(Instant, Instant)>,
 }
 
-/// How a stage spent a step.
+/// The use of a stage's compute stream during a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageUse {
-    /// Which stage.
+    /// The stage.
     pub stage: StageId,
-    /// Time in kernels.
+    /// Seconds in kernels.
     pub busy: Seconds,
-    /// Kernels' share of the step.
+    /// Fraction of the step spent in kernels, from 0 to 1.
     pub utilisation: f64,
 }
 
 impl Timeline {
-    /// From the start to the end of the last activity, or of the step that is counted.
+    /// Returns the seconds from the start to the end of the last activity, or of the step that is counted.
     pub fn step_time(&self) -> Seconds {
         if let Some((start, end)) = self.window {
             return end.since(start).seconds();
@@ -47,14 +47,14 @@ impl Timeline {
         self.intervals.iter().map(|interval| interval.end).max().unwrap_or(Instant::START).seconds()
     }
 
-    /// The part of an interval that lies in the step that is counted.
+    /// Returns the part of an interval that lies in the step that is counted.
     pub fn counted(&self, interval: &Interval) -> Span {
         let (start, end) = self.window.unwrap_or((Instant::START, interval.end));
         let (from, to) = (interval.start.max(start), interval.end.min(end));
         if from < to { to.since(from) } else { Span::ZERO }
     }
 
-    /// How each stage's compute stream was used, in order of stages.
+    /// Returns the use of each stage's compute stream, in order of stages.
     pub fn stage_use(&self) -> Vec<StageUse> {
         let step = self.step_time().0;
         let mut stages: Vec<(StageId, Span)> = Vec::new();
@@ -79,9 +79,9 @@ impl Timeline {
             .collect()
     }
 
-    /// Idle time over ideal time of the stages' forward and backward work. For equal stages under GPipe or 1F1B it
-    /// is (p − 1)/m (Narayanan et al., arXiv:2104.04473, section 2.2). Transfers and reductions count as idle, so it
-    /// is meant for a timeline without communication.
+    /// Returns the pipeline bubble: idle time over ideal time of the stages' forward and backward work. For equal
+    /// stages under GPipe or 1F1B it is (p − 1)/m (Narayanan et al., arXiv:2104.04473, section 2.2). Transfers and
+    /// reductions count as idle, so it is meant for a timeline without communication.
     pub fn bubble(&self) -> f64 {
         let passes = || self.intervals.iter().filter(|interval| interval.activity.is_pass());
         let (Some(start), Some(end)) = (passes().map(|i| i.start).min(), passes().map(|i| i.end).max()) else {

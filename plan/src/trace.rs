@@ -8,31 +8,31 @@ use crate::task::{Activity, CopyDirection, StreamKind};
 use std::borrow::Cow;
 use trainyard_units::{Bytes, Instant, Seconds};
 
-/// A step of a plan on all ranks that were simulated.
+/// One step of a plan on all simulated ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTrace {
-    /// Seconds of the step.
+    /// Duration of the step in seconds.
     pub step_time: Seconds,
-    /// From when to when one step is counted, where several were recorded.
+    /// Start and end of the step that is counted, where several were recorded.
     pub window: Option<(Instant, Instant)>,
-    /// Host time to launch a kernel.
+    /// Host time to launch a kernel, in seconds.
     pub launch: Seconds,
-    /// How finely kernels are told apart.
+    /// The granularity at which kernels are told apart.
     pub detail: TraceDetail,
-    /// What each kind of work consists of; [`TracedTask::work`] says which.
+    /// The parts of each kind of work, indexed by [`TracedTask::work`].
     pub works: Vec<Vec<TracedPart>>,
-    /// The ranks that were simulated, in order.
+    /// The simulated ranks, in order.
     pub ranks: Vec<RankTrace>,
 }
 
-/// How finely kernels are told apart, finest first.
+/// The granularity at which kernels are told apart, finest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TraceDetail {
-    /// Operator by operator.
+    /// One entry per operator.
     Operators,
-    /// Layer by layer.
+    /// One entry per layer.
     Layers,
-    /// Pass by pass.
+    /// One entry per pass.
     Passes,
 }
 
@@ -46,116 +46,116 @@ impl std::fmt::Display for TraceDetail {
     }
 }
 
-/// What one rank did.
+/// The tasks of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankTrace {
     /// The rank.
     pub rank: Rank,
-    /// Its stage.
+    /// The pipeline stage of the rank.
     pub stage: StageId,
-    /// The ranks that did the same at the same time, itself first.
+    /// The ranks that did the same at the same time, this rank first.
     pub stands_for: Vec<Rank>,
-    /// Where it computes.
+    /// The device that the rank runs on.
     pub seat: Seat,
-    /// Tasks in the order in which they were given to the rank's streams.
+    /// The rank's tasks, in the order in which they were issued to its streams.
     pub tasks: Vec<TracedTask>,
 }
 
-/// A device among those of a cluster.
+/// The place of a device in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
-    /// What the device is called.
+    /// The name of the device.
     pub device: String,
-    /// Its memory; zero where it is not known.
+    /// Device memory; zero where it is not known.
     pub memory: Bytes,
-    /// Which machine, from 0.
+    /// Index of the machine, from 0.
     pub instance: u32,
-    /// Which device of the machine, from 0.
+    /// Index of the device within its machine, from 0.
     pub slot: u32,
 }
 
 /// A task on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedTask {
-    /// What it is.
+    /// The activity.
     pub activity: Activity,
-    /// On which stream of the sender, or of the rank itself.
+    /// The stream of the task, on the sender or on the rank itself.
     pub stream: StreamKind,
-    /// Whether the rank is the receiver of what another stage sends.
+    /// `true` if the rank receives what another stage sends.
     pub receives: bool,
-    /// From.
+    /// The start time.
     pub start: Instant,
-    /// To.
+    /// The end time.
     pub end: Instant,
-    /// What it consists of: an index of [`StepTrace::works`].
+    /// Index into [`StepTrace::works`] of the parts of the task.
     pub work: usize,
-    /// The same number at all ranks that met for a message, and another one for each message.
+    /// The number of the message, equal on all ranks that take part in it and different for each message.
     pub meeting: Option<u32>,
-    /// Earlier tasks of the rank that it waited for, by their places in [`RankTrace::tasks`], ascending.
+    /// Earlier tasks of the rank that this one waited for, as ascending indices into [`RankTrace::tasks`].
     pub after: Vec<u32>,
 }
 
-/// A part of a task. Parts come one after another and take up the whole of it.
+/// A part of a task. Parts follow one another and fill the whole task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedPart {
-    /// What it does.
+    /// The work of the part.
     pub what: TracedWork,
-    /// Its share of the task's time, from 0 to 1; those of a task add up to 1.
+    /// The part's share of the task's time, from 0 to 1; the shares of a task add up to 1.
     pub share: f64,
 }
 
-/// What a part of a task does.
+/// The work of a part of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TracedWork {
-    /// Kernels.
+    /// Kernels on the device.
     Kernels(TracedKernels),
-    /// Something that ranks do together.
+    /// A collective or point-to-point message.
     Message(Message),
-    /// Between the device and its machine.
+    /// A copy between the device and its machine.
     Copy {
-        /// Which way.
+        /// The direction of the copy.
         way: CopyDirection,
-        /// How much.
+        /// Bytes copied.
         bytes: Bytes,
     },
-    /// On the machine's processor.
+    /// Work on the machine's processor.
     Host,
 }
 
 /// Kernels of one operator, layer or pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedKernels {
-    /// What computes: an operator, or what a pass is called.
+    /// The name of the operator, or of the pass where kernels are not told apart.
     pub operator: Cow<'static, str>,
-    /// The layer, from 0, and its name.
+    /// Index of the layer, from 0, and its name.
     pub layer: Option<(u32, Cow<'static, str>)>,
-    /// Which way.
+    /// The direction of the pass.
     pub direction: Direction,
-    /// Arithmetic, in floating-point operations.
+    /// Floating-point operations.
     pub flops: f64,
-    /// Bytes of device memory that are read and written.
+    /// Bytes of device memory read and written.
     pub bytes: f64,
 }
 
-/// Which way kernels go through the layers.
+/// The direction in which kernels go through the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// Forward.
     Forward,
-    /// Forward once more, because its results were not kept.
+    /// Forward once more, because activations were not kept (recomputation).
     Again,
     /// Backward.
     Backward,
-    /// Neither: gradients added up, the optimizer's update.
+    /// No direction: gradient accumulation, or the optimizer's update.
     Neither,
 }
 
-/// Who takes part in a message.
+/// The participants of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Between {
     /// The ranks of a group.
     Group(Group),
-    /// Ranks of two stages at the same place.
+    /// Ranks of two stages at the same position.
     Stages {
         /// The sender.
         from: StageId,
@@ -165,7 +165,7 @@ pub enum Between {
 }
 
 impl Between {
-    /// The ranks that take part where `rank` does, in the order of the group, or sender first.
+    /// Returns the ranks that take part together with `rank`, in the order of the group, or sender first.
     pub fn members(self, mesh: Mesh, rank: Rank) -> Vec<Rank> {
         match self {
             Self::Group(group) => mesh.group(rank, group),
@@ -176,7 +176,7 @@ impl Between {
         }
     }
 
-    /// What the group is called in traces.
+    /// Returns the name of the group in traces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Group(Group::Tensor) => "tensor",
@@ -191,22 +191,22 @@ impl Between {
     }
 }
 
-/// Something that ranks do together.
+/// A collective or point-to-point message between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Message {
-    /// What.
+    /// The operation.
     pub kind: Collective,
-    /// Who.
+    /// The participants.
     pub between: Between,
-    /// The whole buffer: before it is scattered, or after it is gathered; of a transfer what is sent. Nothing where it
-    /// was not recorded.
+    /// Size of the whole buffer: before a reduce-scatter, after an all-gather, or of what a transfer sends. `None`
+    /// where it was not recorded.
     pub bytes: Option<Bytes>,
-    /// Bytes of an element.
+    /// Bytes per element.
     pub element: u64,
 }
 
 impl Message {
-    /// Elements of what each of `members` ranks puts in, and of what it gets.
+    /// Returns the number of elements that each of `members` ranks puts in, and the number that it gets.
     pub fn elements(self, members: u64) -> Option<(u64, u64)> {
         let whole = self.bytes?.0.div_ceil(self.element.max(1));
         Some(self.kind.elements(whole, members))
@@ -214,23 +214,23 @@ impl Message {
 }
 
 impl StepTrace {
-    /// The parts of a task.
+    /// Returns the parts of a task.
     pub fn parts(&self, task: &TracedTask) -> &[TracedPart] {
         &self.works[task.work]
     }
 
-    /// Parts of all tasks: about as many kernels and messages as a trace of it shows.
+    /// Returns the number of parts of all tasks: about as many kernels and messages as a trace shows.
     pub fn len(&self) -> usize {
         let tasks = self.ranks.iter().flat_map(|rank| &rank.tasks);
         tasks.map(|task| self.works[task.work].len()).sum()
     }
 
-    /// Whether nothing was done.
+    /// Returns `true` if no rank did anything.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same with kernels told apart no more finely than this.
+    /// Returns the trace with kernels told apart no more finely than `detail`.
     #[must_use]
     pub fn coarser(mut self, detail: TraceDetail) -> Self {
         for work in &mut self.works {
@@ -241,8 +241,8 @@ impl StepTrace {
     }
 }
 
-/// Parts with those joined that differ in nothing that is told apart. What passes in between is joined too where whole
-/// passes are, each kind by itself.
+/// Joins neighbouring parts that are equal at this level of detail. Where whole passes are one part, messages and
+/// copies inside them are joined too, each kind by itself.
 fn merged(parts: Vec<TracedPart>, detail: TraceDetail) -> Vec<TracedPart> {
     if detail == TraceDetail::Operators {
         return parts;

@@ -15,9 +15,9 @@ use crate::spec::{
 use std::sync::{Arc, OnceLock};
 use trainyard_models::{Family, Model, ModelError, OperatorGraph};
 
-/// The largest product of degrees, in ranks, that is taken for meant.
+/// The largest product of degrees, in ranks, that is accepted; a larger one is taken for a mistake.
 pub const RANKS_MAX: u32 = 1 << 20;
-/// The largest batch, in samples, that is taken for meant.
+/// The largest batch, in samples, that is accepted; a larger one is taken for a mistake.
 pub const BATCH_MAX: u64 = 1 << 32;
 
 /// A model with its operators, which all its plans share.
@@ -29,54 +29,55 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Of a model.
+    /// Builds the operators of a model.
     pub fn new(model: Model) -> Arc<Self> {
         let graph = model.graph();
         Arc::new(Self { micro_batch_max: check::micro_batch_max(&graph), graph, model })
     }
 
-    /// Samples that a micro-batch of the model can have at most.
+    /// Returns the largest micro-batch of the model, in samples.
     pub fn micro_batch_max(&self) -> u64 {
         self.micro_batch_max
     }
 
-    /// Whether a micro-batch of so many samples can be priced: asked by whoever prices layers before there is a plan.
+    /// Checks that a micro-batch of `micro` samples can be priced, for callers that price layers before there is a
+    /// plan.
     ///
     /// # Errors
     ///
-    /// When its arithmetic or the bytes that it moves are beyond counting.
+    /// Fails if its arithmetic, or the bytes that it moves, are too large to count.
     pub fn check_micro_batch(&self, micro: u64) -> Result<(), PlanError> {
         check::micro_batch(micro, self.micro_batch_max)
     }
 
-    /// The model's operators.
+    /// Returns the model's operators.
     pub fn graph(&self) -> &OperatorGraph {
         &self.graph
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 }
 
-/// A plan whose parts fit together: what is written, with what follows from it.
+/// A valid plan: a [`PlanSpec`] whose parts fit together, with what follows from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     spec: PlanSpec,
     architecture: Arc<Architecture>,
     mesh: Mesh,
     stages: Stages,
-    /// What a rank holds of each of the layers that differ: asked for often, and the same for a plan's life.
+    /// Parameters that a rank holds of each kind of layer, cached because they are asked for often and never change.
     held_of_kinds: Vec<Held>,
-    /// What a micro-batch needs in each of them, once it was asked for.
+    /// Memory that a micro-batch needs in each kind of layer, computed on first use.
     memory_of_kinds: OnceLock<Vec<LayerMemory>>,
 }
 
-/// Why a plan as written cannot be carried out by anybody.
+/// Why a plan as written cannot be run by any software.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The model is not one.
+    /// The model is invalid.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A count is zero or absurdly large.
@@ -84,7 +85,7 @@ pub enum PlanError {
     OutOfRange {
         /// Path of the field in the plan.
         field: &'static str,
-        /// What was written.
+        /// The value as written.
         value: u64,
         /// The largest value accepted.
         maximum: u64,
@@ -94,31 +95,31 @@ pub enum PlanError {
         "`batch.global` is {global}, but batch.micro {micro} × batch.accumulation {accumulation} × parallel.data {data} = {product}"
     )]
     Batch {
-        /// Samples of a step.
+        /// Samples per step (global batch).
         global: u64,
-        /// Samples at once.
+        /// Samples per micro-batch.
         micro: u64,
-        /// Micro-batches per replica.
+        /// Micro-batches per replica and step.
         accumulation: u64,
-        /// Replicas.
+        /// Number of replicas.
         data: u32,
-        /// What the parts multiply to.
+        /// The product of the parts.
         product: u128,
     },
     /// Tensor parallelism does not divide the heads.
     #[error("`parallel.tensor` is {tensor}, but it must divide the {heads} attention heads of `{model}`")]
     IndivisibleHeads {
-        /// Ranks per layer.
+        /// Tensor-parallel degree.
         tensor: u32,
-        /// Attention heads.
+        /// Number of attention heads.
         heads: u64,
         /// The model's name.
         model: String,
     },
-    /// This family cannot be split inside layers.
+    /// The model's family cannot be split inside layers.
     #[error("`parallel.tensor` is {tensor}, but `{model}` of family {family} cannot be split inside its layers")]
     TensorUnsupported {
-        /// Ranks per layer.
+        /// Tensor-parallel degree.
         tensor: u32,
         /// The model's family.
         family: Family,
@@ -130,7 +131,7 @@ pub enum PlanError {
     Stages {
         /// Index of the last layer.
         last: usize,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
     },
     /// The step has more micro-batches than can be simulated.
@@ -138,13 +139,13 @@ pub enum PlanError {
         "batch.accumulation {accumulation} × parallel.pipeline {pipeline} make {tasks} tasks in a step, but there may be at most {maximum}"
     )]
     TooManyTasks {
-        /// Micro-batches per replica.
+        /// Micro-batches per replica and step.
         accumulation: u64,
-        /// Stages.
+        /// Number of pipeline stages.
         pipeline: u32,
-        /// Tasks of a step.
+        /// Number of tasks in a step.
         tasks: u64,
-        /// The most that may be.
+        /// The largest number accepted.
         maximum: u64,
     },
     /// Schedule and pipeline degree contradict each other.
@@ -152,9 +153,9 @@ pub enum PlanError {
     Schedule {
         /// The schedule.
         schedule: ScheduleName,
-        /// Stages.
+        /// Number of pipeline stages.
         pipeline: u32,
-        /// What is allowed.
+        /// The rule, in words.
         rule: String,
     },
     /// Two fields contradict each other.
@@ -162,17 +163,17 @@ pub enum PlanError {
     Contradiction {
         /// Path of the field in the plan.
         field: &'static str,
-        /// What was written.
+        /// The value as written.
         value: String,
-        /// What is allowed.
+        /// The rule, in words.
         rule: String,
-        /// What would be.
+        /// A suggestion for the user.
         hint: String,
     },
 }
 
 impl PlanError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Model(error) => error.hint(),
@@ -224,27 +225,27 @@ reads! {
 }
 
 impl Plan {
-    /// The plan as it is written.
+    /// Returns the plan as it is written.
     pub fn spec(&self) -> &PlanSpec {
         &self.spec
     }
 
-    /// [`PlanSpec::cluster`].
+    /// Returns [`PlanSpec::cluster`].
     pub fn cluster(&self) -> &ClusterSpec {
         &self.spec.cluster
     }
 
-    /// [`PlanSpec::stack`].
+    /// Returns [`PlanSpec::stack`].
     pub fn stack(&self) -> Option<&str> {
         self.spec.stack.as_deref()
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.architecture.model
     }
 
-    /// The model's operators.
+    /// Returns the model's operators.
     pub fn graph(&self) -> &OperatorGraph {
         &self.architecture.graph
     }
@@ -257,17 +258,17 @@ impl Plan {
         &self.held_of_kinds
     }
 
-    /// The ranks.
+    /// Returns the ranks and their coordinates.
     pub fn mesh(&self) -> Mesh {
         self.mesh
     }
 
-    /// Layers of each stage.
+    /// Returns the layers of each stage.
     pub fn stages(&self) -> &Stages {
         &self.stages
     }
 
-    /// The pipeline that micro-batches go through in a step.
+    /// Returns the pipeline that micro-batches go through in a step.
     pub fn pipeline(&self) -> Pipeline {
         Pipeline {
             schedule: self.spec.schedule,
@@ -277,18 +278,18 @@ impl Plan {
         }
     }
 
-    /// The same plan with its samples brought in another way.
+    /// Returns the same plan with another input pipeline.
     ///
     /// # Errors
     ///
-    /// When a count of the input is out of range.
+    /// Fails if a count of the input is out of range.
     pub fn with_input(mut self, input: InputSpec) -> Result<Self, PlanError> {
         input.check()?;
         self.spec.input = Some(input);
         Ok(self)
     }
 
-    /// Samples of a step that one replica computes.
+    /// Returns the number of samples of a step that one replica computes.
     pub fn samples_per_replica(&self) -> u64 {
         self.spec.batch.global / u64::from(self.mesh.data())
     }
@@ -305,11 +306,11 @@ impl TryFrom<PlanSpec> for Plan {
 }
 
 impl Plan {
-    /// The plan of `spec`, whose model is that of `architecture`: a search makes many plans of one.
+    /// Validates `spec`, whose model is that of `architecture`: a search makes many plans of one model.
     ///
     /// # Errors
     ///
-    /// When its parts do not fit together.
+    /// Fails if the parts of `spec` do not fit together.
     pub fn of(architecture: Arc<Architecture>, spec: PlanSpec) -> Result<Self, PlanError> {
         let graph = &architecture.graph;
         check_degrees(&architecture.model, spec.parallel, &spec.cluster)?;

@@ -3,48 +3,48 @@
 /// Why execution traces cannot be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChakraError {
-    /// The bytes are no trace, or cut short.
+    /// The bytes are no trace, or are cut short.
     #[error("it is no execution trace, or cut short: {problem} at byte {place}")]
     Broken {
-        /// Where.
+        /// Offset of the byte.
         place: usize,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
     },
-    /// A node is not as it must be.
+    /// A node is invalid.
     #[error("node {id} (`{name}`): {problem}")]
     Node {
-        /// Its number.
+        /// The number of the node.
         id: u64,
-        /// Its name.
+        /// The name of the node.
         name: String,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
     },
-    /// Nodes wait for each other.
+    /// Nodes wait for each other in a cycle.
     #[error("node {id} (`{name}`) waits for itself, by way of others")]
     Cycle {
-        /// One of them.
+        /// The number of a node in the cycle.
         id: u64,
-        /// Its name.
+        /// The name of that node.
         name: String,
     },
-    /// There is too much.
+    /// There are too many nodes.
     #[error("there are more than {maximum} nodes")]
     TooMany {
-        /// The most.
+        /// The largest number accepted.
         maximum: usize,
     },
-    /// A list of groups is none.
+    /// The text is no list of process groups.
     #[error("the groups are no object of lists of ranks: {problem}")]
     Groups {
-        /// What the parser says.
+        /// The message of the parser.
         problem: String,
     },
 }
 
 impl ChakraError {
-    /// What the user may do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Broken { .. } => "a file holds GlobalMetadata, then nodes, each behind its length (et_def.proto)",

@@ -22,80 +22,80 @@ pub use write::{ChakraFiles, write};
 use crate::collective::Collective;
 use trainyard_units::{Bytes, Seconds};
 
-/// Nodes of all ranks together, which bounds memory.
+/// The largest number of nodes of all ranks together, which bounds memory.
 pub const CHAKRA_NODES_MAX: usize = 2_000_000;
 
-/// Longest file of a rank.
+/// The largest size of a rank's file, in bytes.
 pub const CHAKRA_BYTES_MAX: u64 = 1 << 30;
 
-/// What one rank does, in an order in which it could.
+/// The nodes of one rank, in an order in which they could run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankGraph {
-    /// The nodes: each stands behind those that it waits for.
+    /// The nodes, each after those that it waits for.
     pub nodes: Vec<GraphNode>,
 }
 
-/// A node.
+/// A node of an execution trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphNode {
-    /// Its number in the file.
+    /// The number of the node in the file.
     pub id: u64,
-    /// What it is called.
+    /// The name of the node.
     pub name: String,
-    /// What it does.
+    /// The work of the node.
     pub work: GraphWork,
-    /// Nodes that end before it starts, by their places.
+    /// Nodes that end before this one starts, as indices into [`RankGraph::nodes`].
     pub after: Vec<u32>,
 }
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphWork {
-    /// Nothing that takes time.
+    /// No work: the node takes no time.
     Nothing,
-    /// It computes.
+    /// Computation.
     Compute {
-        /// How long it took; nothing where that was not recorded.
+        /// Duration in seconds; `None` where it was not recorded.
         time: Option<Seconds>,
-        /// Arithmetic, in floating-point operations.
+        /// Floating-point operations.
         flops: f64,
-        /// Bytes that it reads and writes.
+        /// Bytes read and written.
         bytes: f64,
-        /// Whether the machine's processor does it.
+        /// `true` if the machine's processor does it.
         on_host: bool,
     },
-    /// It copies between a device and its machine.
+    /// A copy between a device and its machine.
     Copy {
-        /// How long it took; nothing where that was not recorded.
+        /// Duration in seconds; `None` where it was not recorded.
         time: Option<Seconds>,
-        /// How much.
+        /// Bytes copied.
         bytes: Bytes,
     },
-    /// It sends.
+    /// A send.
     Send {
-        /// To which rank.
+        /// The receiving rank.
         peer: u32,
-        /// How much.
+        /// Bytes sent.
         bytes: Bytes,
-        /// Tells messages between two ranks apart.
+        /// A tag that tells messages between two ranks apart.
         tag: i64,
     },
-    /// It receives.
+    /// A receive.
     Receive {
-        /// From which rank.
+        /// The sending rank.
         peer: u32,
-        /// How much.
+        /// Bytes received.
         bytes: Bytes,
-        /// Tells messages between two ranks apart.
+        /// A tag that tells messages between two ranks apart.
         tag: i64,
     },
-    /// Ranks of a group do something together.
+    /// A collective operation of the ranks of a group.
     Collective {
-        /// What.
+        /// The operation.
         kind: Collective,
-        /// What each puts in.
+        /// Bytes that each rank puts in.
         bytes: Bytes,
-        /// The group's name; all ranks where there is none.
+        /// The name of the process group; `None` for all ranks.
         group: Option<String>,
     },
 }

@@ -87,7 +87,7 @@ impl Node {
         self.attr.iter().find(|attribute| attribute.name == name)?.value.as_ref()
     }
 
-    /// A whole number, however it is written.
+    /// Returns an attribute as an integer, whatever type it is written in.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         match self.value(name)? {
             Value::Int32(value) => Some(i64::from(*value)),
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// A number that is not negative, however it is written.
+    /// Returns an attribute as a number that is not negative, whatever type it is written in.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         let number = match self.value(name)? {
             Value::Double(value) => *value,
@@ -112,7 +112,7 @@ impl Node {
         matches!(self.value(name), Some(Value::Bool(true)))
     }
 
-    /// A name, which may be written as a number.
+    /// Returns an attribute as text, which may be written as a number.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         match self.value(name)? {
             Value::Text(text) => Some(text.clone()).filter(|text| !text.is_empty()),

@@ -10,23 +10,23 @@ use prost::encoding::decode_varint;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_units::{Bytes, Seconds};
 
-/// Longest message of one node.
+/// The largest size of the message of one node, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
 
-/// Most edges of a rank.
+/// The largest number of edges of a rank.
 const EDGES_MAX: usize = 8 * CHAKRA_NODES_MAX;
 
-/// The largest buffer: what a machine of today could not hold.
+/// The largest buffer in bytes: more than a machine of today could hold.
 const BUFFER_MAX: u64 = 1 << 50;
 
-/// The longest time of a node: a day.
+/// The longest duration of a node: a day.
 const TIME_MAX: Seconds = Seconds(86_400.0);
 
-/// The graph of the file of one rank.
+/// Reads the graph of one rank from its file.
 ///
 /// # Errors
 ///
-/// When the bytes are no trace, or one whose nodes do not fit together.
+/// Fails if the bytes are no trace, or if the nodes do not fit together.
 pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
     let mut rest = file;
     let mut nodes: Vec<Node> = Vec::new();
@@ -62,16 +62,16 @@ pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
     ordered(&nodes)
 }
 
-/// Which ranks groups consist of, as ASTRA-sim's file of them says.
+/// Reads the ranks of each process group from the JSON file that ASTRA-sim uses for them.
 ///
 /// # Errors
 ///
-/// When the text is no object of lists of ranks.
+/// Fails if the text is no object of lists of ranks.
 pub fn groups(text: &str) -> Result<BTreeMap<String, Vec<u32>>, ChakraError> {
     serde_json::from_str(text).map_err(|error| ChakraError::Groups { problem: error.to_string() })
 }
 
-/// The nodes in an order in which they could run: of those that could, the first of the file.
+/// Sorts the nodes in an order in which they could run: of those that are ready, the first of the file comes next.
 fn ordered(nodes: &[Node]) -> Result<RankGraph, ChakraError> {
     let mut places = BTreeMap::new();
     for (place, node) in nodes.iter().enumerate() {
@@ -148,9 +148,9 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
         proto::RECEIVE => GraphWork::Receive { peer: peer("comm_src")?, bytes: size("comm_size")?, tag },
         proto::COLLECTIVE => {
             let kind = match node.int("comm_type").ok_or_else(|| needs("comm_type"))? {
-                // A barrier is a sum of one value.
+                // A barrier is an all-reduce of one value.
                 proto::BARRIER => Collective::AllReduce,
-                // What a broadcast's receivers do is what those of a gathering do.
+                // The receivers of a broadcast do the same as those of an all-gather.
                 proto::BROADCAST => Collective::AllGather,
                 proto::REDUCE_SCATTER_BLOCK => Collective::ReduceScatter,
                 other => Collective::ALL
@@ -166,7 +166,7 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
     })
 }
 
-/// How long a node took; nothing where that was not recorded.
+/// Returns the duration of a node; `None` where it was not recorded.
 fn time(node: &Node) -> Result<Option<Seconds>, ChakraError> {
     let seconds = match node.number("runtime_ns") {
         Some(nanoseconds) => nanoseconds * 1e-9,

@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 /// The version of the format.
 const VERSION: &str = "0.0.4";
 
-/// What a step is as execution traces.
+/// A step as execution traces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChakraFiles {
-    /// Names and contents, rank by rank, then the groups.
+    /// Names and contents of the files, rank by rank, then that of the groups.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Nodes of all ranks together.
+    /// Number of nodes of all ranks together.
     pub nodes: usize,
-    /// How finely kernels are told apart.
+    /// The granularity at which kernels are told apart.
     pub detail: TraceDetail,
 }
 
-/// A simulated step as a file for each rank, `step.RANK.et`, and `groups.json`, which names the ranks of each process
-/// group. A rank for which another stands has what that one does, with its own peers.
+/// Writes a simulated step as one file per rank, `step.RANK.et`, and `groups.json`, which names the ranks of each
+/// process group. A rank that another one stands for gets the same nodes, with its own peers.
 ///
 /// # Errors
 ///
-/// When there would be too many nodes even if whole passes were one.
+/// Fails if there would be too many nodes even with one node per pass.
 pub fn write(trace: &StepTrace, plan: &Plan) -> Result<ChakraFiles, ChakraError> {
     let details = [TraceDetail::Operators, TraceDetail::Layers, TraceDetail::Passes];
     let fitting =
@@ -64,12 +64,12 @@ fn count(trace: &StepTrace) -> usize {
 struct Writing<'a> {
     trace: &'a StepTrace,
     mesh: Mesh,
-    /// Ranks of each group, and its number as a name.
+    /// The ranks of each process group, with the number that is its name.
     groups: BTreeMap<Vec<Rank>, usize>,
 }
 
 impl Writing<'_> {
-    /// The file of a rank for which `traced` stands.
+    /// Returns the file of a rank that `traced` stands for.
     fn rank(&mut self, traced: &RankTrace, rank: Rank) -> Vec<u8> {
         let about = Attribute::new("schema", Value::Text(format!("trainyard, chakra {VERSION}")));
         let metadata = Metadata { version: VERSION.into(), attr: vec![about] };
@@ -92,7 +92,7 @@ impl Writing<'_> {
         file
     }
 
-    /// A part of a task: when it started and how long it took in nanoseconds.
+    /// Returns the node of a part of a task, from its start and duration in nanoseconds.
     fn node(
         &mut self,
         (id, rank): (u64, Rank),

@@ -105,7 +105,7 @@ fn one() -> u32 {
 }
 
 impl FleetPoolSpec {
-    /// The part of the pool that is of one type, as a queue has it.
+    /// Returns the part of the pool that is of one machine type, as a queue describes it.
     pub fn of_type(&self, instance: &str) -> PoolSpec {
         PoolSpec {
             instance: instance.into(),
@@ -122,7 +122,7 @@ impl FleetPoolSpec {
 }
 
 impl FleetJobSpec {
-    /// The job that is written in place.
+    /// Returns the job that is written in place.
     pub fn in_place(&self) -> JobSpec {
         JobSpec {
             model: self.model.clone().unwrap_or_default(),
@@ -134,7 +134,7 @@ impl FleetJobSpec {
         }
     }
 
-    /// The first field of a job that is written in place, if one is.
+    /// Returns the first field of a job that is written in place, if one is.
     pub fn first_in_place(&self) -> Option<&'static str> {
         let fields = [
             ("model", self.model.is_some()),
@@ -147,7 +147,8 @@ impl FleetJobSpec {
         fields.into_iter().find(|(_, written)| *written).map(|(field, _)| field)
     }
 
-    /// What the kind is called: its name, or that of its file or of its model; `number` tells it apart if it has none.
+    /// Returns the name of the kind: its own, or that of its file or of its model; `number` tells it apart if it has
+    /// none.
     pub fn called(&self, number: usize) -> String {
         let of_file = self.file.as_deref().map(|file| {
             let name = file.rsplit(['/', '\\']).next().unwrap_or(file);

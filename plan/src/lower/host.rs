@@ -7,12 +7,12 @@ use crate::schedules::{Slot, StagePass};
 use crate::task::{Activity, CopyDirection, StreamKind, TaskId, Work};
 use std::ops::Range;
 
-/// Layers whose activations may be on the device while older ones are still being copied out.
+/// Number of layers whose activations may be on the device while older ones are still being copied out.
 pub(crate) const COPIES_UNDER_WAY: usize = 2;
 
 impl Builder<'_> {
-    /// What a pass waits for on account of activations that are kept elsewhere: forward for room, backward for their
-    /// return.
+    /// Returns the tasks that a pass waits for because activations are kept off the device: forward for room, backward
+    /// for their return.
     pub(super) fn room_or_return(
         &mut self,
         stage: StageId,
@@ -31,7 +31,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What forward leaves behind goes to the machine.
+    /// Adds the copies to the machine of the activations that forward keeps for backward.
     pub(super) fn keep_activations(
         &mut self,
         stage: StageId,
@@ -49,7 +49,7 @@ impl Builder<'_> {
         self.stage(stage).copied_out.push(copied);
     }
 
-    /// It comes back while the layer before the one that needs it computes.
+    /// Adds the copy of activations back to the device, while the layer before the one that needs them computes.
     fn bring_back(&mut self, stage: StageId, link: u32, slot: Slot, layers: &Range<usize>, store: Store) -> TaskId {
         let kept = self.links[link as usize].kept.remove(&(slot.micro_batch, layers.start));
         let mut waits: Vec<TaskId> = kept.into_iter().collect();

@@ -13,8 +13,9 @@ use std::ops::Range;
 use trainyard_units::Bytes;
 
 impl Builder<'_> {
-    /// Weights brought together for the layers that compute next; nothing where these have none. It waits until the layers
-    /// before the ones that compute now are done with theirs, so that no more than [`PREFETCH`] + 1 are there at once.
+    /// Adds the fetch of offloaded weights, and the gather of sharded ones, for the layers that compute next; `None` if
+    /// there is nothing to bring. It waits until the layers before the ones that compute now are done with theirs, so
+    /// that the weights of no more than [`PREFETCH`] + 1 are on the device at once.
     pub(super) fn gather(&mut self, stage: StageId, layers: &Range<usize>, pass: StagePass) -> Option<TaskId> {
         let known = &self.stages[stage.0 as usize];
         let overlaps = self.lowering.sharded_overlap;
@@ -28,7 +29,7 @@ impl Builder<'_> {
         let mut last = None;
         if let Some(store) = self.plan.offload().parameters {
             let kept = self.plan.kept_weights(held);
-            // Tables stay where they are; of them come the rows that forward looks up, as many as get gradients.
+            // Tables stay where they are; only the rows that forward looks up are fetched, as many as get gradients.
             let looked_up = if pass == StagePass::Forward { kept.looked_up } else { 0 };
             let bytes = Held { looked_up, ..kept }.gradient_bytes_in(self.plan.precision().element_bytes());
             let fetched = self.copy(stage, (CopyDirection::HostToDevice, store), bytes, &waits);
@@ -52,7 +53,7 @@ impl Builder<'_> {
         self.graph.add(Activity::Copy { stage, way }, Work::Copy { stage, way, store, bytes }, stream, waits)
     }
 
-    /// Sums the gradients of some layers over the ranks that hold copies of them.
+    /// Adds the collectives that sum the gradients of some layers over the ranks that hold copies of them.
     pub(super) fn reduce(&mut self, stage: StageId, bucket: u32, layers: &Range<usize>, after: TaskId) {
         let stream = self.graph.stream(StreamKind::Reduce(stage));
         let activity = Activity::ReduceGradients { stage, bucket };
@@ -68,26 +69,27 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether a stage that shares a table may end a step: the other holder has ended its passes of that step too.
+    /// Returns `true` if a stage may end a step: the other holder of a shared table has ended its passes of that step
+    /// too.
     pub(super) fn shared_gradients_are_there(&self, stage: StageId, step: u32) -> bool {
         let Some(ends) = self.table_ends() else { return true };
         !ends.contains(&stage) || self.shared_sums > step || ends.iter().all(|end| self.is_at_end_of(*end, step))
     }
 
-    /// Whether the next piece of a stage's program ends this step.
+    /// Returns `true` if the next piece of a stage's program ends this step.
     fn is_at_end_of(&self, stage: StageId, step: u32) -> bool {
         let known = &self.stages[stage.0 as usize];
         matches!(known.program.get(known.next), Some(Piece::Update(next)) if *next == step)
     }
 
-    /// The stages that both hold the shared table, if there are two.
+    /// Returns the two stages that hold the shared embedding table, if there are two.
     fn table_ends(&self) -> Option<[StageId; 2]> {
         let stages = self.plan.stages();
         let (first, last) = (stages.at(0).0, stages.at(stages.links() - 1).0);
         (self.plan.shared_on_rank() > 0 && first != last).then_some([first, last])
     }
 
-    /// The shared table's reduction, and the update.
+    /// Adds the shared table's reduction and the update.
     pub(super) fn end_of_step(&mut self, stage: StageId, step: u32) {
         self.reduce_shared(stage, step);
         let last = self.last_pass(stage);
@@ -110,7 +112,7 @@ impl Builder<'_> {
         self.stages[stage.0 as usize].last_pass.expect("every stage has ended its passes")
     }
 
-    /// Reductions in one piece after the passes, where the software does not overlap them.
+    /// Adds the reductions in one piece after the passes, where the software does not overlap them.
     pub(super) fn remaining_reductions(&mut self, stage: StageId) {
         let whole = self.lowering.bucket.is_none()
             && !self.plan.gathers_weights()
@@ -125,7 +127,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The shared table's reduction is added when the first of its two holders ends the step; both wait for it.
+    /// Adds the shared table's reduction when the first of its two holders ends the step; both wait for it.
     fn reduce_shared(&mut self, stage: StageId, step: u32) {
         let Some(ends) = self.table_ends().filter(|ends| ends.contains(&stage) && self.shared_sums == step) else {
             return;
@@ -150,8 +152,8 @@ impl Builder<'_> {
         self.graph.add(Activity::Update { stage }, Work::Update { stage, held }, stream, waits)
     }
 
-    /// Gradients to the machine, the processor's update, weights back if the device keeps them or other ranks need them
-    /// (Ren et al., arXiv:2101.06840, figure 3).
+    /// Adds the copy of gradients to the machine, the processor's update, and the copy of weights back if the device
+    /// keeps them or other ranks need them (Ren et al., arXiv:2101.06840, figure 3).
     fn update_on_host(&mut self, stage: StageId, store: Store, held: Held, waits: &[TaskId]) -> TaskId {
         let held = if self.plan.shards(StateSharding::Optimizer) { self.plan.shard_of(held) } else { held };
         let bytes = self.plan.changed_bytes(held, self.plan.precision().element_bytes());
@@ -165,7 +167,7 @@ impl Builder<'_> {
         self.copy(stage, (CopyDirection::HostToDevice, Store::Host), bytes, &[updated])
     }
 
-    /// Where only state and gradients are shared out, every rank gets the weights that the others updated.
+    /// Adds the all-gather of updated weights, where only optimizer state and gradients are sharded.
     fn gather_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
         if !self.plan.gathers_updated() {
             return None;
@@ -180,8 +182,8 @@ impl Builder<'_> {
         (last != after).then_some(last)
     }
 
-    /// Weights that are kept elsewhere get there before the next step begins. To a disk they take the way of a copy
-    /// from the device even where the processor updated them: the disk is its narrowest part.
+    /// Adds the copy of updated weights to where they are kept, before the next step begins. To a disk they go as a
+    /// copy from the device even where the processor updated them: the disk is the narrowest part of that way.
     fn keep_updated(&mut self, stage: StageId, held: Held, after: TaskId) -> Option<TaskId> {
         let store = self.plan.updated_to()?;
         let bytes = self.plan.changed_bytes(self.plan.kept_weights(held), self.plan.precision().element_bytes());

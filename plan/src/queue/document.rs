@@ -75,7 +75,7 @@ pub struct MakespanBound {
 }
 
 impl MakespanBound {
-    /// The largest.
+    /// Returns the largest of the bounds, in seconds.
     pub fn largest_s(&self) -> f64 {
         self.longest_s.max(self.work_s).max(self.exclusive_s)
     }

@@ -15,7 +15,7 @@ impl Schedule for Interleaved {
         "Narayanan et al., arXiv:2104.04473, section 2.2"
     }
 
-    /// Micro-batches go in groups of as many as there are stages, each group through one run after another.
+    /// Micro-batches go in groups of as many as there are stages; each group goes through one run after another.
     fn program(&self, pipeline: Pipeline, stage: StageId) -> Vec<Slot> {
         let Pipeline { stages, runs, micro_batches, .. } = pipeline;
         let total = micro_batches * runs;

@@ -15,88 +15,88 @@ mod two_buffered_weights;
 mod zero_bubble_h1;
 mod zero_bubble_v;
 
-/// What follows from a schedule. Methods with a body have what most schedules answer.
+/// A pipeline schedule. Methods with a body return what holds for most schedules.
 pub trait Schedule: Sync {
-    /// Its order and what it costs, in a few words.
+    /// Describes the order and its cost, in a few words.
     fn about(&self) -> &'static str;
 
-    /// The publication.
+    /// Returns the publication.
     fn source(&self) -> &'static str;
 
-    /// A stage's slots of a step, in order.
+    /// Returns a stage's slots of a step, in order.
     fn program(&self, pipeline: Pipeline, stage: StageId) -> Vec<Slot>;
 
-    /// The programs of all stages.
+    /// Returns the programs of all stages.
     fn programs(&self, pipeline: Pipeline) -> Vec<Vec<Slot>> {
         (0..pipeline.stages).map(|stage| self.program(pipeline, StageId(stage))).collect()
     }
 
-    /// Micro-batches that a stage holds at once from forward to backward; nothing where the program tells, which repeats
-    /// itself once the pipeline is full.
+    /// Returns the number of micro-batches that a stage holds at once from forward to backward; `None` where it is
+    /// counted from the program, which repeats itself once the pipeline is full.
     fn peak_micro_batches(&self, pipeline: Pipeline, stage: StageId) -> Option<u32> {
         let _ = (pipeline, stage);
         None
     }
 
-    /// Tells whether it is for several stages; otherwise it is for one.
+    /// Returns `true` if the schedule is for several stages; otherwise it is for one.
     fn is_pipelined(&self) -> bool {
         true
     }
 
-    /// Runs of layers that each stage may have.
+    /// Returns the range of the number of runs of layers per stage.
     fn chunks(&self) -> RangeInclusive<u32> {
         1..=1
     }
 
-    /// Tells whether the second run of layers goes back from the last stage to the first, instead of round again.
+    /// Returns `true` if the second run of layers goes back from the last stage to the first, instead of round again.
     fn is_folded(&self) -> bool {
         false
     }
 
-    /// The micro-batches that a step may have.
+    /// Returns the constraint on the number of micro-batches of a step.
     fn accumulation(&self) -> Accumulation {
         Accumulation::Any
     }
 
-    /// What becomes of the pipeline between steps.
+    /// Returns what happens to the pipeline between steps.
     fn between_steps(&self) -> BetweenSteps {
         BetweenSteps::Flush
     }
 
-    /// Tells whether gradients of inputs and of weights are computed apart.
+    /// Returns `true` if gradients of inputs and of weights are computed apart.
     fn splits_backward(&self) -> bool {
         false
     }
 
-    /// Versions of the weights that a rank holds.
+    /// Returns the number of versions of the weights that a rank holds.
     fn weight_versions(&self) -> u64 {
         1
     }
 
-    /// The closed form that no simulation beats.
+    /// Returns the closed form that is a lower bound of the step time.
     fn bound(&self) -> StepBound {
         StepBound::Drained
     }
 
-    /// When a search tries it.
+    /// Returns the condition under which a search tries the schedule.
     fn sought(&self) -> Sought {
         Sought::Always
     }
 }
 
-/// The micro-batches that a step of a pipeline may have.
+/// A constraint on the number of micro-batches of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulation {
-    /// As many as one likes.
+    /// Any number.
     Any,
-    /// At least as many as there are stages.
+    /// At least the number of stages.
     AtLeastStages,
-    /// A multiple of the stages.
+    /// A multiple of the number of stages.
     GroupsOfStages,
 }
 
 impl Accumulation {
-    /// Tells whether a pipeline of `stages` may have so many micro-batches.
+    /// Returns `true` if a pipeline of `stages` stages may have `micro_batches` micro-batches.
     pub fn admits(self, micro_batches: u64, stages: u64) -> bool {
         match self {
             Self::Any => true,
@@ -106,36 +106,36 @@ impl Accumulation {
     }
 }
 
-/// What becomes of a pipeline between steps.
+/// The behaviour of a pipeline between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BetweenSteps {
-    /// It is empty before the next step begins.
+    /// The pipeline is empty before the next step begins.
     Flush,
-    /// A stage begins the next step when it is done with one.
+    /// A stage begins the next step as soon as it has ended one.
     Staggered,
-    /// It never drains: gradients are a step late.
+    /// The pipeline never drains: gradients are a step late.
     Continuous,
 }
 
-/// A closed form that no simulation of a step beats, named by what ends the step.
+/// A closed form that is a lower bound of a step's time, named by what ends the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepBound {
     /// The pipeline drains.
     Drained,
-    /// Stages begin the next step one after another, and put off gradients of weights.
+    /// Stages begin the next step one after another, and postpone gradients of weights.
     Staggered,
-    /// The stage that computes longest.
+    /// The stage that computes longest ends.
     Busiest,
 }
 
-/// When a search tries a schedule that the software runs.
+/// The condition under which a search tries a schedule that the software runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sought {
     /// Always.
     Always,
-    /// Where it is held, on measured machines, and where the software does not run 1F1B.
+    /// Where the user fixes it, on measured machines, and where the software does not run 1F1B.
     InsteadOf1F1B,
-    /// Where it is held.
+    /// Only where the user fixes it.
     Held,
 }
 
@@ -201,51 +201,51 @@ asks! {
 }
 
 impl ScheduleName {
-    /// Tells whether a step ends before the next begins.
+    /// Returns `true` if a step ends before the next begins.
     pub fn flushes(self) -> bool {
         self.between_steps() == BetweenSteps::Flush
     }
 
-    /// Tells whether stages may have several runs of layers, as many as one likes.
+    /// Returns `true` if stages may have any number of runs of layers.
     pub fn is_interleaved(self) -> bool {
         self.chunks().end() > self.chunks().start()
     }
 }
 
-/// A direction through a run of layers; some schedules compute the two kinds of gradients apart.
+/// A pass through a run of layers in one direction; some schedules compute the two kinds of gradients apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StagePass {
-    /// Activations.
+    /// Forward: computes activations.
     Forward,
     /// Gradients of inputs and of weights.
     Backward,
-    /// Gradients of inputs only: what the stage before waits for.
+    /// Gradients of inputs only, which the previous stage waits for.
     BackwardInput,
-    /// Gradients of weights only, which nobody waits for before the step ends.
+    /// Gradients of weights only, which nothing waits for before the step ends.
     BackwardWeight,
 }
 
-/// One piece of a stage's program.
+/// An entry of a stage's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Which direction.
+    /// The direction.
     pub pass: StagePass,
-    /// Which of the stage's runs of layers.
+    /// Index among the stage's runs of layers.
     pub run: u32,
-    /// Which micro-batch.
+    /// Index of the micro-batch.
     pub micro_batch: u32,
 }
 
-/// A pipeline: how many stages, runs of layers on each, and micro-batches in a step.
+/// The dimensions of a pipeline: stages, runs of layers on each, and micro-batches in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pipeline {
-    /// The order.
+    /// The schedule.
     pub schedule: ScheduleName,
-    /// Stages.
+    /// Number of stages.
     pub stages: u32,
-    /// Runs of layers of each stage.
+    /// Number of runs of layers per stage.
     pub runs: u32,
-    /// Micro-batches of a step.
+    /// Number of micro-batches in a step.
     pub micro_batches: u32,
 }
 
@@ -253,27 +253,27 @@ fn slot(pass: StagePass, run: u32, micro_batch: u32) -> Slot {
     Slot { pass, run, micro_batch }
 }
 
-/// Micro-batches for each stage with which every pipeline is full.
+/// Number of micro-batches per stage with which every pipeline is full.
 const FULL: u32 = 4;
 
 impl Pipeline {
-    /// [`Schedule::program`].
+    /// Returns [`Schedule::program`].
     pub fn program(self, stage: StageId) -> Vec<Slot> {
         self.schedule.definition().program(self, stage)
     }
 
-    /// [`Schedule::programs`].
+    /// Returns [`Schedule::programs`].
     pub fn programs(self) -> Vec<Vec<Slot>> {
         self.schedule.definition().programs(self)
     }
 
-    /// Stages after one.
+    /// Returns the number of stages after `stage`.
     fn after(self, StageId(stage): StageId) -> u32 {
         self.stages - 1 - stage
     }
 
-    /// The most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes `held[r]`. What
-    /// is beyond counting is the most that can be counted.
+    /// Returns the most that a stage holds at once from forward to backward, if a micro-batch in run `r` takes
+    /// `held[r]`. The result saturates at the largest number.
     pub fn peak(self, stage: StageId, held: &[u64]) -> u64 {
         if let Some(micro_batches) = self.schedule.definition().peak_micro_batches(self, stage) {
             return held[0].saturating_mul(micro_batches.min(self.micro_batches).into());
@@ -284,7 +284,7 @@ impl Pipeline {
     }
 }
 
-/// What a program holds at its worst, step by step.
+/// Returns the most that a program holds at any of its slots.
 fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
     let (mut now, mut peak) = (0_u128, 0);
     for slot in program {
@@ -299,7 +299,7 @@ fn peak_of(program: &[Slot], held: &[u64]) -> u64 {
     u64::try_from(peak).unwrap_or(u64::MAX)
 }
 
-/// `ahead` forwards, then a backward after each forward, then the backwards that are left.
+/// Returns the program of `ahead` forwards, then a backward after each forward, then the remaining backwards.
 fn run_ahead(ahead: u32, micro_batches: u32) -> Vec<Slot> {
     let forward = |micro_batch| slot(StagePass::Forward, 0, micro_batch);
     let backward = |micro_batch| slot(StagePass::Backward, 0, micro_batch);

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Every pipeline that a plan may have, for these stages and micro-batches.
+/// Returns a pipeline of a schedule that a plan may have, near these runs and micro-batches.
 fn pipeline(schedule: ScheduleName, stages: u32, runs: u32, micro_batches: u32) -> Pipeline {
     match schedule {
         ScheduleName::Interleaved => Pipeline { schedule, stages, runs, micro_batches: micro_batches * stages },
@@ -10,8 +10,8 @@ fn pipeline(schedule: ScheduleName, stages: u32, runs: u32, micro_batches: u32) 
     }
 }
 
-/// The oracle: programs played in whole units of time. Forward takes one, gradients of inputs and of weights one
-/// each. Returns the makespan and, per stage, when it starts and ends.
+/// Plays programs in whole units of time, as the oracle. Forward takes one unit, gradients of inputs and of weights one
+/// each. Returns the makespan and, per stage, its start and its end.
 fn play(pipeline: Pipeline) -> (u32, Vec<(u32, u32)>) {
     let programs = pipeline.programs();
     let last = pipeline.stages * pipeline.runs - 1;

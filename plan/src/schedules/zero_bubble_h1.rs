@@ -14,8 +14,8 @@ impl Schedule for ZeroBubbleH1 {
         "Qi et al., arXiv:2401.10241, section 2.3"
     }
 
-    /// 1F1B with gradients of weights put off by as many micro-batches as there are stages before, so that all
-    /// stages hold as much as the first does in 1F1B, and have something to do while the pipeline drains.
+    /// 1F1B with gradients of weights postponed by as many micro-batches as there are earlier stages, so that all
+    /// stages hold as much as the first does in 1F1B, and have work while the pipeline drains.
     fn program(&self, pipeline: Pipeline, stage: StageId) -> Vec<Slot> {
         let mut slots = Vec::new();
         let (mut inputs, mut weights) = (0, 0);

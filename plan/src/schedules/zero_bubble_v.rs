@@ -48,7 +48,7 @@ impl Schedule for ZeroBubbleV {
     }
 }
 
-/// The programs of a V: the first run of each stage goes down the stages, the second comes back up.
+/// Returns the programs of a V: the first run of each stage goes down the stages, the second comes back up.
 ///
 /// A list schedule in whole units of time, one for each pass of a run: gradients of inputs first, then forwards as
 /// long as no more than `2 · stages` runs are held (what 1F1B holds on its first stage), then gradients of weights.
@@ -77,11 +77,11 @@ struct VSchedule {
     micro_batches: u32,
     now: u32,
     programs: Vec<Vec<Slot>>,
-    /// Per run in the order of the model, how many micro-batches each pass has done.
+    /// Per run in the order of the model, the number of micro-batches that each pass has done.
     forwards: Vec<u32>,
     inputs: Vec<u32>,
     weights: Vec<u32>,
-    /// When the last of them ended.
+    /// The times at which the forward passes of micro-batches ended, per run.
     forward_ends: Vec<Vec<u32>>,
     input_ends: Vec<Vec<u32>>,
 }
@@ -102,12 +102,12 @@ impl VSchedule {
         }
     }
 
-    /// Place of a stage's run in the order of the model.
+    /// Returns the position of a stage's run in the order of the model.
     fn link(&self, stage: u32, run: u32) -> usize {
         (if run == 0 { stage } else { 2 * self.stages - 1 - stage }) as usize
     }
 
-    /// Whether the pass before has ended for this micro-batch; without one there is nothing to wait for.
+    /// Returns `true` if the previous pass has ended for this micro-batch, or if there is none to wait for.
     fn arrived(&self, ends: &[Vec<u32>], before: Option<usize>, micro_batch: u32) -> bool {
         before.is_none_or(|link| ends[link].get(micro_batch as usize).is_some_and(|end| *end <= self.now))
     }
