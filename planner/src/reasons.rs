@@ -328,9 +328,10 @@ impl Reasons<'_> {
             _ => "recompute full",
         };
         match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_software() }) {
-            (Some(kept), _) => {
-                Some(format!("{what}: the best plan that keeps all activations {}", self.other_side(&kept)))
-            }
+            (Some(kept), _) => Some(format!(
+                "{what}: the best plan with these degrees that keeps all activations {}",
+                self.other_side(&kept)
+            )),
             (None, Some((_, needed, available))) => Some(format!(
                 "{what}: keeping all activations needs at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
@@ -352,7 +353,10 @@ impl Reasons<'_> {
             _ => "optimizer state sharded (ZeRO-1)",
         };
         match self.best(&Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() }) {
-            (Some(whole), _) => Some(format!("{what}: the best plan that does not shard {}", self.other_side(&whole))),
+            (Some(whole), _) => Some(format!(
+                "{what}: the best plan with these degrees that does not shard {}",
+                self.other_side(&whole)
+            )),
             (None, Some((_, needed, available))) => Some(format!(
                 "{what}: whole states need at least {} of the {} that may be used of a GPU",
                 human_bytes(needed),
@@ -433,9 +437,11 @@ impl Reasons<'_> {
         let recompute = Some(self.chosen.plan.recompute());
         let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
         match self.best(&fixed) {
-            (Some(other), _) => {
-                Some(format!("micro-batch {}: the best plan with {micro} {}", batch.micro, self.other_side(&other)))
-            }
+            (Some(other), _) => Some(format!(
+                "micro-batch {}: the best plan with {micro} and these degrees {}",
+                batch.micro,
+                self.other_side(&other)
+            )),
             (None, Some((_, needed, available))) => Some(format!(
                 "micro-batch {} because {micro} needs at least {} of the {} that may be used of a GPU",
                 batch.micro,
