@@ -19,12 +19,14 @@
 //! ```
 
 mod instant;
+mod invalid;
 mod number;
 mod quantity;
 mod text;
 mod words;
 
 pub use instant::{Instant, Span};
+pub use invalid::Invalid;
 pub use number::{ParseNumberError, Written, count, number, written, written_option, written_table};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, Usd, UsdPerHour};
 pub use text::{ParseQuantityError, counted, human_bytes, human_count, human_duration};

@@ -1,0 +1,154 @@
+//! What a user got wrong, in one form for every file, flag and field.
+
+use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
+
+/// A value that a user wrote and that cannot be used: the field, the value, what is allowed, and a hint.
+///
+/// Every crate reports mistakes of its users with it; enums of errors are for causes that callers tell apart. It reads
+/// as one sentence:
+///
+/// ```
+/// use trainyard_units::Invalid;
+///
+/// let wrong = Invalid::range("parallel.tensor", 0, 1..=1024).with_hint("1 is no tensor parallelism");
+/// assert_eq!(wrong.to_string(), "`parallel.tensor` is 0, but it must be from 1 to 1024");
+/// assert_eq!(wrong.within("job[2]").to_string(), "`job[2].parallel.tensor` is 0, but it must be from 1 to 1024");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    field: String,
+    problem: Problem,
+    hint: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    /// The value breaks a rule, which is a clause: `it must be …`.
+    Value { value: String, rule: String },
+    /// There is no value; the text says why one is needed.
+    Missing { why: String },
+    /// Another field is set too.
+    Conflict { other: String, rule: String },
+    /// A sentence about the field says it all.
+    Other { sentence: String },
+}
+
+impl Invalid {
+    fn new(field: impl Into<String>, problem: Problem) -> Self {
+        Self { field: field.into(), problem, hint: None }
+    }
+
+    /// Returns "`field` is value, but it must be allowed".
+    pub fn value(field: impl Into<String>, value: impl Display, allowed: impl Display) -> Self {
+        Self::breaks(field, value, format!("it must be {allowed}"))
+    }
+
+    /// Returns "`field` is value, but it must be from the smallest to the largest".
+    pub fn range<T: Display>(field: impl Into<String>, value: impl Display, range: RangeInclusive<T>) -> Self {
+        Self::value(field, value, format!("from {} to {}", range.start(), range.end()))
+    }
+
+    /// Returns "`field` is value, but rule": for a value that contradicts another.
+    pub fn breaks(field: impl Into<String>, value: impl Display, rule: impl Into<String>) -> Self {
+        Self::new(field, Problem::Value { value: value.to_string(), rule: rule.into() })
+    }
+
+    /// Returns "`field` is missing: why".
+    pub fn missing(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::new(field, Problem::Missing { why: why.into() })
+    }
+
+    /// Returns "`first` and `second` exclude each other: rule", with the hint to leave one of them out.
+    pub fn conflict(first: impl Into<String>, second: impl Into<String>, rule: impl Into<String>) -> Self {
+        let (first, second) = (first.into(), second.into());
+        let hint = format!("leave `{first}` or `{second}` out, or change one of them");
+        Self::new(first, Problem::Conflict { other: second, rule: rule.into() }).with_hint(hint)
+    }
+
+    /// Returns "in `field`: sentence": for what is wrong inside a field, such as a name that is not in the catalog.
+    pub fn inside(field: impl Into<String>, sentence: impl Display) -> Self {
+        Self::new(field, Problem::Other { sentence: sentence.to_string() })
+    }
+
+    /// Adds what the user may do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what the user may do about it, if there is more to say than the sentence does.
+    #[must_use]
+    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    /// Places the fields in a table of a larger file: `count` within `job[0]` is `job[0].count`.
+    #[must_use]
+    pub fn within(mut self, table: &str) -> Self {
+        let placed = |field: &str| format!("{table}.{field}");
+        self.field = placed(&self.field);
+        if let Problem::Conflict { other, .. } = &mut self.problem {
+            *other = placed(other);
+        }
+        self
+    }
+
+    /// Path of the field.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// Returns what the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+}
+
+impl Display for Invalid {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let field = &self.field;
+        match &self.problem {
+            Problem::Value { value, rule } => write!(f, "`{field}` is {value}, but {rule}"),
+            Problem::Missing { why } => write!(f, "`{field}` is missing: {why}"),
+            Problem::Conflict { other, rule } => write!(f, "`{field}` and `{other}` exclude each other: {rule}"),
+            Problem::Other { sentence } => write!(f, "in `{field}`: {sentence}"),
+        }
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_mistake_is_one_sentence_about_its_field() {
+        let cases = [
+            (Invalid::value("data.tokens", -5, "a count"), "`job.data.tokens` is -5, but it must be a count"),
+            (Invalid::range("layers", 0, 1..=9), "`job.layers` is 0, but it must be from 1 to 9"),
+            (Invalid::breaks("schedule", "zb-v", "it needs 2 stages"), "`job.schedule` is zb-v, but it needs 2 stages"),
+            (Invalid::missing("model", "name one"), "`job.model` is missing: name one"),
+            (
+                Invalid::conflict("steps", "epochs", "write one"),
+                "`job.steps` and `job.epochs` exclude each other: write one",
+            ),
+            (Invalid::inside("model", "no model is called `x`"), "in `job.model`: no model is called `x`"),
+        ];
+        for (invalid, sentence) in cases {
+            assert_eq!(invalid.within("job").to_string(), sentence);
+        }
+    }
+
+    #[test]
+    fn a_conflict_has_advice_that_others_replace() {
+        let conflict = Invalid::conflict("steps", "epochs", "write one");
+        assert_eq!(conflict.hint().as_deref(), Some("leave `steps` or `epochs` out, or change one of them"));
+        assert_eq!(conflict.clone().maybe_hint(None), conflict);
+        assert_eq!(conflict.with_hint("choose").hint().as_deref(), Some("choose"));
+        assert_eq!(Invalid::missing("model", "name one").hint(), None);
+    }
+}
