@@ -25,9 +25,9 @@ mod writer;
 
 pub use folder::{holds_some, home, numbered};
 pub use hold::Hold;
-pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, FileEntry, LossScalerState, Manifest, Progress};
+pub use manifest::{CHECKPOINT_SCHEMA, DataEntry, LossScalerState, Manifest, Progress};
 pub use reader::Checkpoint;
-pub use storage::{Open, Storage, create};
+pub use storage::{FileEntry, Open, Storage, create};
 pub use tensor_file::{IndexError, TensorFile, TensorIndex, TensorSpec};
 pub use writer::Writer;
 

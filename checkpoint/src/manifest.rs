@@ -1,7 +1,7 @@
 //! The manifest of a checkpoint.
 
 use crate::CheckpointError;
-use crate::storage::checksum;
+use crate::storage::{FileEntry, checksum};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -109,18 +109,6 @@ pub struct DataEntry {
     /// Its size.
     pub bytes: u64,
     /// Its checksum.
-    pub checksum: String,
-}
-
-/// One file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileEntry {
-    /// Its name.
-    pub name: String,
-    /// Its size.
-    pub bytes: u64,
-    /// XXH3, 64 bits, hexadecimal.
     pub checksum: String,
 }
 

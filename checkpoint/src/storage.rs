@@ -1,6 +1,6 @@
 //! Files that last: what is written goes to the disk while more is being made, and is summed up on the way.
 
-use crate::manifest::FileEntry;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,6 +11,18 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 /// After how many bytes the disk is asked to begin. The system by itself waits for far more, or for settling, so that
 /// the disk would stand still while values are gathered and summed up.
 const WRITE_BACK: u64 = 64 << 20;
+
+/// One file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// XXH3, 64 bits, hexadecimal.
+    pub checksum: String,
+}
 
 /// A file that is flushed to the disk before it counts.
 pub trait Storage: Write + Send {

@@ -3,8 +3,7 @@
 //! Source: <https://github.com/huggingface/safetensors>, section "Format": eight bytes of header length, a JSON header
 //! with type, shape and byte range of each tensor, then the values, little-endian.
 
-use crate::manifest::FileEntry;
-use crate::storage::{Storage, Summed};
+use crate::storage::{FileEntry, Storage, Summed};
 use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;

@@ -1,8 +1,8 @@
 //! A checkpoint under way: hidden until it is whole.
 
 use crate::folder::{Numbered, left_behind, next_number, numbered, prune, told, unfinished};
-use crate::manifest::{FileEntry, Manifest};
-use crate::storage::{Open, Summed, settle_folder};
+use crate::manifest::Manifest;
+use crate::storage::{FileEntry, Open, Summed, settle_folder};
 use crate::tensor_file::{TensorFile, TensorSpec};
 use crate::{CheckpointError, MANIFEST, PLAN, TENSORS};
 use std::fs;

@@ -40,6 +40,7 @@ mod network;
 mod optimizer;
 mod precision;
 pub mod process_group;
+mod processor;
 mod reducer;
 mod refusal;
 mod report;
@@ -57,13 +58,13 @@ pub use measure::{
     MeasureError, MeasureProgress, MeasureSettings, copy_bandwidth, measure_collectives, measure_collectives_of,
     measure_operators, measure_overlap, measure_overlap_of,
 };
-pub use memory::{AllocationMeter, MemoryShortage, processor_name, total_memory};
+pub use memory::{AllocationMeter, MemoryShortage, total_memory};
 pub use optimizer::HyperParameters;
-pub use refusal::{Refusal, cores, oversubscription, refusal, threads_per_rank};
+pub use processor::{cores, processor_name, threads_per_rank};
+pub use refusal::{oversubscription, refusal};
 pub use report::{
-    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
-    StepPhases, StepReport,
+    CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, SlowRank,
+    Span, StepPhases, StepReport,
 };
 pub use run::{RunError, RunOptions, RunOutcome, check_weights, run, run_in};
-pub use slow_ranks::SlowRank;
 pub use weights::{Differences, WeightError};

@@ -12,7 +12,7 @@ mod prepare;
 use crate::clock::Clock;
 use crate::device::{DeviceError, check_device, device, settle};
 use crate::process_group::{GroupError, ProcessGroup, RankError, World, run_ranks};
-use crate::refusal::threads_per_rank;
+use crate::processor::threads_per_rank;
 use crate::statistics::{median, quantile};
 use burn::tensor::Device;
 use cases::Case;

@@ -69,13 +69,6 @@ fn status_bytes(field: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Returns the processor's name, where the system reports it.
-pub fn processor_name() -> String {
-    let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = information.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

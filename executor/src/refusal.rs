@@ -5,48 +5,29 @@ use trainyard_plan::{NotExecutable, Plan, not_executable};
 
 use crate::network::{Network, rows_per_sample};
 use trainyard_data::SampleKind;
-
-/// Why a plan is not run, in the words of the plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this executor cannot run the plan: `{field}` is {value}, but {allowed}")]
-pub struct Refusal {
-    /// Path of the field in the plan.
-    pub field: &'static str,
-    /// The value that it holds.
-    pub value: String,
-    /// The values that could be run.
-    pub allowed: String,
-    /// The remedy for the user.
-    pub hint: &'static str,
-}
+use trainyard_units::Invalid;
 
 /// Returns the reason why `plan` cannot be run here, if it cannot.
-pub fn refusal(plan: &Plan) -> Option<Refusal> {
+pub fn refusal(plan: &Plan) -> Option<Invalid> {
     network(plan).err()
 }
 
 /// Returns the network of a plan that can be run.
-pub(crate) fn network(plan: &Plan) -> Result<Network, Refusal> {
-    let refuse =
-        |field, value: String, allowed: &str, hint| Err(Refusal { field, value, allowed: allowed.to_owned(), hint });
+pub(crate) fn network(plan: &Plan) -> Result<Network, Invalid> {
     let network = Network::new(plan.model())?;
     let parallel = plan.mesh().parallel();
     let tokens = rows_per_sample(plan.model());
     if parallel.sequence && !tokens.is_multiple_of(u64::from(parallel.tensor)) {
-        let allowed = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
-        return refuse("parallel.sequence", "true".into(), &allowed, "set parallel.sequence = false");
+        let rule = format!("the {tokens} tokens of a sample do not divide among {} ranks", parallel.tensor);
+        return Err(Invalid::breaks("parallel.sequence", true, rule).with_hint("set parallel.sequence = false"));
     }
     if let Some((name, size)) = too_small(&network, parallel.tensor as usize) {
-        let allowed = format!("the {size} of `{name}` do not give each of {} ranks one", parallel.tensor);
-        return refuse("parallel.tensor", parallel.tensor.to_string(), &allowed, "set a lower parallel.tensor");
+        let rule = format!("the {size} of `{name}` do not give each of {} ranks one", parallel.tensor);
+        return Err(Invalid::breaks("parallel.tensor", parallel.tensor, rule).with_hint("set a lower parallel.tensor"));
     }
     if let Some(NotExecutable { field, value, allowed }) = not_executable(plan) {
-        return refuse(
-            field,
-            value,
-            &format!("only {allowed} is built"),
-            "hold that field with --fix when planning for this machine",
-        );
+        return Err(Invalid::breaks(field, value, format!("the executor runs only {allowed}"))
+            .with_hint("hold that field with --fix when planning for this machine"));
     }
     Ok(network)
 }
@@ -62,12 +43,10 @@ fn too_small(network: &Network, ranks: usize) -> Option<(String, usize)> {
 }
 
 /// Returns the kind of sample that a plan's model is trained on.
-pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Refusal> {
-    SampleKind::of(plan.model()).ok_or_else(|| Refusal {
-        field: "model.family",
-        value: plan.model().family().to_string(),
-        allowed: "there is no reader for what it is trained on".into(),
-        hint: "gpt, llama, bert, vit, resnet and mlp can be trained here",
+pub(crate) fn wanted(plan: &Plan) -> Result<SampleKind, Invalid> {
+    SampleKind::of(plan.model()).ok_or_else(|| {
+        Invalid::breaks("model.family", plan.model().family(), "there is no reader for what it is trained on")
+            .with_hint("gpt, llama, bert, vit, resnet and mlp can be trained here")
     })
 }
 
@@ -81,14 +60,4 @@ pub fn oversubscription(plan: &Plan, device: DeviceKind, count: usize) -> Option
         DeviceKind::Cuda => "GPUs",
     };
     (ranks > count).then(|| format!("{ranks} ranks share {count} {shared}, so they wait for each other"))
-}
-
-/// Returns the number of processor threads of this machine.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Returns the number of processor threads of each of `ranks` ranks on `cores`.
-pub fn threads_per_rank(cores: usize, ranks: usize) -> usize {
-    (cores / ranks).max(1)
 }

@@ -1,6 +1,5 @@
 //! Measurements of a run.
 
-use crate::slow_ranks::SlowRank;
 use serde::{Deserialize, Serialize};
 use trainyard_data::DataReport;
 use trainyard_hardware_profiles::DeviceKind;
@@ -277,6 +276,20 @@ pub struct RunReport {
     pub loss: LossReport,
     /// All spans of the step whose time is nearest the median.
     pub timeline: Vec<Span>,
+}
+
+/// A rank that computes longer than the ranks with the same work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowRank {
+    /// The number of the rank.
+    pub rank: u32,
+    /// Its pipeline stage, whose other ranks it is compared with.
+    pub stage: u32,
+    /// Seconds of a step in which it computes, without waiting.
+    pub compute_s: f64,
+    /// The median of all ranks of its stage.
+    pub median_s: f64,
 }
 
 #[cfg(test)]

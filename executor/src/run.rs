@@ -5,12 +5,13 @@ use crate::device::{DeviceError, Gpus, check_device, device, framework, reserved
 use crate::groups::Groups;
 use crate::guard::{Finding, Guard, Verdict};
 use crate::loader::{Loader, LoaderError};
-use crate::memory::{self, AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
+use crate::memory::{AllocationMeter, MemoryShortage, MemoryWatch, check_gpu_memory, check_memory};
 use crate::network::{Network, ParameterKey};
 use crate::optimizer::HyperParameters;
 use crate::precision::LossScale;
 use crate::process_group::{GroupError, ProcessGroup, RankError, Reduction, World, run_ranks};
-use crate::refusal::{Refusal, cores, network, threads_per_rank, wanted};
+use crate::processor::{cores, processor_name, threads_per_rank};
+use crate::refusal::{network, wanted};
 use crate::report::{
     CheckpointReport, DeviceReport, LossReport, MEASUREMENT_SCHEMA, Phase, RankReport, RunEnd, RunReport, Span,
     StepPhases, StepReport,
@@ -31,6 +32,7 @@ use trainyard_data::{DataError, DataReport, DataSource, Dataset, MicroBatch, Sli
 use trainyard_hardware_profiles::DeviceKind;
 use trainyard_models::Model;
 use trainyard_plan::{LearningRate, Plan, Precision, Rank};
+use trainyard_units::Invalid;
 
 mod gathering;
 mod saving;
@@ -95,9 +97,9 @@ pub struct RunOutcome {
 /// Why a run did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The plan is not one for this executor.
+    /// The plan is not one for this executor, or an option has a value that it cannot have.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Invalid(#[from] Invalid),
     /// There is nothing to compute on.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -113,16 +115,6 @@ pub enum RunError {
     /// The weights to start from are not usable.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// A count that must not be zero is, or a rate is not a positive number.
-    #[error("`{field}` is {value}, but it must be {allowed}")]
-    Option {
-        /// The name of the option.
-        field: &'static str,
-        /// The value given.
-        value: String,
-        /// The accepted values.
-        allowed: &'static str,
-    },
     /// The training is already as long as was asked for.
     #[error("`steps` is {asked}, but the checkpoint `{}` has {done} already", path.display())]
     NothingToDo {
@@ -167,12 +159,11 @@ impl RunError {
     /// Returns `true` if the input is at fault, rather than something that happened during the run.
     pub fn is_input(&self) -> bool {
         match self {
-            Self::Refused(_)
+            Self::Invalid(_)
             | Self::Device(_)
             | Self::Memory(_)
             | Self::Data(_)
             | Self::Weights(_)
-            | Self::Option { .. }
             | Self::NothingToDo { .. } => true,
             Self::Checkpoint(error) => error.is_input(),
             Self::Diverged { .. } | Self::Rank { .. } | Self::EndedEarly { .. } => false,
@@ -182,7 +173,7 @@ impl RunError {
     /// Returns what the user may do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused(refusal) => Some(refusal.hint.into()),
+            Self::Invalid(invalid) => invalid.hint(),
             Self::Device(error) => Some(error.hint().into()),
             Self::Memory(shortage) => Some(shortage.hint.clone()),
             Self::Weights(error) => Some(error.hint().into()),
@@ -191,7 +182,7 @@ impl RunError {
             Self::Diverged { .. } => Some("a lower learning rate, a longer warm-up or clipping may help".into()),
             Self::EndedEarly { source, .. } => source.hint(),
             Self::Data(error) => Some(error.hint().into()),
-            Self::Option { .. } | Self::Rank { .. } => None,
+            Self::Rank { .. } => None,
         }
     }
 }
@@ -319,8 +310,7 @@ fn run_on(
 ) -> Result<Option<RunOutcome>, RunError> {
     let network = network(plan)?;
     if world.ranks() != plan.mesh().ranks() as usize {
-        let value = world.ranks().to_string();
-        return Err(RunError::Option { field: "ranks", value, allowed: "as many as the plan has" });
+        return Err(Invalid::value("ranks", world.ranks(), "as many as the plan has").into());
     }
     check(options)?;
     check_device(options.device)?;
@@ -398,18 +388,15 @@ fn sequence(plan: &Plan) -> usize {
     plan.model().tokens_per_sample().unwrap_or(1) as usize
 }
 
-fn check(options: &RunOptions) -> Result<(), RunError> {
+fn check(options: &RunOptions) -> Result<(), Invalid> {
     if options.steps == 0 {
-        return Err(RunError::Option { field: "steps", value: "0".into(), allowed: "at least 1" });
+        return Err(Invalid::value("steps", 0, "at least 1"));
     }
     let rate = options.learning_rate.peak;
     if !(rate.is_finite() && rate > 0.0) {
-        let value = rate.to_string();
-        return Err(RunError::Option { field: "learning_rate", value, allowed: "a positive number" });
+        return Err(Invalid::value("learning_rate", rate, "a positive number"));
     }
-    let wrong = |field, value: &dyn std::fmt::Display, allowed| {
-        Err(RunError::Option { field, value: value.to_string(), allowed })
-    };
+    let wrong = |field, value: &dyn std::fmt::Display, allowed| Err(Invalid::value(field, value, allowed));
     if options.checkpoint_every == Some(0) {
         return wrong("checkpoint_every", &0, "at least 1");
     }
@@ -739,7 +726,7 @@ fn device_report(job: &Job<'_>) -> DeviceReport {
     let kind = job.options.device;
     let (processor, cores) = match (kind, Gpus::find()) {
         (DeviceKind::Cuda, Ok(gpus)) => (gpus.name, gpus.count),
-        _ => (memory::processor_name(), cores()),
+        _ => (processor_name(), cores()),
     };
     DeviceReport {
         processor,

@@ -1,27 +1,12 @@
 //! Ranks that compute longer than others with the same work: a hot processor, a busy neighbour, a failing part.
 
-use crate::report::RankReport;
-use serde::{Deserialize, Serialize};
+use crate::report::{RankReport, SlowRank};
 use std::collections::BTreeMap;
 
 /// The factor by which a slow rank computes longer than its peers.
 const SLOWER: f64 = 1.25;
 /// And at least so many seconds of a step: the system's scheduling alone makes less of a difference.
 const SECONDS_MIN: f64 = 2e-3;
-
-/// A rank that computes longer than the ranks with the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SlowRank {
-    /// The number of the rank.
-    pub rank: u32,
-    /// Its pipeline stage, whose other ranks it is compared with.
-    pub stage: u32,
-    /// Seconds of a step in which it computes, without waiting.
-    pub compute_s: f64,
-    /// The median of all ranks of its stage.
-    pub median_s: f64,
-}
 
 /// Returns the slow ones among `ranks`, by number. Stages differ in their work, so that only ranks of one stage are
 /// compared; a stage with a single rank has nothing to be compared with.

@@ -240,7 +240,7 @@ impl Trainer {
     /// with it.
     fn forward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<f32, GroupError> {
         let before = self.place.before[run as usize];
-        let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
+        let mut stream = before.map(|from| self.receive(from, Message::Forward(run, m))).transpose()?;
         let batch = self.batch(batch);
         let start = self.now();
         let mut kept = Vec::new();
@@ -267,7 +267,7 @@ impl Trainer {
         let output = stream.expect("runs have layers");
         self.record(Phase::Forward, Some(m), start);
         match self.place.behind[run as usize] {
-            Some(to) => self.send(to, Way::Forth(to.1, m), output).map(|()| 0.0),
+            Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),
             // All ranks of a tensor group know the loss; one of them tells.
             None if self.groups.tensor.rank() > 0 => Ok(0.0),
             None => Ok(single(output).into_scalar::<f32>() / self.micro_batches as f32),
@@ -283,7 +283,7 @@ impl Trainer {
     /// Passes a micro-batch backward through a run of layers.
     fn backward(&mut self, run: u32, m: u32, batch: Option<&MicroBatch>) -> Result<(), GroupError> {
         let mut gradient = match self.place.behind[run as usize] {
-            Some(from) => self.receive(from, Way::Back(run, m))?,
+            Some(from) => self.receive(from, Message::Backward(run, m))?,
             None => self.gradient_of_loss(),
         };
         let batch = self.batch(batch);
@@ -308,7 +308,7 @@ impl Trainer {
         }
         self.record(Phase::Backward, Some(m), start);
         let to = self.place.before[run as usize].expect("only the first layer has no input");
-        self.send(to, Way::Back(to.1, m), gradient)
+        self.send(to, Message::Backward(to.1, m), gradient)
     }
 
     /// Returns the micro-batch as layers see it: ranks in between know only how many samples it has.
@@ -412,17 +412,17 @@ impl Trainer {
         Ok(())
     }
 
-    fn receive(&mut self, (stage, _): (StageId, u32), way: Way) -> Result<Tensor<2>, GroupError> {
+    fn receive(&mut self, (stage, _): (StageId, u32), message: Message) -> Result<Tensor<2>, GroupError> {
         let started = self.now_and_waited();
-        let message = self.groups.pipeline.recv(stage.0 as usize, way.tag(self.micro_batches))?;
-        self.record_exchange(Phase::Communication, Some(way.micro_batch()), started);
-        let width = self.groups.widths[way.boundary(&self.place)];
-        let rows = message.len() / width;
-        Ok(from_vec(message, [rows, width], &self.device).cast(self.format))
+        let received = self.groups.pipeline.recv(stage.0 as usize, message.tag(self.micro_batches))?;
+        self.record_exchange(Phase::Communication, Some(message.micro_batch()), started);
+        let width = self.groups.widths[message.boundary(&self.place)];
+        let rows = received.len() / width;
+        Ok(from_vec(received, [rows, width], &self.device).cast(self.format))
     }
 
-    fn send(&mut self, (stage, _): (StageId, u32), way: Way, tensor: Tensor<2>) -> Result<(), GroupError> {
-        self.groups.pipeline.send(stage.0 as usize, way.tag(self.micro_batches), to_vec(tensor))
+    fn send(&mut self, (stage, _): (StageId, u32), message: Message, tensor: Tensor<2>) -> Result<(), GroupError> {
+        self.groups.pipeline.send(stage.0 as usize, message.tag(self.micro_batches), to_vec(tensor))
     }
 
     /// Returns the sum of the losses of these samples on ranks with the last layer, and zero on others. There are as
@@ -443,7 +443,7 @@ impl Trainer {
 
     fn evaluate_run(&mut self, run: u32, m: u32, batch: &MicroBatch) -> Result<f64, GroupError> {
         let before = self.place.before[run as usize];
-        let mut stream = before.map(|from| self.receive(from, Way::Forth(run, m))).transpose()?;
+        let mut stream = before.map(|from| self.receive(from, Message::Forward(run, m))).transpose()?;
         for layer in self.place.runs[run as usize].clone() {
             self.gather_weights(layer)?;
             stream = Some(self.compute(layer, stream, batch, false).0);
@@ -452,7 +452,7 @@ impl Trainer {
         self.groups.tensor.check()?;
         let output = stream.expect("runs have layers");
         match self.place.behind[run as usize] {
-            Some(to) => self.send(to, Way::Forth(to.1, m), output).map(|()| 0.0),
+            Some(to) => self.send(to, Message::Forward(to.1, m), output).map(|()| 0.0),
             None if self.groups.tensor.rank() > 0 => Ok(0.0),
             None => Ok(f64::from(single(output).into_scalar::<f32>()) * batch.samples as f64),
         }
@@ -500,32 +500,32 @@ impl Trainer {
 
 const HELD: &str = "the rank holds the layers of its runs";
 
-/// A message between runs: activations into a run, or gradients back into it.
+/// A message between runs, of a run and a micro-batch: activations into the run, or gradients back into it.
 #[derive(Clone, Copy, Debug)]
-enum Way {
-    Forth(u32, u32),
-    Back(u32, u32),
+enum Message {
+    Forward(u32, u32),
+    Backward(u32, u32),
 }
 
-impl Way {
+impl Message {
     /// Returns a tag that differs for all messages that may be under way between two ranks.
     fn tag(self, micro_batches: u32) -> Tag {
         match self {
-            Self::Forth(run, m) => Tag(2 * (run * micro_batches + m)),
-            Self::Back(run, m) => Tag(2 * (run * micro_batches + m) + 1),
+            Self::Forward(run, m) => Tag(2 * (run * micro_batches + m)),
+            Self::Backward(run, m) => Tag(2 * (run * micro_batches + m) + 1),
         }
     }
 
     fn micro_batch(self) -> u32 {
-        let (Self::Forth(_, m) | Self::Back(_, m)) = self;
+        let (Self::Forward(_, m) | Self::Backward(_, m)) = self;
         m
     }
 
     /// Returns the layer in front of the boundary that the message crosses, seen from who receives it.
     fn boundary(self, place: &Place) -> usize {
         match self {
-            Self::Forth(run, _) => place.runs[run as usize].start - 1,
-            Self::Back(run, _) => place.runs[run as usize].end - 1,
+            Self::Forward(run, _) => place.runs[run as usize].start - 1,
+            Self::Backward(run, _) => place.runs[run as usize].end - 1,
         }
     }
 }

@@ -2,6 +2,10 @@
 
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Maximum time that a process waits for others to write. Writing an entry takes some milliseconds.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The reason why an operation on a history failed. In every case nothing of the history was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +92,7 @@ impl HistoryError {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Self::Busy { path, seconds: crate::store::BUSY.as_secs() }
+                Self::Busy { path, seconds: WAIT_MAX.as_secs() }
             }
             Some(ErrorCode::NotADatabase) => Self::Foreign { path, what: "it is no SQLite database" },
             Some(

@@ -1,17 +1,14 @@
 //! The file, and what is done with it.
 
 use crate::entry::{Document, Entry, Kind, NewEntry, is_tag};
-use crate::error::HistoryError;
+use crate::error::{HistoryError, WAIT_MAX};
 use crate::id;
 use crate::read::{self, COLUMNS, Filter, Listing, NEWEST_FIRST};
 use crate::time::UtcTime;
 use crate::version;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Maximum time that a process waits for others to write. Writing an entry takes some milliseconds.
-pub(crate) const BUSY: Duration = Duration::from_secs(10);
 /// Maximum number of ids that an error names where one is unknown or ambiguous.
 const NAMED: usize = 5;
 
@@ -100,7 +97,7 @@ impl Store {
         // Where the file may not be written, SQLite itself opens it for reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let mut connection = Connection::open_with_flags(absolute, flags).map_err(told)?;
-        connection.busy_timeout(BUSY).map_err(told)?;
+        connection.busy_timeout(WAIT_MAX).map_err(told)?;
         connection.execute_batch(MANNERS).map_err(told)?;
         version::bring_forward(&mut connection, path)?;
         Ok(Self { connection, path: path.into() })

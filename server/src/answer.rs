@@ -2,11 +2,11 @@
 
 use crate::bounds::Bounds;
 use crate::catalogs::ModelEntry;
-use crate::question::{ModelQuestion, PlanQuestion, check_plan};
+use crate::question::{Effort, ModelQuestion, PlanQuestion, check_plan};
 use crate::refusal::Refusal;
 use crate::step::StepPicture;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
@@ -14,19 +14,6 @@ use trainyard_planner::{
     Cancellation, Draft, MachineFiles, draft, missed_by_choice, missed_goal, recommend, resimulate,
 };
 use trainyard_sim::{Options, memory_needed};
-
-/// How much is done for an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effort {
-    /// A few plans are simulated, and nothing is said of why: quick enough to follow a slider. `search.gap` says how much
-    /// better one could still be of the plans that were considered: on as many instances as there may be, on powers of
-    /// two, and on half as many again, with micro-batches of powers of two.
-    #[default]
-    Draft,
-    /// The best plan is proved to be the best, with reasons, as `trainyard plan` gives it.
-    Proof,
-}
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -1,7 +1,6 @@
 //! Who may ask, and what every answer says to the browser.
 
 use crate::refusal::Refusal;
-use crate::routes::Server;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
@@ -12,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// The secret that clients must send to be answered. It is never printed.
@@ -97,14 +97,23 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// change it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// Who may ask, and for how long.
+#[derive(Clone)]
+pub(crate) struct Access {
+    /// `true` if only requests for names of this machine are answered.
+    pub(crate) loopback: bool,
+    /// The token that requests to the API must show.
+    pub(crate) token: Option<Token>,
+    pub(crate) time_limit: Duration,
+}
+
 /// Answers a request if it is allowed, within the time limit, with the headers of every answer.
-pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, next: Next) -> Response<Body> {
-    let mut response = if let Err(refusal) = admitted(&server, &request) {
+pub(crate) async fn guard(State(access): State<Access>, request: Request<Body>, next: Next) -> Response<Body> {
+    let mut response = if let Err(refusal) = admitted(&access, &request) {
         refusal.into_response()
     } else {
-        let limit = server.settings.bounds.request;
-        let answered = tokio::time::timeout(limit, next.run(request)).await;
-        answered.unwrap_or_else(|_| Refusal::timeout(limit.as_secs_f64()).into_response())
+        let answered = tokio::time::timeout(access.time_limit, next.run(request)).await;
+        answered.unwrap_or_else(|_| Refusal::timeout(access.time_limit.as_secs_f64()).into_response())
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -114,9 +123,9 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request<Body>, 
     response
 }
 
-fn admitted(server: &Server, request: &Request<Body>) -> Result<(), Refusal> {
-    let (headers, settings) = (request.headers(), &server.settings);
-    if settings.loopback {
+fn admitted(access: &Access, request: &Request<Body>) -> Result<(), Refusal> {
+    let headers = request.headers();
+    if access.loopback {
         of_this_machine(headers)?;
     }
     if !request.uri().path().starts_with("/api/") {
@@ -126,7 +135,7 @@ fn admitted(server: &Server, request: &Request<Body>) -> Result<(), Refusal> {
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
         return Err(Refusal::forbidden("another site's page may not ask"));
     }
-    match &settings.token {
+    match &access.token {
         Some(token) if !token.is_shown_by(headers) => Err(Refusal::unauthorized()),
         _ => Ok(()),
     }

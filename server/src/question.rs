@@ -1,6 +1,5 @@
 //! What can be asked, and what it means.
 
-use crate::answer::Effort;
 use crate::refusal::Refusal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +24,19 @@ pub struct PlanQuestion {
     /// How much is done for the answer; a draft if left out.
     #[serde(default)]
     pub effort: Effort,
+}
+
+/// How much is done for an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effort {
+    /// A few plans are simulated, and nothing is said of why: quick enough to follow a slider. `search.gap` says how much
+    /// better one could still be of the plans that were considered: on as many instances as there may be, on powers of
+    /// two, and on half as many again, with micro-batches of powers of two.
+    #[default]
+    Draft,
+    /// The best plan is proved to be the best, with reasons, as `trainyard plan` gives it.
+    Proof,
 }
 
 /// Which model does a configuration describe?

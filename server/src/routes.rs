@@ -1,16 +1,16 @@
 //! Paths, and what they are answered with.
 
-use crate::answer::{self, Effort};
+use crate::answer;
 use crate::assets;
 use crate::body::{self, json, parse, read};
 use crate::bounds::Bounds;
 use crate::catalogs::Catalogs;
 use crate::export::{Target, export};
-use crate::guard::{Token, guard};
+use crate::guard::{Access, Token, guard};
 use crate::history;
 use crate::openapi::openapi;
 use crate::planning::{Lane, Planning};
-use crate::question::{ModelQuestion, PlanQuestion};
+use crate::question::{Effort, ModelQuestion, PlanQuestion};
 use crate::refusal::Refusal;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -39,19 +39,21 @@ pub struct Settings {
 }
 
 /// The state that all requests share.
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
+struct Shared {
+    settings: Settings,
     planning: Planning,
     catalogs: Bytes,
     openapi: Bytes,
 }
 
-pub(crate) type Server = Arc<Shared>;
+type Server = Arc<Shared>;
 
 type Answer = Result<Response<Body>, Refusal>;
 
 /// Creates the routes of the page and the API, without a socket.
 pub fn router(settings: Settings) -> Router {
+    let access =
+        Access { loopback: settings.loopback, token: settings.token.clone(), time_limit: settings.bounds.request };
     let server = Arc::new(Shared {
         planning: Planning::new(&settings.bounds),
         catalogs: body::text(&Catalogs::new(settings.exports)),
@@ -71,7 +73,7 @@ pub fn router(settings: Settings) -> Router {
         .route("/api/v1/history/{id}", get(kept_entry))
         .fallback(|| async { Refusal::not_found("such path") })
         .method_not_allowed_fallback(|| async { Refusal::method() })
-        .layer(from_fn_with_state(Arc::clone(&server), guard))
+        .layer(from_fn_with_state(access, guard))
         .with_state(server)
 }
 

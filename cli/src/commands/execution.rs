@@ -99,7 +99,7 @@ pub(crate) fn runnable(
     let plan = Plan::try_from(document.plan.clone())
         .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     if let Some(refusal) = refusal(&plan) {
-        return Err(cannot().because(refusal.to_string()).hint(refusal.hint));
+        return Err(cannot().because(refusal.to_string()).maybe_hint(refusal.hint()));
     }
     let count = match device {
         DeviceKind::Cpu => threads.unwrap_or_else(cores),

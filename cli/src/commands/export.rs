@@ -60,7 +60,7 @@ pub(super) fn launch_files(
     let launch = reports::launch(document, &machine.cluster, Some(&machine.stack), target, options)
         .map_err(|error| (error.to_string(), error.hint()))?;
     if target == Target::Slurm && runs_on_the_executor(document) {
-        executable(document).map_err(|(cause, hint)| (cause, Some(hint.into())))?;
+        executable(document)?;
     }
     Ok(launch)
 }
@@ -72,7 +72,8 @@ fn runs_on_the_executor(document: &PlanDocument) -> bool {
 }
 
 /// Checks that Trainyard's own executor has the model of a valid plan.
-fn executable(document: &PlanDocument) -> Result<(), (String, &'static str)> {
+fn executable(document: &PlanDocument) -> Result<(), (String, Option<String>)> {
     let refused = Plan::try_from(document.plan.clone()).ok().and_then(|plan| refusal(&plan));
-    refused.map_or(Ok(()), |refused| Err((refused.to_string(), refused.hint)))
+    refused
+        .map_or(Ok(()), |refused| Err((format!("Trainyard's executor cannot run the plan: {refused}"), refused.hint())))
 }

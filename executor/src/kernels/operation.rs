@@ -79,7 +79,8 @@ pub(super) fn plain(tensor: Tensor<1>) -> Option<FlexTensor> {
 pub(super) fn apply<const N: usize, K: Kernel<N>>(kernel: K, operands: [DispatchTensor; N]) -> DispatchTensor {
     let tracked = operands.iter().any(|operand| operand.autodiff != DispatchAutodiffContext::Disabled);
     let operands = operands.map(primitive);
-    let kernel = Way { kernel, types: operands.each_ref().map(|operand| float_type(operand.primitive().dtype())) };
+    let kernel =
+        Operation { kernel, types: operands.each_ref().map(|operand| float_type(operand.primitive().dtype())) };
     if !tracked {
         let (result, _) = kernel.forward(operands.map(Tracked::into_primitive));
         return Tensor::<2>::from_primitive::<Flex>(result).into_dispatch();
@@ -114,19 +115,19 @@ fn float_type(data: DType) -> FloatDType {
 
 /// A kernel and the types of its operands.
 #[derive(Clone, Debug)]
-struct Way<K, const N: usize> {
+struct Operation<K, const N: usize> {
     kernel: K,
     types: [FloatDType; N],
 }
 
-impl<const N: usize, K: Kernel<N>> Way<K, N> {
+impl<const N: usize, K: Kernel<N>> Operation<K, N> {
     fn forward(&self, operands: [FlexTensor; N]) -> (FlexTensor, K::Kept) {
         let (result, kept) = self.kernel.forward(operands.map(|operand| cast(operand, FloatDType::F32)));
         (cast(result, self.types[0]), kept)
     }
 }
 
-impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Way<K, N> {
+impl<const N: usize, K: Kernel<N>> Backward<Flex, N> for Operation<K, N> {
     type State = K::Kept;
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {

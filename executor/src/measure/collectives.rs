@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::device::device;
 use crate::network::operators::{from_vec, to_vec};
 use crate::process_group::{GroupError, ProcessGroup, Reduction, Tag, World};
-use crate::refusal::threads_per_rank;
+use crate::processor::threads_per_rank;
 use crate::statistics::median;
 use burn::tensor::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,11 +5,11 @@
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots, gelu};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
-use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::{Bert, HeadKind};
+use trainyard_units::Invalid;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
@@ -18,14 +18,10 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 /// # Errors
 ///
 /// When it has another head.
-pub(super) fn layers(bert: &Bert) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+pub(super) fn layers(bert: &Bert) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     if bert.head != HeadKind::MaskedLanguageModel {
-        return Err(Refusal {
-            field: "model.head",
-            value: bert.head.to_string(),
-            allowed: "encoders of text are trained on masked tokens only".into(),
-            hint: "set head = \"masked-language-model\"",
-        });
+        return Err(Invalid::breaks("model.head", bert.head, "encoders of text are trained on masked tokens only")
+            .with_hint("set head = \"masked-language-model\""));
     }
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(bert))];
     layers.extend((0..bert.layers).map(|index| Arc::new(Block::new(bert, index)) as Arc<dyn Layer>));

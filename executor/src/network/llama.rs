@@ -7,11 +7,11 @@
 use super::attention::{HeadShape, Mask, attention};
 use super::parts::{Cut, DEVIATION, Linear, RmsNorm, Slots, silu_gated};
 use super::{Initial, Layer, Parameter, ParameterKey, Pass, Weights, rows};
-use crate::refusal::Refusal;
 use burn::tensor::{Tensor, TensorData};
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::Llama;
+use trainyard_units::Invalid;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
@@ -20,22 +20,14 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 /// # Errors
 ///
 /// When it has experts, or heads whose features are not pairs.
-pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+pub(super) fn layers(llama: &Llama) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     if let Some(experts) = llama.experts {
-        return Err(Refusal {
-            field: "model.experts",
-            value: experts.count.to_string(),
-            allowed: "only dense models are built".into(),
-            hint: "leave experts out of the model",
-        });
+        return Err(Invalid::breaks("model.experts", experts.count, "the executor has only dense models")
+            .with_hint("leave experts out of the model"));
     }
     if !llama.head_width.is_multiple_of(2) {
-        return Err(Refusal {
-            field: "model.head_width",
-            value: llama.head_width.to_string(),
-            allowed: "positions turn pairs of features".into(),
-            hint: "set head_width to an even number",
-        });
+        return Err(Invalid::breaks("model.head_width", llama.head_width, "positions turn pairs of features")
+            .with_hint("set head_width to an even number"));
     }
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(llama))];
     let rotation = Arc::new(Rotation::new(llama));

@@ -18,12 +18,12 @@ mod resnet;
 mod rows;
 mod vit;
 
-use crate::refusal::Refusal;
 use burn::tensor::{Device, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use trainyard_data::MicroBatch;
 use trainyard_models::Model;
+use trainyard_units::Invalid;
 
 pub(crate) use exchange::{TensorGroup, with_gradient};
 pub(crate) use parameter::{Initial, Parameter, ParameterKey, Role};
@@ -100,7 +100,7 @@ impl Network {
     /// # Errors
     ///
     /// When no such network is built.
-    pub(crate) fn new(model: &Model) -> Result<Self, Refusal> {
+    pub(crate) fn new(model: &Model) -> Result<Self, Invalid> {
         let layers = match model {
             Model::Gpt(gpt) => gpt::layers(gpt),
             Model::Llama(llama) => llama::layers(llama)?,
@@ -159,11 +159,7 @@ pub(crate) fn rows_per_sample(model: &Model) -> u64 {
     }
 }
 
-fn not_built(model: &Model) -> Refusal {
-    Refusal {
-        field: "model.family",
-        value: model.family().to_string(),
-        allowed: "only gpt, llama, bert, vit, resnet and mlp are built".into(),
-        hint: "describe a model of one of these families",
-    }
+fn not_built(model: &Model) -> Invalid {
+    Invalid::breaks("model.family", model.family(), "only gpt, llama, bert, vit, resnet and mlp are run")
+        .with_hint("describe a model of one of these families")
 }

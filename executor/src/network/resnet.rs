@@ -5,7 +5,6 @@
 
 use super::parts::{BatchNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, rows};
-use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use burn::tensor::module::{conv2d, max_pool2d};
@@ -13,6 +12,7 @@ use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::{BlockKind, ResNet};
+use trainyard_units::Invalid;
 
 /// Channels that a bottleneck hands on, over those of its 3 × 3 convolution.
 const EXPANSION: u64 = 4;
@@ -22,14 +22,10 @@ const EXPANSION: u64 = 4;
 /// # Errors
 ///
 /// When it has squeeze and excitation.
-pub(super) fn layers(resnet: &ResNet) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+pub(super) fn layers(resnet: &ResNet) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     if let Some(ratio) = resnet.squeeze_excite {
-        return Err(Refusal {
-            field: "model.squeeze_excite",
-            value: ratio.to_string(),
-            allowed: "only networks without are built".into(),
-            hint: "leave squeeze_excite out of the model",
-        });
+        return Err(Invalid::breaks("model.squeeze_excite", ratio, "only networks without are run")
+            .with_hint("leave squeeze_excite out of the model"));
     }
     let stem = Stem::new(resnet);
     let mut feature = Feature { size: resnet.image_size.div_ceil(4) as usize, channels: resnet.base_channels as usize };

@@ -6,11 +6,11 @@
 use super::encoder::{EPSILON, FeedForward, SelfAttention};
 use super::parts::{Cut, DEVIATION, LayerNorm, Linear, Slots};
 use super::{Initial, Layer, Parameter, Pass, Weights, operators, rows};
-use crate::refusal::Refusal;
 use burn::tensor::Tensor;
 use std::sync::Arc;
 use trainyard_data::MicroBatch;
 use trainyard_models::Vit;
+use trainyard_units::Invalid;
 
 const NORMAL: Initial = Initial::Normal(DEVIATION);
 
@@ -19,14 +19,10 @@ const NORMAL: Initial = Initial::Normal(DEVIATION);
 /// # Errors
 ///
 /// When it has another head.
-pub(super) fn layers(vit: &Vit) -> Result<Vec<Arc<dyn Layer>>, Refusal> {
+pub(super) fn layers(vit: &Vit) -> Result<Vec<Arc<dyn Layer>>, Invalid> {
     let Some(classes) = vit.classes else {
-        return Err(Refusal {
-            field: "model.head",
-            value: vit.head.to_string(),
-            allowed: "encoders of images are trained on classes only".into(),
-            hint: "set head = \"classifier\" and classes",
-        });
+        return Err(Invalid::breaks("model.head", vit.head, "encoders of images are trained on classes only")
+            .with_hint("set head = \"classifier\" and classes"));
     };
     let mut layers: Vec<Arc<dyn Layer>> = vec![Arc::new(Embedding::new(vit))];
     layers.extend((0..vit.layers).map(|index| Arc::new(Block::new(vit, index)) as Arc<dyn Layer>));

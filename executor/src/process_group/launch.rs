@@ -5,7 +5,7 @@ use super::inbox::Inbox;
 use super::link::Carrier;
 use super::meeting::spins;
 use super::{Job, ProcessGroup, Shared};
-use crate::refusal::{cores, threads_per_rank};
+use crate::processor::{cores, threads_per_rank};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

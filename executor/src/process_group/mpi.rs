@@ -11,7 +11,7 @@ use super::launch::{LaunchError, Seats};
 use super::link::{Carrier, Letter, Link, Payload};
 use super::{GroupError, lock};
 use crate::clock::Clock;
-use crate::refusal::cores;
+use crate::processor::cores;
 use mpi::Threading;
 use mpi::collective::CommunicatorCollectives;
 use mpi::datatype::{Partition, PartitionMut};
