@@ -19,6 +19,8 @@ use trainyard_plan::{LaunchFile, Precision, Recompute, ScheduleName, StateShardi
 
 const CONFIG: &str = "accelerate.yaml";
 
+pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
+
 /// Writes `accelerate.sh`, `accelerate.yaml` and, where DeepSpeed shards states, its configuration.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let (job, plan) = (draft.job, draft.job.plan());

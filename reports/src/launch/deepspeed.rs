@@ -9,6 +9,7 @@ use super::error::LaunchError;
 use super::field::Field;
 use super::program::environment;
 use super::script::{command, exports, script};
+use super::software::Engine;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{
     Decay, GradientCompression, GradientReduction, LaunchFile, Optimizer, Precision, Recompute, ScheduleName,
@@ -26,6 +27,8 @@ pub(super) enum Reader {
 
 const CONFIG: &str = "deepspeed.json";
 const HOSTS: &str = "hostfile";
+
+pub(super) const STARTS: &[Engine] = &[Engine::Deepspeed];
 
 /// Writes `deepspeed.sh`, `deepspeed.json` and, for several machines, their list and the environment variables.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {

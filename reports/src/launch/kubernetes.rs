@@ -9,6 +9,7 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::Field;
 use super::program::{Places, Program, environment, program};
+use super::software::Engine;
 use super::torchrun::start_at;
 use super::yaml::yaml;
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ const PLACES: Places = Places { data: Some("/data"), results: Some("/results") }
 
 /// Huge pages of 2 MiB that libfabric takes on each machine, for a hundred buffers of each card at most.
 const HUGE_PAGES: &str = "5120Mi";
+
+pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `kubernetes.yaml` and the files that must be in the image.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {

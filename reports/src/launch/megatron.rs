@@ -23,6 +23,8 @@ use trainyard_plan::{
 /// Approximate number of checkpoints that are kept besides the newest.
 const KEPT: u64 = 3;
 
+pub(super) const STARTS: &[Engine] = &[Engine::Megatron];
+
 /// Writes `megatron.sh`.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {
     let program = program(&mut draft, Places::default())?;

@@ -36,73 +36,74 @@ pub use draft::Flag;
 pub use error::LaunchError;
 
 use crate::format::{Width, bullets, lines};
-use draft::Draft;
+use draft::{Draft, Finished};
 use job::Job;
+use software::Engine;
 use trainyard_hardware_profiles::{Cluster, Stack, catalog};
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{LAUNCH_SCHEMA, LaunchDocument, LaunchFile};
 
-/// A launcher for which launch files can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// Amazon SageMaker training jobs: a request, and an estimator of its Python SDK.
-    Sagemaker,
-    /// PyTorch's launcher.
-    Torchrun,
-    /// DeepSpeed: its configuration and its launcher.
-    Deepspeed,
-    /// Megatron-LM's training scripts.
-    Megatron,
-    /// Hugging Face Accelerate: its configuration and its launcher.
-    Accelerate,
-    /// Slurm: torchrun on each machine, or mpirun for this program's own executor.
-    Slurm,
-    /// SkyPilot.
-    Skypilot,
-    /// Kubernetes with the training operator of Kubeflow.
-    Kubernetes,
+/// Makes [`Target`] of a list of launchers. Each is a module whose `files` writes the launch files of a draft and whose
+/// `STARTS` are the engines that they can start; then the name as it is typed, and for sentences.
+macro_rules! targets {
+    ($($(#[$doc:meta])* $module:ident::$target:ident = $name:literal, $title:literal;)*) => {
+        /// A launcher for which launch files can be made.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Target {
+            $($(#[$doc])* $target,)*
+        }
+
+        impl Target {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$target),*];
+
+            /// Returns the target's name as it is typed.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$target => $name,)*
+                }
+            }
+
+            /// Returns the target's name for sentences.
+            pub fn title(self) -> &'static str {
+                match self {
+                    $(Self::$target => $title,)*
+                }
+            }
+
+            fn files(self, draft: Draft<'_>) -> Result<Finished, LaunchError> {
+                match self {
+                    $(Self::$target => $module::files(draft),)*
+                }
+            }
+
+            /// Returns the engines that launch files for the target can start.
+            fn starts(self) -> &'static [Engine] {
+                match self {
+                    $(Self::$target => $module::STARTS,)*
+                }
+            }
+        }
+    };
 }
 
-impl Target {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Sagemaker,
-        Self::Torchrun,
-        Self::Deepspeed,
-        Self::Megatron,
-        Self::Accelerate,
-        Self::Slurm,
-        Self::Skypilot,
-        Self::Kubernetes,
-    ];
-
-    /// Returns the target's name as it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sagemaker => "sagemaker",
-            Self::Torchrun => "torchrun",
-            Self::Deepspeed => "deepspeed",
-            Self::Megatron => "megatron",
-            Self::Accelerate => "accelerate",
-            Self::Slurm => "slurm",
-            Self::Skypilot => "skypilot",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-
-    /// Returns the target's name for sentences.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Sagemaker => "Amazon SageMaker",
-            Self::Torchrun => "torchrun",
-            Self::Deepspeed => "DeepSpeed",
-            Self::Megatron => "Megatron-LM",
-            Self::Accelerate => "Hugging Face Accelerate",
-            Self::Slurm => "Slurm",
-            Self::Skypilot => "SkyPilot",
-            Self::Kubernetes => "Kubernetes",
-        }
-    }
+targets! {
+    /// Amazon SageMaker training jobs: a request, and an estimator of its Python SDK.
+    sagemaker::Sagemaker = "sagemaker", "Amazon SageMaker";
+    /// PyTorch's launcher.
+    torchrun::Torchrun = "torchrun", "torchrun";
+    /// DeepSpeed: its configuration and its launcher.
+    deepspeed::Deepspeed = "deepspeed", "DeepSpeed";
+    /// Megatron-LM's training scripts.
+    megatron::Megatron = "megatron", "Megatron-LM";
+    /// Hugging Face Accelerate: its configuration and its launcher.
+    accelerate::Accelerate = "accelerate", "Hugging Face Accelerate";
+    /// Slurm: torchrun on each machine, or mpirun for this program's own executor.
+    slurm::Slurm = "slurm", "Slurm";
+    /// SkyPilot.
+    skypilot::Skypilot = "skypilot", "SkyPilot";
+    /// Kubernetes with the training operator of Kubeflow.
+    kubernetes::Kubernetes = "kubernetes", "Kubernetes";
 }
 
 /// Values that a plan does not know; a placeholder stands for each that is left out.
@@ -156,16 +157,7 @@ pub fn launch(
 fn drawn_up(job: &Job<'_>, target: Target, options: &LaunchOptions) -> Result<LaunchDocument, LaunchError> {
     let draft = Draft::new(target, job, options)?;
     software::starts_the_stack(job, target)?;
-    let finished = match target {
-        Target::Sagemaker => sagemaker::files(draft)?,
-        Target::Torchrun => torchrun::files(draft)?,
-        Target::Deepspeed => deepspeed::files(draft)?,
-        Target::Megatron => megatron::files(draft)?,
-        Target::Accelerate => accelerate::files(draft)?,
-        Target::Slurm => slurm::files(draft)?,
-        Target::Skypilot => skypilot::files(draft)?,
-        Target::Kubernetes => kubernetes::files(draft)?,
-    };
+    let finished = target.files(draft)?;
     Ok(LaunchDocument {
         schema: LAUNCH_SCHEMA.into(),
         target: target.name().into(),

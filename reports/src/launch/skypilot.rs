@@ -8,12 +8,15 @@ use super::draft::{Draft, Finished, Flag, Head};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, environment, program};
+use super::software::Engine;
 use super::torchrun::{PORT, start_at};
 use super::yaml::yaml;
 use serde_json::{Map, Value, json};
 use trainyard_plan::{LaunchFile, Pricing, StorageMode};
 
 const PLACES: Places = Places { data: Some("/data"), results: Some("/results") };
+
+pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `skypilot.yaml` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {

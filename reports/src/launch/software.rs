@@ -22,6 +22,10 @@ pub(super) enum Engine {
 }
 
 impl Engine {
+    pub(super) const ALL: &[Self] = &[Self::Executor, Self::Megatron, Self::Deepspeed, Self::Fsdp, Self::Ddp];
+    /// Those that are Python scripts, which any launcher of processes starts.
+    pub(super) const SCRIPTS: &[Self] = &[Self::Megatron, Self::Deepspeed, Self::Fsdp, Self::Ddp];
+
     /// Returns the engine of a stack of the catalog; `None` for software that no launch file starts, such as frameworks
     /// that are known by published step times only.
     pub(super) fn of_stack(name: &str) -> Option<Self> {
@@ -64,25 +68,13 @@ impl Engine {
             _ => Self::of_plan(job.plan()),
         })
     }
-
-    /// Returns `true` if a target has files that start the engine.
-    fn is_started_by(self, target: Target) -> bool {
-        match target {
-            Target::Slurm => true,
-            Target::Torchrun | Target::Accelerate | Target::Skypilot | Target::Kubernetes => self != Self::Executor,
-            // SageMaker starts scripts with names and values only, and Megatron-LM has flags without values.
-            Target::Sagemaker => !matches!(self, Self::Executor | Self::Megatron),
-            Target::Deepspeed => self == Self::Deepspeed,
-            Target::Megatron => self == Self::Megatron,
-        }
-    }
 }
 
 /// Refuses a target that does not start the software of the plan's stack.
 pub(super) fn starts_the_stack(job: &Job<'_>, target: Target) -> Result<(), LaunchError> {
     let Some(stack) = job.stack() else { return Ok(()) };
     let listed = stack.runs.targets.is_empty() || stack.runs.targets.iter().any(|name| name == target.name());
-    if listed && Engine::of_stack(&stack.name).is_none_or(|engine| engine.is_started_by(target)) {
+    if listed && Engine::of_stack(&stack.name).is_none_or(|engine| target.starts().contains(&engine)) {
         return Ok(());
     }
     let why = format!("launch files for {} do not start it", target.title());

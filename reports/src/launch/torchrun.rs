@@ -9,10 +9,13 @@ use super::error::LaunchError;
 use super::job::Job;
 use super::program::{Places, environment, program};
 use super::script::{exports, script};
+use super::software::Engine;
 use trainyard_plan::LaunchFile;
 
 /// The default port of the first machine: that of torchrun.
 pub(super) const PORT: u16 = 29_500;
+
+pub(super) const STARTS: &[Engine] = Engine::SCRIPTS;
 
 /// Writes `torchrun.sh` and the files that must lie beside it.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {

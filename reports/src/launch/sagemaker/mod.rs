@@ -13,6 +13,7 @@ use super::draft::{Draft, Finished, Flag};
 use super::error::LaunchError;
 use super::field::{Field, checkpoints_in_s3, from_objects};
 use super::program::{Places, Program, data_parallel, environment};
+use super::software::Engine;
 use super::training_arguments::{self, Sharding};
 use distribution::{Distribution, Library};
 use serde_json::{Map, Value, json};
@@ -83,6 +84,9 @@ impl Input {
         }
     }
 }
+
+/// SageMaker starts scripts with names and values only, and Megatron-LM has flags without values.
+pub(super) const STARTS: &[Engine] = &[Engine::Deepspeed, Engine::Fsdp, Engine::Ddp];
 
 /// Writes `create-training-job.json`, `estimator.py`, `resume.py` and the files that must be packed with the script.
 pub(super) fn files(mut draft: Draft<'_>) -> Result<Finished, LaunchError> {

@@ -16,6 +16,8 @@ use super::software::Engine;
 /// Ratio of the time after which Slurm ends a job to the slow end of its prediction.
 const PATIENCE: f64 = 1.5;
 
+pub(super) const STARTS: &[Engine] = Engine::ALL;
+
 /// Writes `slurm.sh` and the files that must lie beside it.
 pub(super) fn files(draft: Draft<'_>) -> Result<Finished, LaunchError> {
     match draft.engine {
