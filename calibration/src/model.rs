@@ -4,7 +4,7 @@ use crate::configuration::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::Stack;
 use trainyard_models::layers::InputSpec;
-use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelError, ModelSpec};
+use trainyard_models::{AttentionKernel, Family, HeadKind, Model, ModelSpec};
 use trainyard_plan::greatest_common_divisor;
 
 /// Where a row does not state the vocabulary, the product with it is left out: this few entries cost nothing. Rows
@@ -28,17 +28,6 @@ const ANSWER_CLASSES: u64 = 2;
 /// The longest side of an image or a volume that is taken for meant.
 const SIDE_MAX: u64 = 1 << 16;
 
-/// Why a row's model is unknown, with the one that may be meant.
-fn unknown(error: &ModelError) -> Unsupported {
-    Unsupported::new(match error {
-        ModelError::Unknown { similar: Some(similar), .. } => format!("{error}; did you mean `{similar}`?"),
-        ModelError::Unknown { .. } => {
-            format!("{error}; `trainyard show models` lists the catalog, gpt takes dimensions")
-        }
-        _ => error.to_string(),
-    })
-}
-
 /// The model that a row trained, with whatever dimensions the row tells.
 pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
     let spec = match row.model.as_str() {
@@ -46,7 +35,10 @@ pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
         "gpt-moe" => told(row, Family::GptMoe)?,
         name => match trainyard_models::find(name) {
             Ok(entry) => altered(row, stack, entry.model.spec())?,
-            Err(error) => return Err(unknown(&error)),
+            Err(error) => {
+                let error = error.with_advice("`trainyard show models` lists the catalog, gpt takes dimensions");
+                return Err(Unsupported::new(format!("{error}; {}", error.hint())));
+            }
         },
     };
     Model::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))

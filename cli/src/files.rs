@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use trainyard_calibration::profile_from_toml;
 use trainyard_hardware_profiles::{
-    Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
+    Catalog, ClusterFile, Constants, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
 use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_hugging_face, from_onnx, hugging_face_name};
@@ -204,10 +204,10 @@ pub(crate) fn read_constants(path: &Path) -> Result<Constants, Failure> {
 
 fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
     let file: ConstantsFile = diagnose::from_toml("constants", text, path)?;
-    Constants::try_from(file).map_err(|error: ConstantsError| {
+    Constants::try_from(file).map_err(|error| {
         Failure::input(format!("cannot read constants `{}`", path.display()))
             .because(error.to_string())
-            .hint(error.hint())
+            .maybe_hint(error.hint())
     })
 }
 
@@ -215,7 +215,7 @@ fn constants_of_text(text: &str, path: &Path) -> Result<Constants, Failure> {
 pub(crate) fn read_prices(path: &Path) -> Result<PriceTable, Failure> {
     let text = read_text("prices", path)?;
     PriceTable::from_csv(&text, &path.display().to_string())
-        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+        .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
 /// Returns the built-in catalog, overridden by the constants of a file if there is one.

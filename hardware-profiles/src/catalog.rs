@@ -14,7 +14,7 @@ use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
 use toml::{Table, Value};
-use trainyard_units::similar;
+use trainyard_units::CatalogError;
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -34,28 +34,6 @@ pub struct Catalog {
     loader: Loader,
     storage: Storage,
     transports: Vec<TransportDefault>,
-}
-
-/// The error for a name that is not in a catalog.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {kind} is called `{name}`")]
-pub struct CatalogError {
-    /// `instance`, `GPU`, `link` or `stack`.
-    pub kind: &'static str,
-    /// The name that was looked up.
-    pub name: String,
-    /// The most similar name, if one is close.
-    pub similar: Option<String>,
-}
-
-impl CatalogError {
-    /// Returns a suggestion for the user.
-    pub fn hint(&self) -> String {
-        match &self.similar {
-            Some(similar) => format!("did you mean `{similar}`?"),
-            None => format!("`trainyard show {}s` lists the catalog", self.kind.to_lowercase()),
-        }
-    }
 }
 
 /// Returns the catalog that comes with the program, which is read once.
@@ -165,11 +143,7 @@ fn look_up<'a, T: 'a>(
 ) -> Result<&'a T, CatalogError> {
     let mut entries = entries.into_iter();
     let all = entries.clone();
-    entries.find(|entry| name_of(entry) == name).ok_or_else(|| CatalogError {
-        kind,
-        name: name.into(),
-        similar: similar(name, all.map(name_of)).map(Into::into),
-    })
+    entries.find(|entry| name_of(entry) == name).ok_or_else(|| CatalogError::new(kind, name, all.map(name_of)))
 }
 
 impl Catalog {
@@ -247,7 +221,10 @@ impl Catalog {
     ///
     /// Fails if there is none.
     pub fn processor(&self, name: &str) -> Result<&Processor, CatalogError> {
-        look_up("processor", &self.processors, name, |processor| &processor.name)
+        look_up("processor", &self.processors, name, |processor| &processor.name).map_err(|error| {
+            let known: Vec<&str> = self.processors.iter().map(|own| own.name.as_str()).collect();
+            error.with_advice(format!("known are {}", known.join(", ")))
+        })
     }
 
     /// Returns the GPU of this name.

@@ -7,7 +7,7 @@ use crate::sourced::Sourced;
 use crate::storage::RemoteStorage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use trainyard_units::{Bytes, BytesPerSecond};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid};
 
 /// A machine type: an instance that can be rented or, without prices, a system of published measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,40 +162,28 @@ pub(crate) const LINKS_MAX: u32 = 64;
 /// The largest number of GPUs in a machine.
 pub(crate) const GPUS_MAX: u32 = 256;
 
-/// An error in an entry of the NVLinks between pairs of GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrongPair {
-    /// The machine has no such GPU.
-    NoSuchGpu(u32),
-    /// Both ends are one GPU.
-    OneGpu,
-    /// The number of links is none, or more than [`LINKS_MAX`].
-    Links,
-    /// An earlier entry is about the same GPUs.
-    Again((u32, u32)),
-}
-
-/// Checks that NVLinks connect GPUs of a machine with `gpus` of them, each pair in one entry.
+/// Checks that the NVLinks of a field connect GPUs of a machine with `gpus` of them, each pair in one entry.
 ///
 /// # Errors
 ///
-/// Returns the index of the first wrong entry, and its error.
-pub(crate) fn check_pairs(pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), (usize, WrongPair)> {
+/// Fails at the first wrong entry.
+pub(crate) fn check_pairs(field: &str, pairs: &[(u32, u32, u32)], gpus: u32) -> Result<(), Invalid> {
     let mut seen = BTreeSet::new();
     for (index, (a, b, links)) in pairs.iter().copied().enumerate() {
-        let pair = (a.min(b), a.max(b));
-        let wrong = if let Some(gpu) = [a, b].into_iter().find(|gpu| *gpu >= gpus) {
-            WrongPair::NoSuchGpu(gpu)
+        let allowed = if a.max(b) >= gpus {
+            format!("between two of GPUs 0 to {}", gpus - 1)
         } else if a == b {
-            WrongPair::OneGpu
+            "between two different GPUs".into()
         } else if !(1..=LINKS_MAX).contains(&links) {
-            WrongPair::Links
-        } else if !seen.insert(pair) {
-            WrongPair::Again(pair)
+            format!("from 1 to {LINKS_MAX} links")
+        } else if !seen.insert((a.min(b), a.max(b))) {
+            format!("the only entry for GPUs {} and {}", a.min(b), a.max(b))
         } else {
             continue;
         };
-        return Err((index, wrong));
+        let hint = "pairs are [GPU, GPU, links]: GPUs of a machine are counted from 0, and each pair has one entry";
+        let value = format!("[{a}, {b}, {links}]");
+        return Err(Invalid::value(format!("{field}[{index}]"), value, allowed).with_hint(hint));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@
 //! assert_eq!((instance.gpus, instance.gpu.as_str()), (8, "a100-sxm4-40gb"));
 //! let cluster = catalog.cluster("p4d.24xlarge", 2)?;
 //! assert_eq!(cluster.devices(), 16);
-//! # Ok::<(), trainyard_hardware_profiles::CatalogError>(())
+//! # Ok::<(), trainyard_units::CatalogError>(())
 //! ```
 
 mod abilities;
@@ -33,17 +33,15 @@ mod stack;
 mod storage;
 
 pub use abilities::Abilities;
-pub use catalog::{Catalog, CatalogError, catalog, matches};
+pub use catalog::{Catalog, catalog, matches};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };
 pub use cluster_file::{
-    ClusterFile, ClusterFileError, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec,
-    SwitchSpec,
+    ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SwitchSpec,
 };
 pub use constants::{
-    CONSTANTS_SCHEMA, Constants, ConstantsError, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot,
-    SlotMut,
+    CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut,
 };
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
@@ -54,7 +52,7 @@ pub use measured::{
 pub use messaging::{MeasuredFabric, Messaging};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
 pub use price::{Price, PriceQuery, Purchase, Service};
-pub use price_table::{PriceTable, PriceTableError, USD_PER_HOUR_MAX};
+pub use price_table::{PriceTable, USD_PER_HOUR_MAX};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{

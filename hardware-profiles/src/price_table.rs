@@ -4,7 +4,8 @@ use crate::catalog::{Catalog, catalog, matches};
 use crate::instance::Instance;
 use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
-use trainyard_units::{UsdPerHour, similar};
+use std::fmt::Display;
+use trainyard_units::{Invalid, UsdPerHour, similar};
 
 /// The required columns of a table of prices.
 const REQUIRED: [&str; 7] = ["instance", "region", "service", "purchase", "usd_per_hour", "date", "source"];
@@ -21,77 +22,17 @@ pub struct PriceTable {
     rows: Vec<(String, Price)>,
 }
 
-/// An error in a table of prices.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PriceTableError {
-    /// The table has no rows.
-    #[error("`{file}`: the table has no prices")]
-    Empty {
-        /// The file.
-        file: String,
-    },
-    /// A column is missing, or unknown.
-    #[error("`{file}` line 1: {problem}; columns are {}, and where prices are ranges {}", REQUIRED.join(", "), OPTIONAL.join(", "))]
-    Columns {
-        /// The file.
-        file: String,
-        /// The problem, in words.
-        problem: String,
-        /// The column that was probably meant.
-        similar: Option<String>,
-    },
-    /// The text is not CSV.
-    #[error("`{file}` line {line}: {problem}")]
-    Csv {
-        /// The file.
-        file: String,
-        /// The line, counted from 1.
-        line: u64,
-        /// The problem, in words.
-        problem: String,
-    },
-    /// A cell has a value that its column does not allow.
-    #[error("`{file}` line {line}: `{column}` is `{value}`, but it must be {allowed}")]
-    Cell {
-        /// The file.
-        file: String,
-        /// The line, counted from 1; the header is line 1.
-        line: u64,
-        /// The name of the column.
-        column: &'static str,
-        /// The value of the cell.
-        value: String,
-        /// The values allowed.
-        allowed: String,
-        /// The value that was probably meant.
-        similar: Option<String>,
-    },
-    /// Two rows give a price for the same instance on the same terms.
-    #[error("`{file}` line {line}: {what} has a price in line {first} already")]
-    Twice {
-        /// The file.
-        file: String,
-        /// The line of the later row.
-        line: u64,
-        /// The instance and terms that have two prices.
-        what: String,
-        /// The line of the earlier row.
-        first: u64,
-    },
+/// Advice where nothing better is known.
+const WRITES_ONE: &str = "`trainyard show prices` writes such a table, to be changed and given back";
+
+/// Puts the file, and the line in it, before what is wrong there.
+fn at(place: &str, invalid: &Invalid) -> Invalid {
+    Invalid::whole(format!("{place}: {invalid}")).with_hint(invalid.hint().unwrap_or_else(|| WRITES_ONE.into()))
 }
 
-impl PriceTableError {
-    /// Returns a suggestion for the user.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Columns { similar: Some(similar), .. } | Self::Cell { similar: Some(similar), .. } => {
-                format!("did you mean `{similar}`?")
-            }
-            Self::Cell { column: "instance", .. } => "`trainyard show instances` lists them".into(),
-            Self::Twice { .. } => "leave one of the rows out".into(),
-            _ => "`trainyard show prices` writes such a table, to be changed and given back".into(),
-        }
-    }
+/// Returns the advice to write the word that was probably meant.
+fn meant<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    similar(written, known).map(|similar| format!("did you mean `{similar}`?"))
 }
 
 /// The names that rows may use.
@@ -101,11 +42,8 @@ struct Known<'a> {
     sources: Option<&'a BTreeMap<String, String>>,
 }
 
-/// A row, with its file and line for errors.
 struct Row<'a> {
     known: &'a Known<'a>,
-    file: &'a str,
-    line: u64,
     header: &'a [String],
     cells: csv::StringRecord,
 }
@@ -116,79 +54,63 @@ impl Row<'_> {
         index.and_then(|index| self.cells.get(index)).unwrap_or("")
     }
 
-    fn wrong(&self, column: &'static str, allowed: impl Into<String>, similar: Option<String>) -> PriceTableError {
-        let value = self.text(column).to_owned();
-        PriceTableError::Cell {
-            file: self.file.into(),
-            line: self.line,
-            column,
-            value,
-            allowed: allowed.into(),
-            similar,
-        }
+    fn wrong(&self, column: &str, allowed: impl Display) -> Invalid {
+        Invalid::value(column, format!("`{}`", self.text(column)), allowed)
     }
 
     /// Looks up a cell's value among some names.
-    fn name<T>(
-        &self,
-        column: &'static str,
-        known: &[&'static str],
-        find: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, PriceTableError> {
+    fn name<T>(&self, column: &str, known: &[&str], find: impl Fn(&str) -> Option<T>) -> Result<T, Invalid> {
         let text = self.text(column);
-        let near = || similar(text, known.iter().copied()).map(Into::into);
-        find(text).ok_or_else(|| self.wrong(column, format!("one of {}", known.join(", ")), near()))
+        let wrong = || self.wrong(column, format!("one of {}", known.join(", ")));
+        find(text).ok_or_else(|| wrong().maybe_hint(meant(text, known.iter().copied())))
     }
 
     /// Reads a price; `None` if the cell is empty.
-    fn usd(&self, column: &'static str) -> Result<Option<UsdPerHour>, PriceTableError> {
+    fn usd(&self, column: &str) -> Result<Option<UsdPerHour>, Invalid> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
         }
         let usd = text.parse::<f64>().ok().filter(|usd| *usd > 0.0 && *usd <= USD_PER_HOUR_MAX);
-        let allowed = || format!("a number of USD above 0 and at most {USD_PER_HOUR_MAX}, without a unit");
-        usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed(), None))
+        let allowed = format!("a number of USD above 0 and at most {USD_PER_HOUR_MAX}, without a unit");
+        usd.map(|usd| Some(UsdPerHour(usd))).ok_or_else(|| self.wrong(column, allowed))
     }
 
-    fn source(&self) -> Result<&str, PriceTableError> {
+    fn source(&self) -> Result<&str, Invalid> {
         let text = self.text("source");
         let Some(sources) = self.known.sources else {
-            return if text.is_empty() {
-                Err(self.wrong("source", "where the price was read", None))
-            } else {
-                Ok(text)
-            };
+            return if text.is_empty() { Err(self.wrong("source", "where the price was read")) } else { Ok(text) };
         };
-        let near = || similar(text, sources.keys().map(String::as_str)).map(Into::into);
+        let near = || meant(text, sources.keys().map(String::as_str));
         let source = sources.get(text).map(String::as_str);
-        source.ok_or_else(|| self.wrong("source", "a word of the table of sources", near()))
+        source.ok_or_else(|| self.wrong("source", "a word of the table of sources").maybe_hint(near()))
     }
 
-    fn price(&self) -> Result<(String, Price), PriceTableError> {
+    fn price(&self) -> Result<(String, Price), Invalid> {
         let instance = self.text("instance");
         if !self.known.instances.contains(&instance) {
-            let near = similar(instance, self.known.instances.iter().copied()).map(Into::into);
-            return Err(self.wrong("instance", "an instance of the catalog", near));
+            let wrong = self.wrong("instance", "an instance of the catalog");
+            let near = meant(instance, self.known.instances.iter().copied());
+            return Err(wrong.with_hint("`trainyard show instances` lists them").maybe_hint(near));
         }
         let region = self.text("region");
         if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_lowercase() || b"-0123456789".contains(&byte))
         {
-            return Err(self.wrong("region", "a region such as us-east-1", None));
+            return Err(self.wrong("region", "a region such as us-east-1"));
         }
         let services: Vec<&str> = Service::ALL.iter().map(|service| service.name()).collect();
         let purchases: Vec<&str> = Purchase::ALL.iter().map(|purchase| purchase.name()).collect();
         let usd = self.usd("usd_per_hour")?;
-        let usd = usd.ok_or_else(|| self.wrong("usd_per_hour", "a number of USD above 0", None))?;
+        let usd = usd.ok_or_else(|| self.wrong("usd_per_hour", "a number of USD above 0"))?;
         let (low, high) = (self.usd("low_usd_per_hour")?.unwrap_or(usd), self.usd("high_usd_per_hour")?.unwrap_or(usd));
         if low > usd {
-            return Err(self.wrong("low_usd_per_hour", format!("at most usd_per_hour, {}", usd.0), None));
+            return Err(self.wrong("low_usd_per_hour", format!("at most usd_per_hour, {}", usd.0)));
         }
         if high < usd {
-            return Err(self.wrong("high_usd_per_hour", format!("at least usd_per_hour, {}", usd.0), None));
+            return Err(self.wrong("high_usd_per_hour", format!("at least usd_per_hour, {}", usd.0)));
         }
         if !is_date(self.text("date")) {
-            return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07", None));
+            return Err(self.wrong("date", "a day such as 2026-07-20, or a month such as 2026-07"));
         }
         let source = self.source()?;
         let price = Price {
@@ -221,16 +143,17 @@ fn is_date(text: &str) -> bool {
 }
 
 /// Reads the columns of a table, all of which must be known.
-fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, PriceTableError> {
+fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, Invalid> {
     let named = reader.headers().map_err(|error| unreadable(file, &error))?;
     let header: Vec<String> = named.iter().map(|name| name.trim().to_owned()).collect();
-    let wrong = |problem: String, similar| PriceTableError::Columns { file: file.into(), problem, similar };
+    let wrong = |problem: String, hint| {
+        let (columns, of_ranges) = (REQUIRED.join(", "), OPTIONAL.join(", "));
+        let sentence = format!("{problem}; columns are {columns}, and where prices are ranges {of_ranges}");
+        at(&format!("`{file}` line 1"), &Invalid::whole(sentence).maybe_hint(hint))
+    };
     let known = || REQUIRED.iter().chain(&OPTIONAL).copied();
     if let Some(name) = header.iter().find(|name| !known().any(|column| column == name.as_str())) {
-        return Err(wrong(
-            format!("there is no column `{name}` in a table of prices"),
-            similar(name, known()).map(Into::into),
-        ));
+        return Err(wrong(format!("there is no column `{name}` in a table of prices"), meant(name, known())));
     }
     if let Some(column) = REQUIRED.iter().find(|column| !header.iter().any(|name| name == *column)) {
         return Err(wrong(format!("the column `{column}` is missing"), None));
@@ -238,7 +161,7 @@ fn header(reader: &mut csv::Reader<&[u8]>, file: &str) -> Result<Vec<String>, Pr
     Ok(header)
 }
 
-fn unreadable(file: &str, error: &csv::Error) -> PriceTableError {
+fn unreadable(file: &str, error: &csv::Error) -> Invalid {
     let line = error.position().map_or(1, csv::Position::line);
     let problem = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -246,7 +169,7 @@ fn unreadable(file: &str, error: &csv::Error) -> PriceTableError {
         }
         _ => error.to_string(),
     };
-    PriceTableError::Csv { file: file.into(), line, problem }
+    at(&format!("`{file}` line {line}"), &Invalid::whole(problem))
 }
 
 impl PriceTable {
@@ -255,12 +178,12 @@ impl PriceTable {
     /// # Errors
     ///
     /// Fails at the first column, row or cell that is invalid.
-    pub fn from_csv(text: &str, file: &str) -> Result<Self, PriceTableError> {
+    pub fn from_csv(text: &str, file: &str) -> Result<Self, Invalid> {
         let instances = catalog().instances().iter().map(|instance| instance.name.as_str()).collect();
         Self::read(text, file, &Known { instances, sources: None })
     }
 
-    fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, PriceTableError> {
+    fn read(text: &str, file: &str, known: &Known<'_>) -> Result<Self, Invalid> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
         let header = header(&mut reader, file)?;
         let mut rows = Vec::new();
@@ -268,16 +191,22 @@ impl PriceTable {
         for cells in reader.records() {
             let cells = cells.map_err(|error| unreadable(file, &error))?;
             let line = cells.position().map_or(1, csv::Position::line);
-            let (instance, price) = Row { known, file, line, header: &header, cells }.price()?;
+            let place = format!("`{file}` line {line}");
+            let row = Row { known, header: &header, cells };
+            let (instance, price) = row.price().map_err(|invalid| at(&place, &invalid))?;
             let key = (instance.clone(), price.region.clone(), price.service, price.purchase);
             if let Some(first) = seen.insert(key, line) {
                 let (service, purchase) = (price.service.name(), price.purchase.name());
                 let what = format!("{instance}, {service} {purchase} in {},", price.region);
-                return Err(PriceTableError::Twice { file: file.into(), line, what, first });
+                let twice = Invalid::whole(format!("{what} has a price in line {first} already"));
+                return Err(at(&place, &twice.with_hint("leave one of the rows out")));
             }
             rows.push((instance, price));
         }
-        if rows.is_empty() { Err(PriceTableError::Empty { file: file.into() }) } else { Ok(Self { rows }) }
+        if rows.is_empty() {
+            return Err(at(&format!("`{file}`"), &Invalid::whole("the table has no prices")));
+        }
+        Ok(Self { rows })
     }
 
     /// Returns the price of an instance that answers a query, if the table has one.
@@ -297,7 +226,7 @@ pub(crate) fn price_instances(
     text: &str,
     file: &str,
     sources: &BTreeMap<String, String>,
-) -> Result<(), PriceTableError> {
+) -> Result<(), Invalid> {
     let names = instances.iter().map(|instance| instance.name.as_str()).collect();
     let table = PriceTable::read(text, file, &Known { instances: names, sources: Some(sources) })?;
     set_prices(instances, table);
@@ -362,7 +291,7 @@ mod tests {
 
     const HEADER: &str = "instance,region,service,purchase,usd_per_hour,date,source\n";
 
-    fn table(rows: &str) -> Result<PriceTable, PriceTableError> {
+    fn table(rows: &str) -> Result<PriceTable, Invalid> {
         PriceTable::from_csv(&format!("{HEADER}{rows}"), "prices.csv")
     }
 
@@ -392,7 +321,7 @@ mod tests {
         assert_eq!(table.rows[0].1.source, "AWS list price");
         let error = read("lst").expect_err("no such word");
         assert!(error.to_string().starts_with("`prices.csv` line 2: `source` is `lst`"), "{error}");
-        assert_eq!(error.hint(), "did you mean `list`?");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `list`?"));
     }
 
     #[test]
@@ -452,6 +381,6 @@ mod tests {
         let refused = |text: &str| PriceTable::from_csv(text, "prices.csv").expect_err(text);
         assert!(refused("instance,region\n").to_string().contains("`service` is missing"));
         let error = refused("instance,regoin,service,purchase,usd_per_hour,date,source\n");
-        assert_eq!(error.hint(), "did you mean `region`?");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `region`?"));
     }
 }

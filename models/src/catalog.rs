@@ -1,11 +1,11 @@
 //! The models that come with the program: one TOML file each.
 
 use crate::families::Model;
-use crate::spec::{ModelError, ModelSpec};
+use crate::spec::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::sync::OnceLock;
-use trainyard_units::similar;
+use trainyard_units::CatalogError;
 
 #[derive(RustEmbed)]
 #[folder = "catalog"]
@@ -58,14 +58,12 @@ fn read(path: &str) -> CatalogEntry {
     CatalogEntry { source: file.source, dataset, model }
 }
 
-/// The catalog entry of this name.
+/// Returns the catalog entry of this name.
 ///
 /// # Errors
 ///
-/// [`ModelError::Unknown`] with the most similar name, if one is close.
-pub fn find(name: &str) -> Result<&'static CatalogEntry, ModelError> {
-    catalog().iter().find(|entry| entry.model.name() == name).ok_or_else(|| ModelError::Unknown {
-        name: name.into(),
-        similar: similar(name, catalog().iter().map(|entry| entry.model.name())).map(Into::into),
-    })
+/// Fails if there is none.
+pub fn find(name: &str) -> Result<&'static CatalogEntry, CatalogError> {
+    let names = || catalog().iter().map(|entry| entry.model.name());
+    catalog().iter().find(|entry| entry.model.name() == name).ok_or_else(|| CatalogError::new("model", name, names()))
 }

@@ -10,6 +10,7 @@ use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
+use trainyard_units::Invalid;
 
 #[derive(RustEmbed)]
 #[folder = "convergence"]
@@ -90,42 +91,6 @@ pub struct ConvergencePoint {
     pub runs: u32,
 }
 
-/// Why there is no curve.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConvergenceError {
-    /// No curve leads to this target.
-    #[error("no target is called `{target}`; there are {}", .known.join(", "))]
-    UnknownTarget {
-        /// What was asked for.
-        target: String,
-        /// The targets.
-        known: Vec<String>,
-    },
-    /// The target was not measured with this model.
-    #[error("how many samples `{model}` needs to `{target}` is not known")]
-    NoCurve {
-        /// The model.
-        model: String,
-        /// The target.
-        target: String,
-        /// Models with a target, each with its own.
-        known: Vec<(String, String)>,
-    },
-}
-
-impl ConvergenceError {
-    /// What the user may do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::UnknownTarget { .. } => "or write steps or epochs instead of a target".into(),
-            Self::NoCurve { known, .. } => {
-                let known: Vec<String> = known.iter().map(|(model, target)| format!("{model} ({target})")).collect();
-                format!("use steps or epochs; models with a target are {}", known.join(", "))
-            }
-        }
-    }
-}
-
 /// All curves, in the order of their targets.
 ///
 /// # Panics
@@ -152,18 +117,23 @@ fn read(path: &str) -> ConvergenceCurve {
 ///
 /// # Errors
 ///
-/// When there is no such target, or none of this model.
-pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static ConvergenceCurve, ConvergenceError> {
+/// Fails in the field `target` if there is no such target, or none of this model.
+pub fn convergence_curve(target: &str, model: &Model) -> Result<&'static ConvergenceCurve, Invalid> {
     let curves = convergence_curves();
     let Some(curve) = curves.iter().find(|curve| curve.target == target) else {
-        let known = curves.iter().map(|curve| curve.target.clone()).collect();
-        return Err(ConvergenceError::UnknownTarget { target: target.into(), known });
+        let known: Vec<&str> = curves.iter().map(|curve| curve.target.as_str()).collect();
+        let sentence = format!("no target is called `{target}`; there are {}", known.join(", "));
+        return Err(Invalid::inside("target", sentence).with_hint("or write steps or epochs instead of a target"));
     };
     if curve.measured_model(model).is_some() {
         return Ok(curve);
     }
-    let pairs = curves.iter().flat_map(|curve| curve.models.iter().map(|model| (model.clone(), curve.target.clone())));
-    Err(ConvergenceError::NoCurve { model: model.name().into(), target: target.into(), known: pairs.collect() })
+    let of_curve =
+        |curve: &'static ConvergenceCurve| curve.models.iter().map(|model| format!("{model} ({})", curve.target));
+    let known: Vec<String> = curves.iter().flat_map(of_curve).collect();
+    let sentence = format!("how many samples `{}` needs to `{target}` is not known", model.name());
+    let hint = format!("use steps or epochs; models with a target are {}", known.join(", "));
+    Err(Invalid::inside("target", sentence).with_hint(hint))
 }
 
 /// What may differ between a model and the measured one of its curve: neither its parameters nor its operators.
@@ -242,9 +212,9 @@ mod tests {
         };
         let curve = |model: &Model| convergence_curve("mlperf-resnet", model);
         let renamed = changed("gpt2", |spec| spec.name = "resnet50".into());
-        assert!(matches!(curve(&renamed), Err(ConvergenceError::NoCurve { .. })));
+        assert!(curve(&renamed).is_err());
         let deeper = changed("resnet50", |spec| spec.depths = Some(vec![3, 4, 23, 3]));
-        assert!(matches!(curve(&deeper), Err(ConvergenceError::NoCurve { .. })));
+        assert!(curve(&deeper).is_err());
         let same = changed("resnet50", |spec| spec.name = "mine".into());
         assert_eq!(curve(&same).expect("the same network").resized(&same), None);
         let small = changed("resnet50", |spec| spec.image_size = Some(128));
@@ -298,7 +268,12 @@ mod tests {
     #[test]
     fn a_model_without_a_curve_is_told_which_have_one() {
         let error = convergence_curve("mlperf-resnet", model("gpt2")).expect_err("no curve");
-        assert!(error.hint().contains("resnet50 (mlperf-resnet)") && error.hint().contains("steps or epochs"));
+        assert!(
+            error.to_string().ends_with("how many samples `gpt2` needs to `mlperf-resnet` is not known"),
+            "{error}"
+        );
+        let hint = error.hint().expect("it has one");
+        assert!(hint.contains("resnet50 (mlperf-resnet)") && hint.contains("steps or epochs"));
         let error = convergence_curve("resnet", model("resnet50")).expect_err("no target");
         assert!(error.to_string().contains("mlperf-resnet"));
     }

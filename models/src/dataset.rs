@@ -5,7 +5,7 @@ use crate::model::Sample;
 use rust_embed::RustEmbed;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
-use trainyard_units::similar;
+use trainyard_units::CatalogError;
 
 #[derive(RustEmbed)]
 #[folder = "datasets"]
@@ -62,30 +62,6 @@ pub struct StoredDataSet {
     pub samples: Option<Fact<u64>>,
 }
 
-/// There is no such data set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no data set `{name}`")]
-pub struct UnknownDataSet {
-    /// What was written.
-    pub name: String,
-    /// What was probably meant.
-    pub similar: Option<&'static str>,
-}
-
-impl UnknownDataSet {
-    /// What the user may do about it.
-    pub fn hint(&self) -> String {
-        if let Some(similar) = self.similar {
-            return format!("did you mean `{similar}`?");
-        }
-        let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
-        format!(
-            "data sets are {}; `none` says that samples are there, and bytes_per_sample describes others",
-            names.join(", ")
-        )
-    }
-}
-
 /// All data sets, in the order of their file names.
 ///
 /// # Panics
@@ -106,15 +82,17 @@ fn read(path: &str) -> StoredDataSet {
     toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
 }
 
-/// The data set of this name.
+/// Returns the data set of this name.
 ///
 /// # Errors
 ///
-/// [`UnknownDataSet`] with the most similar name, if one is close.
-pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, UnknownDataSet> {
-    data_sets().iter().find(|set| set.name == name).ok_or_else(|| UnknownDataSet {
-        name: name.into(),
-        similar: similar(name, data_sets().iter().map(|set| set.name.as_str())),
+/// Fails if there is none.
+pub fn find_data_set(name: &str) -> Result<&'static StoredDataSet, CatalogError> {
+    data_sets().iter().find(|set| set.name == name).ok_or_else(|| {
+        let names: Vec<&str> = data_sets().iter().map(|set| set.name.as_str()).collect();
+        let all = names.join(", ");
+        let other = "`none` says that samples are there, and bytes_per_sample describes others";
+        CatalogError::new("data set", name, names).with_advice(format!("data sets are {all}; {other}"))
     })
 }
 

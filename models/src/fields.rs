@@ -2,6 +2,7 @@
 
 use crate::operator::AttentionKernel;
 use crate::spec::{HeadKind, ModelError, ModelSpec};
+use trainyard_units::Invalid;
 
 // Upper limits that keep every product of dimensions within 64 bits and catch a slipped decimal.
 pub(crate) const LAYERS_MAX: u64 = 10_000;
@@ -139,11 +140,11 @@ pub(crate) fn unless<T: Clone + PartialEq>(value: &T, assumed: &T) -> Option<T> 
 ///
 /// # Errors
 ///
-/// [`ModelError::Foreign`] for the first field of another, before any that is missing or out of range.
+/// Fails for the first field of another, before any that is missing or out of range.
 pub(crate) fn read<Family: Dimensions<Given = ()>>(spec: &ModelSpec) -> Result<Family, ModelError> {
     match spec.set_fields().find(|field| !Family::has(field)) {
         None => Family::read(spec, ()),
-        Some(field) => Err(ModelError::Foreign { model: spec.name.clone(), family: spec.family, field }),
+        Some(field) => Err(Invalid::whole(format!("family `{}` has no field `{field}`", spec.family)).into()),
     }
 }
 
@@ -155,63 +156,64 @@ pub(crate) struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the name of the model, for errors.
-    pub(crate) fn model(self) -> String {
-        self.spec.name.clone()
-    }
-
-    pub(crate) fn missing(self) -> ModelError {
-        ModelError::Missing { model: self.model(), family: self.spec.family, field: self.name }
+    pub(crate) fn missing(self) -> Invalid {
+        Invalid::missing(self.name, format!("models of family `{}` need it", self.spec.family))
     }
 
     /// Returns the value, if it is from 1 to the maximum.
-    pub(crate) fn range<T: Copy + Into<u64>>(self, value: T, maximum: u64) -> Result<T, ModelError> {
+    pub(crate) fn range<T: Copy + Into<u64>>(self, value: T, maximum: u64) -> Result<T, Invalid> {
         if (1..=maximum).contains(&value.into()) {
             Ok(value)
         } else {
-            Err(ModelError::OutOfRange { model: self.model(), field: self.name, value: value.into(), maximum })
+            Err(Invalid::range(self.name, value.into(), 1..=maximum))
         }
     }
 }
 
+/// Returns a divisor of `dividend`, which `of` describes.
+pub(crate) fn divisor(field: &str, value: u64, (dividend, of): (u64, &str)) -> Result<u64, Invalid> {
+    if dividend.is_multiple_of(value) {
+        return Ok(value);
+    }
+    let below = (1..=value.min(dividend)).rev().find(|below| dividend.is_multiple_of(*below)).unwrap_or(1);
+    Err(Invalid::breaks(field, value, format!("it must divide the {dividend} {of}"))
+        .with_hint(format!("{field} {below} divides them")))
+}
+
 /// Reads a number that the family needs.
-pub(crate) fn needed<T: Copy + Into<u64>>(at: Field, written: Option<T>, maximum: u64) -> Result<T, ModelError> {
+pub(crate) fn needed<T: Copy + Into<u64>>(at: Field, written: Option<T>, maximum: u64) -> Result<T, Invalid> {
     at.range(written.ok_or_else(|| at.missing())?, maximum)
 }
 
 /// Reads a number with a default.
-pub(crate) fn or<T: Copy + Into<u64>>(
-    at: Field,
-    written: Option<T>,
-    default: T,
-    maximum: u64,
-) -> Result<T, ModelError> {
+pub(crate) fn or<T: Copy + Into<u64>>(at: Field, written: Option<T>, default: T, maximum: u64) -> Result<T, Invalid> {
     at.range(written.unwrap_or(default), maximum)
 }
 
 /// Reads a number that may be left out.
-pub(crate) fn optional(at: Field, written: Option<u64>, maximum: u64) -> Result<Option<u64>, ModelError> {
+pub(crate) fn optional(at: Field, written: Option<u64>, maximum: u64) -> Result<Option<u64>, Invalid> {
     written.map(|value| at.range(value, maximum)).transpose()
 }
 
 /// Reads a choice with a default.
 #[expect(clippy::unnecessary_wraps, reason = "every reader may fail")]
-pub(crate) fn choice<T>(_: Field, written: Option<T>, default: T) -> Result<T, ModelError> {
+pub(crate) fn choice<T>(_: Field, written: Option<T>, default: T) -> Result<T, Invalid> {
     Ok(written.unwrap_or(default))
 }
 
-pub(crate) fn kernel(at: Field, written: Option<AttentionKernel>) -> Result<AttentionKernel, ModelError> {
+pub(crate) fn kernel(at: Field, written: Option<AttentionKernel>) -> Result<AttentionKernel, Invalid> {
     choice(at, written, AttentionKernel::Unfused)
 }
 
 /// Reads the entries of a table of learned positions: one for each token of the longest of some sequences unless stated, and no
 /// fewer.
-pub(crate) fn positions(at: Field, written: Option<u64>, sequences: &[(&'static str, u64)]) -> Result<u64, ModelError> {
+pub(crate) fn positions(at: Field, written: Option<u64>, sequences: &[(&'static str, u64)]) -> Result<u64, Invalid> {
     let longest = sequences.iter().map(|(_, tokens)| *tokens).max().unwrap_or(1);
     let positions = or(at, written, longest, SEQUENCE_MAX)?;
     match sequences.iter().find(|(_, tokens)| *tokens > positions) {
         None => Ok(positions),
-        Some(&(field, tokens)) => Err(ModelError::TooFewPositions { model: at.model(), field, tokens, positions }),
+        Some(&(field, tokens)) => Err(Invalid::value(field, tokens, format!("at most the {positions} of `positions`"))
+            .with_hint(format!("a model that is trained anew may have `positions` = {tokens}; else lower `{field}`"))),
     }
 }
 
@@ -221,40 +223,38 @@ pub(crate) fn list<T: Copy + Into<u64>>(
     written: Option<Vec<T>>,
     length: u64,
     maximum: u64,
-) -> Result<Vec<T>, ModelError> {
+) -> Result<Vec<T>, Invalid> {
     let values = written.ok_or_else(|| at.missing())?;
     at.range(values.len() as u64, length)?;
     values.into_iter().map(|value| at.range(value, maximum)).collect()
 }
 
 /// Reads heads, which share the hidden width evenly unless their own width is stated.
-pub(crate) fn attention_heads(at: Field, written: Option<u64>, hidden: u64) -> Result<u64, ModelError> {
+pub(crate) fn attention_heads(at: Field, written: Option<u64>, hidden: u64) -> Result<u64, Invalid> {
     if let Some(width) = at.spec.head_width {
         let width = Field { name: "head_width", ..at }.range(width, WIDTH_MAX)?;
         return needed(at, written, 4 * WIDTH_MAX / width);
     }
-    let heads = needed(at, written, WIDTH_MAX)?;
-    if hidden.is_multiple_of(heads) {
-        Ok(heads)
-    } else {
-        Err(ModelError::IndivisibleHeads { model: at.model(), hidden, heads })
-    }
+    divisor(at.name, needed(at, written, WIDTH_MAX)?, (hidden, "features of `hidden`"))
 }
 
 /// Reads classes, which a classifier needs and nothing else has.
-pub(crate) fn head_classes(at: Field, written: Option<u64>, head: HeadKind) -> Result<Option<u64>, ModelError> {
+pub(crate) fn head_classes(at: Field, written: Option<u64>, head: HeadKind) -> Result<Option<u64>, Invalid> {
     match (head, written) {
         (HeadKind::Classifier, classes) => needed(at, classes, VOCABULARY_MAX).map(Some),
         (_, None) => Ok(None),
-        (_, Some(_)) => Err(ModelError::ClassesWithoutClassifier { model: at.model(), head }),
+        (_, Some(classes)) => {
+            Err(Invalid::breaks(at.name, classes, format!("the head is `{head}`"))
+                .with_hint("set head = \"classifier\""))
+        }
     }
 }
 
 /// Reads a number above zero and at most `maximum`.
-pub(crate) fn positive(at: Field, written: Option<f64>, assumed: f64, maximum: u64) -> Result<f64, ModelError> {
+pub(crate) fn positive(at: Field, written: Option<f64>, assumed: f64, maximum: u64) -> Result<f64, Invalid> {
     let value = written.unwrap_or(assumed);
     if value > 0.0 && value <= maximum as f64 {
         return Ok(value);
     }
-    Err(ModelError::NotPositive { model: at.model(), field: at.name, value: value.to_string(), maximum })
+    Err(Invalid::value(at.name, value, format!("above 0 and at most {maximum}")))
 }

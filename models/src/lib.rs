@@ -14,7 +14,7 @@
 //! // Two operations for each weight and token, and what attention adds.
 //! let forward = graph.flops(Pass::Forward).0 / 1024.0;
 //! assert!(forward > 2.0 * 1.55e9 && forward < 2.2 * 1.6e9, "{forward}");
-//! # Ok::<(), trainyard_models::ModelError>(())
+//! # Ok::<(), trainyard_units::CatalogError>(())
 //! ```
 
 mod catalog;
@@ -32,13 +32,11 @@ mod spec;
 mod tokens;
 
 pub use catalog::{CatalogEntry, ModelFile, catalog, find};
-pub use convergence::{
-    ConvergenceCurve, ConvergenceError, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves,
-};
-pub use dataset::{Fact, StoredDataSet, StoredFormat, UnknownDataSet, data_sets, find_data_set};
+pub use convergence::{ConvergenceCurve, ConvergencePoint, Epoch, Fit, Seeds, convergence_curve, convergence_curves};
+pub use dataset::{Fact, StoredDataSet, StoredFormat, data_sets, find_data_set};
 pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
-pub use hugging_face::{ConfigError, from_hugging_face, hugging_face_name, to_hugging_face};
+pub use hugging_face::{from_hugging_face, hugging_face_name, to_hugging_face};
 pub use model::Sample;
 pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};
 pub use operator::{

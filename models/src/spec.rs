@@ -1,9 +1,10 @@
 //! Models as written: every field that a file or a plan may hold, before anything is checked.
 
 use crate::families::Family;
-use crate::layers::{InputSpec, LayerSpec, LayersError};
+use crate::layers::{InputSpec, LayerSpec};
 use crate::operator::AttentionKernel;
 use serde::{Deserialize, Serialize};
+use trainyard_units::Invalid;
 
 /// What is on top of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -183,224 +184,36 @@ specification! {
     top: Vec<u64>,
 }
 
-/// The reasons for which a model description is not a model.
+/// What is wrong with a model description, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
-    /// A field that the family needs is absent.
-    #[error("model `{model}` of family `{family}` needs the field `{field}`")]
-    Missing {
-        /// The model's name.
-        model: String,
-        /// Its family.
-        family: Family,
-        /// The absent field.
-        field: &'static str,
-    },
-    /// A field that the family does not have is set.
-    #[error("model `{model}` of family `{family}` has no field `{field}`")]
-    Foreign {
-        /// The model's name.
-        model: String,
-        /// Its family.
-        family: Family,
-        /// The field that does not belong.
-        field: &'static str,
-    },
-    /// A dimension is zero or absurdly large.
-    #[error("model `{model}`: `{field}` is {value}, but it must be from 1 to {maximum}")]
-    OutOfRange {
-        /// The model's name.
-        model: String,
-        /// The dimension.
-        field: &'static str,
-        /// The written value.
-        value: u64,
-        /// The largest value accepted.
-        maximum: u64,
-    },
-    /// A sequence has tokens for which the table of positions has no entry.
-    #[error("model `{model}`: `{field}` is {tokens}, but it must be at most the {positions} of `positions`")]
-    TooFewPositions {
-        /// The model's name.
-        model: String,
-        /// The field of the sequence.
-        field: &'static str,
-        /// Its tokens.
-        tokens: u64,
-        /// Entries of the table.
-        positions: u64,
-    },
-    /// The heads do not share the hidden width evenly.
-    #[error("model `{model}`: `hidden` {hidden} is not divisible by `heads` {heads}")]
-    IndivisibleHeads {
-        /// The model's name.
-        model: String,
-        /// Width of the residual stream.
-        hidden: u64,
-        /// Attention heads.
-        heads: u64,
-    },
-    /// The heads of queries do not share those of keys and values evenly.
-    #[error("model `{model}`: `heads` {heads} is not divisible by `kv_heads` {kv_heads}")]
-    UnequalGroups {
-        /// The model's name.
-        model: String,
-        /// Heads of queries.
-        heads: u64,
-        /// Heads of keys and values.
-        kv_heads: u64,
-    },
-    /// The patches do not cover the image.
-    #[error("model `{model}`: `image_size` {image_size} is not divisible by `patch_size` {patch_size}")]
-    IndivisiblePatches {
-        /// The model's name.
-        model: String,
-        /// Height and width of an image.
-        image_size: u64,
-        /// Height and width of a patch.
-        patch_size: u64,
-    },
-    /// A number of experts' places that is none.
-    #[error("model `{model}`: `capacity_factor` is {value}, but it must be above 0 and at most {maximum}")]
-    CapacityFactor {
-        /// The model's name.
-        model: String,
-        /// The written value.
-        value: String,
-        /// The largest value accepted.
-        maximum: u64,
-    },
-    /// A number that must be above zero and below a limit is not.
-    #[error("model `{model}`: `{field}` is {value}, but it must be above 0 and at most {maximum}")]
-    NotPositive {
-        /// The model's name.
-        model: String,
-        /// The field.
-        field: &'static str,
-        /// The written value.
-        value: String,
-        /// The largest value accepted.
-        maximum: u64,
-    },
-    /// The family has no such head.
-    #[error("model `{model}` of family `{family}` has no head `{head}`")]
-    ForeignHead {
-        /// The model's name.
-        model: String,
-        /// Its family.
-        family: Family,
-        /// The head that does not belong.
-        head: HeadKind,
-    },
-    /// Classes are given to a head that does not classify.
-    #[error("model `{model}`: `classes` is set, but the head is `{head}`")]
-    ClassesWithoutClassifier {
-        /// The model's name.
-        model: String,
-        /// The head.
-        head: HeadKind,
-    },
-    /// Only bottlenecks have this.
-    #[error("model `{model}`: `{field}` is set, but blocks are `basic`")]
-    BottleneckOnly {
-        /// The model's name.
-        model: String,
-        /// The field.
-        field: &'static str,
-    },
-    /// Groups do not share the channels evenly.
-    #[error("model `{model}`: {channels} channels of a block are not divisible by `groups` {groups}")]
-    IndivisibleChannels {
-        /// The model's name.
-        model: String,
-        /// Channels of the 3 × 3 convolution of a stage.
-        channels: u64,
-        /// Groups.
-        groups: u64,
-    },
-    /// The layers that are written out are not a model.
-    #[error("model `{model}`, {error}")]
-    Layers {
-        /// The model's name.
-        model: String,
-        /// The place and the problem.
-        error: Box<LayersError>,
-    },
-    /// Depths and widths are not of the same stages.
-    #[error("model `{model}`: `depths` are of {depths} stages, but `widths` of {widths}")]
-    UnequalStages {
-        /// The model's name.
-        model: String,
-        /// Stages with a depth.
-        depths: usize,
-        /// Stages with a width.
-        widths: usize,
-    },
-    /// The generator's heads are not as wide as the discriminator's.
-    #[error(
-        "model `{model}`: `generator_hidden` {generator_hidden} is not divisible by the {head_width} features of a head"
-    )]
-    IndivisibleGenerator {
-        /// The model's name.
-        model: String,
-        /// Width of the generator's residual stream.
-        generator_hidden: u64,
-        /// Features of a head: `hidden` / `heads`.
-        head_width: u64,
-    },
-    /// Clusters of a vocabulary do not follow one another.
-    #[error("model `{model}`: the cutoff {cutoff} is not below {end}, where its cluster ends")]
-    UnorderedCutoffs {
-        /// The model's name.
-        model: String,
-        /// The first token of the cluster.
-        cutoff: u64,
-        /// The next cutoff, or the size of the vocabulary.
-        end: u64,
-    },
-    /// No catalog entry has this name.
-    #[error("no model is called `{name}`")]
-    Unknown {
-        /// The name that was asked for.
-        name: String,
-        /// The most similar name of the catalog, if one is close.
-        similar: Option<String>,
-    },
+#[error("{place}: {invalid}")]
+pub struct ModelError {
+    /// The model and, in layers that are written out, what is nearer: "model `x`, layer `stem`, operator 3 (`conv`)".
+    place: String,
+    invalid: Box<Invalid>,
 }
 
 impl ModelError {
+    /// Tells what is wrong at a place inside a model.
+    pub(crate) fn new(place: impl Into<String>, invalid: Invalid) -> Self {
+        Self { place: place.into(), invalid: Box::new(invalid) }
+    }
+
+    /// Names the model.
+    pub(crate) fn of(mut self, model: &str) -> Self {
+        let separator = if self.place.is_empty() { "" } else { ", " };
+        self.place = format!("model `{model}`{separator}{}", self.place);
+        self
+    }
+
     /// Returns advice, if there is more to say than the message does.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unknown { similar: Some(similar), .. } => Some(format!("did you mean `{similar}`?")),
-            Self::Unknown { similar: None, .. } => Some("`trainyard show models` lists the catalog".into()),
-            Self::TooFewPositions { field, tokens, .. } => {
-                Some(format!("a model that is trained anew may have `positions` = {tokens}; else lower `{field}`"))
-            }
-            Self::IndivisibleHeads { hidden, heads, .. } => {
-                let below = (1..=*heads).rev().find(|h| hidden % h == 0).unwrap_or(1);
-                Some(format!("{below} heads divide it"))
-            }
-            Self::IndivisibleGenerator { generator_hidden, head_width, .. } => {
-                Some(format!("generator_hidden {} is divisible", generator_hidden.next_multiple_of(*head_width)))
-            }
-            Self::UnorderedCutoffs { .. } => Some("write cutoffs in ascending order, below vocab".into()),
-            Self::ForeignHead { .. } => Some("set head = \"classifier\" or head = \"pooler\"".into()),
-            Self::ClassesWithoutClassifier { .. } => Some("set head = \"classifier\"".into()),
-            Self::UnequalGroups { heads, kv_heads, .. } => {
-                let below = (1..=*kv_heads).rev().find(|kv_heads| heads % kv_heads == 0).unwrap_or(1);
-                Some(format!("kv_heads {below} divides them"))
-            }
-            Self::BottleneckOnly { .. } => Some("set block = \"bottleneck\"".into()),
-            Self::IndivisibleChannels { channels, groups, .. } => {
-                let below = (1..=*groups).rev().find(|groups| channels % groups == 0).unwrap_or(1);
-                Some(format!("groups {below} divides them"))
-            }
-            Self::Layers { error, .. } => error.hint(),
-            Self::IndivisiblePatches { image_size, patch_size, .. } => {
-                Some(format!("image_size {} is divisible", image_size / patch_size * patch_size))
-            }
-            _ => None,
-        }
+        self.invalid.hint()
+    }
+}
+
+impl From<Invalid> for ModelError {
+    fn from(invalid: Invalid) -> Self {
+        Self::new("", invalid)
     }
 }

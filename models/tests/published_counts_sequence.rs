@@ -1,6 +1,6 @@
 //! Parameter counts of models of sequences and of recommendations against published figures.
 
-use trainyard_models::{Model, ModelError, ModelSpec, OperatorGraph, Pass, Sharing, find};
+use trainyard_models::{Model, ModelSpec, OperatorGraph, Pass, Sharing, find};
 
 fn graph(name: &str) -> OperatorGraph {
     find(name).expect("a model of the catalog").model.graph()
@@ -123,15 +123,15 @@ fn what_does_not_fit_together_is_refused() {
         Model::try_from(spec).expect_err("refused")
     };
     let unordered = wrong("transformer-xl-base", &|spec| spec.cutoffs = Some(vec![40_000, 20_000]));
-    assert!(matches!(unordered, ModelError::UnorderedCutoffs { cutoff: 40_000, end: 20_000, .. }), "{unordered}");
+    assert!(unordered.to_string().contains("`cutoffs` is 40000, but its cluster ends at 20000"), "{unordered}");
     let beyond = wrong("transformer-xl-base", &|spec| spec.cutoffs = Some(vec![267_735]));
-    assert!(matches!(beyond, ModelError::UnorderedCutoffs { .. }) && beyond.hint().is_some(), "{beyond}");
+    assert!(beyond.to_string().contains("its cluster ends at 267735") && beyond.hint().is_some(), "{beyond}");
     let narrow = wrong("electra-base", &|spec| spec.generator_hidden = Some(200));
     assert!(narrow.hint().is_some_and(|hint| hint.contains("256")), "{narrow}");
     let no_tables = wrong("dlrm", &|spec| spec.tables = Some(Vec::new()));
-    assert!(matches!(no_tables, ModelError::OutOfRange { field: "tables", value: 0, .. }), "{no_tables}");
+    assert!(no_tables.to_string().contains("`tables` is 0, but it must be from 1"), "{no_tables}");
     let huge = wrong("dlrm", &|spec| spec.tables = Some(vec![u64::MAX]));
-    assert!(matches!(huge, ModelError::OutOfRange { field: "tables", .. }), "{huge}");
+    assert!(huge.to_string().contains("`tables` is 18446744073709551615"), "{huge}");
     let foreign = wrong("gnmt", &|spec| spec.heads = Some(8));
-    assert!(matches!(foreign, ModelError::Foreign { .. }), "{foreign}");
+    assert!(foreign.to_string().ends_with("family `gnmt` has no field `heads`"), "{foreign}");
 }

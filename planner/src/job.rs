@@ -11,18 +11,16 @@ use crate::stored::named_set;
 use crate::unpriced::Unpriced;
 use std::borrow::Cow;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, Instance, MeasuredMachine,
-    Price, PriceQuery, PriceTable, Service, Sourced, Stack,
+    Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, Instance, MeasuredMachine, Price, PriceQuery, PriceTable,
+    Service, Sourced, Stack,
 };
-use trainyard_models::{
-    ConvergenceError, Family, Model, ModelError, ModelSpec, UnknownDataSet, convergence_curve, find, samples_in,
-};
+use trainyard_models::{Family, Model, ModelError, ModelSpec, convergence_curve, find, samples_in};
 use trainyard_plan::{
     Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
     Optimizer, Precision, Pricing, StorageMode, TrainingSpec, Volume,
 };
 use trainyard_sim::{InputError, Machine};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, CatalogError, Invalid, Seconds};
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
@@ -63,12 +61,9 @@ pub enum JobError {
     #[error("in `model`: {0}")]
     Model(#[from] ModelError),
     /// The target is not one, or not one of this model.
-    #[error("in `training.target`: {0}")]
-    Target(#[from] ConvergenceError),
-    /// The data set is not one.
-    #[error("in `data.dataset`: {0}")]
-    DataSet(#[from] UnknownDataSet),
-    /// An instance or stack does not exist.
+    #[error("{}", .0.clone().within("training"))]
+    Target(#[from] Invalid),
+    /// A model, data set, instance or stack does not exist.
     #[error("in `{field}`: {error}")]
     Catalog {
         /// The field.
@@ -110,7 +105,7 @@ pub enum JobError {
         /// The file.
         path: String,
         /// The error in the file.
-        error: ClusterFileError,
+        error: Box<Invalid>,
     },
     /// Nobody published how often a spot instance is reclaimed.
     #[error("how often spot instances {instance} are reclaimed in {region} is not known")]
@@ -160,8 +155,7 @@ impl JobError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Model(error) => error.hint(),
-            Self::Target(error) => Some(error.hint()),
-            Self::DataSet(error) => Some(error.hint()),
+            Self::Target(error) => error.hint(),
             Self::Catalog { error, .. } => Some(error.hint()),
             Self::ClusterFile { error, .. } => error.hint(),
             Self::NoSpotBand { regions, .. } if regions.is_empty() => Some("write campaign.monthly_reclaims".into()),
@@ -381,7 +375,8 @@ fn one_source(choice: &ModelChoice) -> Result<(), JobError> {
 
 /// A model of the catalog, which leaves the attention kernel to software and GPU.
 fn catalog_spec(name: &str) -> Result<ModelSpec, JobError> {
-    Ok(ModelSpec { attention: None, ..find(name)?.model.spec() })
+    let found = find(name).map_err(|error| JobError::Catalog { field: "model", error })?;
+    Ok(ModelSpec { attention: None, ..found.model.spec() })
 }
 
 fn own_model(choice: &ModelChoice, name: Option<&str>, family: Family) -> ModelSpec {
@@ -589,8 +584,8 @@ fn described(
     }
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
     let catalog = catalog_with(before.constants.as_ref());
-    let cluster =
-        Cluster::of_file(file, &catalog).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
+    let cluster = Cluster::of_file(file, &catalog)
+        .map_err(|error| JobError::ClusterFile { path: path.clone(), error: error.into() })?;
     let stacks = stacks(choice, &catalog, model)?;
     let machine = Machine { cluster, stack: stacks[0].clone() };
     Ok(Place::Owned {

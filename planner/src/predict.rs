@@ -6,8 +6,8 @@ use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchas
 use crate::software::AUTO_STACK;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
-    Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,
-    PriceQuery, PriceTable, Service, Sourced, Stack, USD_PER_HOUR_MAX, catalog,
+    Catalog, Cluster, ClusterFile, Constants, DEFAULT_STACK, MeasuredMachine, PriceQuery, PriceTable, Service, Sourced,
+    Stack, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, PlanError, StepTrace, Store};
@@ -15,7 +15,7 @@ use trainyard_sim::{
     DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
     simulate_with, step_trace,
 };
-use trainyard_units::Seconds;
+use trainyard_units::{CatalogError, Invalid, Seconds};
 
 /// The factor by which loading rates may be off, either way, in nine of ten cases. A stated default: the rule of thumb
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
@@ -77,7 +77,7 @@ pub enum DocumentError {
         /// The file.
         path: String,
         /// The error in the file.
-        error: ClusterFileError,
+        error: Box<Invalid>,
     },
     /// The plan rests on constants whose file is not at hand.
     #[error("in `plan.cluster.constants`: the constants file `{path}` was not read")]
@@ -337,7 +337,7 @@ fn with_margin(document: &PlanDocument, stack: Stack) -> Result<Stack, DocumentE
 
 /// Returns as many machines of a cluster file as a plan uses, if they are alike and there are enough; otherwise all.
 fn described(path: &str, file: ClusterFile, instances: u32, catalog: &Catalog) -> Result<Cluster, DocumentError> {
-    let wrong = |error| DocumentError::ClusterFile { path: path.into(), error };
+    let wrong = |error: Invalid| DocumentError::ClusterFile { path: path.into(), error: error.into() };
     let mut cluster = Cluster::of_file(file, catalog).map_err(wrong)?;
     if !cluster.is_mixed() {
         cluster.pools[0].instances = cluster.pools[0].instances.min(instances);

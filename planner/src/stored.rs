@@ -76,7 +76,7 @@ pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
 /// Returns the data set that a job names; `None` if it names none, or says that samples are at hand.
 pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, JobError> {
     let name = spec.dataset.as_deref().filter(|name| *name != NO_DATA_SET);
-    Ok(name.map(find_data_set).transpose()?)
+    name.map(find_data_set).transpose().map_err(|error| JobError::Catalog { field: "data.dataset", error })
 }
 
 /// Returns the samples of a data set that the job names, with the job's sample size if it states one.
@@ -227,7 +227,7 @@ mod tests {
         named.data.dataset = Some("text".into());
         assert!(matches!(stored(&named, model), Err(JobError::Conflict { second: "model", .. })));
         named.data.dataset = Some("imagnet".into());
-        assert!(matches!(stored(&named, model), Err(JobError::DataSet(_))));
+        assert!(matches!(stored(&named, model), Err(JobError::Catalog { field: "data.dataset", .. })));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn what_is_out_of_range_or_contradictory_is_refused_by_field() {
         job.model = ModelChoice { family: Some(Family::Mlp), layers, hidden: width, ..inputs };
     };
     wrong(&own, "`data.bytes_per_sample` is missing");
-    wrong(&|job| job.data.dataset = Some("imagnet".into()), "there is no data set `imagnet`");
+    wrong(&|job| job.data.dataset = Some("imagnet".into()), "no data set is called `imagnet`");
     wrong(&|job| job.data.dataset = Some("none".into()), "exclude each other");
     wrong(&|job| job.data.dataset = Some("text".into()), "does not read such samples");
     wrong(&|job| job.data.bytes_deviation = Some(-1.0), "data.bytes_deviation");

@@ -42,7 +42,8 @@ impl ModelQuestion {
     /// Returns the model that the configuration describes.
     pub(crate) fn model(&self) -> Result<ModelSpec, Refusal> {
         let name = self.name.as_deref().unwrap_or(UNNAMED_MODEL);
-        Ok(from_hugging_face(&self.config.to_string(), name)?)
+        from_hugging_face(&self.config.to_string(), name)
+            .map_err(|error| Refusal::input(format!("in `config`: {error}")).hint(error.hint()))
     }
 }
 

@@ -6,7 +6,6 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trainyard_models::ConfigError;
 use trainyard_planner::{DocumentError, FixError, JobError, NoPlan};
 
 /// Why a request is not answered.
@@ -118,12 +117,6 @@ impl From<JobError> for Refusal {
 impl From<FixError> for Refusal {
     fn from(error: FixError) -> Self {
         Self::input(format!("in `fix`: {error}")).hint(error.hint())
-    }
-}
-
-impl From<ConfigError> for Refusal {
-    fn from(error: ConfigError) -> Self {
-        Self::input(format!("in `config`: {error}")).hint(error.hint())
     }
 }
 

@@ -71,6 +71,11 @@ impl Invalid {
         Self::new(field, Problem::Other { sentence: sentence.to_string() })
     }
 
+    /// Returns the sentence alone: for what is wrong with the whole.
+    pub fn whole(sentence: impl Display) -> Self {
+        Self::inside("", sentence)
+    }
+
     /// Adds what the user may do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -88,7 +93,7 @@ impl Invalid {
     /// Places the fields in a table of a larger file: `count` within `job[0]` is `job[0].count`.
     #[must_use]
     pub fn within(mut self, table: &str) -> Self {
-        let placed = |field: &str| format!("{table}.{field}");
+        let placed = |field: &str| if field.is_empty() { table.into() } else { format!("{table}.{field}") };
         self.field = placed(&self.field);
         if let Problem::Conflict { other, .. } = &mut self.problem {
             *other = placed(other);
@@ -114,6 +119,7 @@ impl Display for Invalid {
             Problem::Value { value, rule } => write!(f, "`{field}` is {value}, but {rule}"),
             Problem::Missing { why } => write!(f, "`{field}` is missing: {why}"),
             Problem::Conflict { other, rule } => write!(f, "`{field}` and `{other}` exclude each other: {rule}"),
+            Problem::Other { sentence } if field.is_empty() => f.write_str(sentence),
             Problem::Other { sentence } => write!(f, "in `{field}`: {sentence}"),
         }
     }
@@ -137,10 +143,12 @@ mod tests {
                 "`job.steps` and `job.epochs` exclude each other: write one",
             ),
             (Invalid::inside("model", "no model is called `x`"), "in `job.model`: no model is called `x`"),
+            (Invalid::whole("it is empty"), "in `job`: it is empty"),
         ];
         for (invalid, sentence) in cases {
             assert_eq!(invalid.within("job").to_string(), sentence);
         }
+        assert_eq!(Invalid::whole("it is empty").to_string(), "it is empty");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dime
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Recommendation, Split};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// Half-precision products need their inputs in eights; interactions are padded to that.
 const PADDING: u64 = 8;
@@ -28,7 +28,7 @@ dimensions! {
 }
 
 /// Reads the rows of tables, which are bounded together.
-fn rows(at: Field, written: Option<Vec<u64>>) -> Result<Vec<u64>, ModelError> {
+fn rows(at: Field, written: Option<Vec<u64>>) -> Result<Vec<u64>, Invalid> {
     let tables = list(at, written, LAYERS_MAX, ROWS_MAX)?;
     at.range(tables.iter().sum::<u64>(), ROWS_MAX)?;
     Ok(tables)

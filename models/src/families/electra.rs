@@ -8,7 +8,7 @@ use crate::fields::{
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// Of a hundred tokens so many are masked (Clark et al., section 3.1).
 const MASKED_PERCENT: u64 = 15;
@@ -40,13 +40,13 @@ dimensions! {
 }
 
 /// Reads a width of whole heads, a quarter of the discriminator's unless it is stated.
-fn whole_heads(at: Field, written: Option<u64>, hidden: u64, head_width: u64) -> Result<u64, ModelError> {
+fn whole_heads(at: Field, written: Option<u64>, hidden: u64, head_width: u64) -> Result<u64, Invalid> {
     let generator_hidden = or(at, written, (hidden / 4).max(head_width), hidden)?;
     if generator_hidden.is_multiple_of(head_width) {
-        Ok(generator_hidden)
-    } else {
-        Err(ModelError::IndivisibleGenerator { model: at.model(), generator_hidden, head_width })
+        return Ok(generator_hidden);
     }
+    Err(Invalid::value(at.name, generator_hidden, format!("divisible by the {head_width} features of a head"))
+        .with_hint(format!("generator_hidden {} is divisible", generator_hidden.next_multiple_of(head_width))))
 }
 
 impl Architecture for Electra {

@@ -71,11 +71,11 @@ macro_rules! families {
             type Error = ModelError;
 
             fn try_from(spec: ModelSpec) -> Result<Self, ModelError> {
-                let model = match spec.family {
-                    $(Family::$family => Self::$family(fields::read(&spec)?),)*
+                let read = match spec.family {
+                    $(Family::$family => fields::read(&spec).map(Self::$family),)*
                 };
-                model.architecture().check()?;
-                Ok(model)
+                let checked = read.and_then(|model| Ok(model.architecture().check().map(|()| model)?));
+                checked.map_err(|error| error.of(&spec.name))
             }
         }
     };

@@ -3,7 +3,7 @@
 //! Attention and feed-forward part each end in a row-split product, whose sum over ranks tensor parallelism reduces
 //! (Shoeybi et al., arXiv:1909.08053, section 3).
 
-use crate::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or};
+use crate::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
 use crate::graph::{Layer, LayerRole};
 use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split};
 use crate::spec::{ModelError, ModelSpec};
@@ -102,11 +102,7 @@ impl Dimensions for Experts {
     fn read(spec: &ModelSpec, (hidden, ffn, interval): Self::Given) -> Result<Self, ModelError> {
         let at = |name| Field { spec, name };
         let count = needed(at("experts"), spec.experts, (EXPERT_WEIGHTS_MAX / (hidden * ffn)).max(1))?;
-        let allowed = |factor: &f64| *factor > 0.0 && *factor <= CAPACITY_FACTOR_MAX as f64;
-        if let Some(factor) = spec.capacity_factor.filter(|factor| !allowed(factor)) {
-            let (model, value) = (spec.name.clone(), factor.to_string());
-            return Err(ModelError::CapacityFactor { model, value, maximum: CAPACITY_FACTOR_MAX });
-        }
+        positive(at("capacity_factor"), spec.capacity_factor, 1.0, CAPACITY_FACTOR_MAX)?;
         Ok(Self {
             count,
             per_token: or(at("experts_per_token"), spec.experts_per_token, count.min(2), count)?,

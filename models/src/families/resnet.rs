@@ -1,11 +1,14 @@
 //! Residual convolutional networks.
 
 use super::parts::classifier;
-use crate::fields::{CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, list, needed, optional, or};
+use crate::fields::{
+    CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, divisor, list, needed, optional, or,
+};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::model::{Architecture, Sample};
 use crate::operator::{Convolution, Image, Operator, OperatorKind, Pool, replicated, squeeze_excite};
-use crate::spec::{BlockKind, ModelError};
+use crate::spec::BlockKind;
+use trainyard_units::Invalid;
 
 const DEPTH_MAX: u64 = 1000;
 const STAGES_MAX: u64 = 8;
@@ -47,17 +50,14 @@ impl BlockKind {
 
 impl Architecture for ResNet {
     /// Groups and gates are those of bottlenecks, whose channels the groups share evenly.
-    fn check(&self) -> Result<(), ModelError> {
-        let model = || self.name.clone();
+    fn check(&self) -> Result<(), Invalid> {
         if self.block == BlockKind::Basic && (self.groups > 1 || self.squeeze_excite.is_some()) {
             let field = if self.groups > 1 { "groups" } else { "squeeze_excite" };
-            return Err(ModelError::BottleneckOnly { model: model(), field });
+            let sentence = format!("`{field}` is set, but blocks are `basic`");
+            return Err(Invalid::whole(sentence).with_hint("set block = \"bottleneck\""));
         }
-        let channels = self.widths.iter().map(|width| self.reduced(*width));
-        match channels.into_iter().find(|channels| !channels.is_multiple_of(self.groups)) {
-            None => Ok(()),
-            Some(channels) => Err(ModelError::IndivisibleChannels { model: model(), channels, groups: self.groups }),
-        }
+        let mut channels = self.widths.iter().map(|width| self.reduced(*width));
+        channels.try_for_each(|channels| divisor("groups", self.groups, (channels, "channels of a block")).map(drop))
     }
 
     fn sample(&self) -> Sample {
@@ -89,11 +89,11 @@ impl Architecture for ResNet {
 }
 
 /// Reads the channels of each stage, twice those of the stage before unless they are stated.
-fn doubling(at: Field, written: Option<Vec<u64>>, depths: &[u32], first: u64) -> Result<Vec<u64>, ModelError> {
+fn doubling(at: Field, written: Option<Vec<u64>>, depths: &[u32], first: u64) -> Result<Vec<u64>, Invalid> {
     let widths = written.unwrap_or_else(|| (0..depths.len()).map(|stage| first << stage).collect());
     if widths.len() != depths.len() {
-        let (depths, widths) = (depths.len(), widths.len());
-        return Err(ModelError::UnequalStages { model: at.model(), depths, widths });
+        let allowed = format!("one for each of the {} `depths`", depths.len());
+        return Err(Invalid::value(at.name, format!("{} numbers", widths.len()), allowed));
     }
     list(at, Some(widths), STAGES_MAX, CHANNELS_MAX)
 }

@@ -7,7 +7,7 @@ use crate::fields::{
 use crate::graph::{Layer, OperatorGraph};
 use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, RelativePositions, Split};
-use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 dimensions! {
     /// A decoder-only transformer whose segments attend to themselves and to what the layer below made of the segment
@@ -46,11 +46,12 @@ struct Cluster {
 }
 
 /// Reads the first tokens of clusters, each before the next.
-fn ascending(at: Field, written: Option<Vec<u64>>, vocab: u64) -> Result<Vec<u64>, ModelError> {
+fn ascending(at: Field, written: Option<Vec<u64>>, vocab: u64) -> Result<Vec<u64>, Invalid> {
     let cutoffs = written.unwrap_or_default();
     let ends = cutoffs.iter().copied().chain([vocab]);
     match cutoffs.iter().copied().zip(ends.skip(1)).find(|(from, to)| from >= to) {
-        Some((cutoff, end)) => Err(ModelError::UnorderedCutoffs { model: at.model(), cutoff, end }),
+        Some((cutoff, end)) => Err(Invalid::breaks(at.name, cutoff, format!("its cluster ends at {end}"))
+            .with_hint("write cutoffs in ascending order, below vocab")),
         None => cutoffs.into_iter().map(|cutoff| at.range(cutoff, VOCABULARY_MAX)).collect(),
     }
 }

@@ -1,12 +1,13 @@
 //! From layers as written to an operator graph: what flows, what is saved for later, which layers are alike.
 
-use super::error::{LayersError, Problem};
 use super::shape::{Input, Shape};
 use super::spec::{InputSpec, LayerSpec, OperatorSpec};
 use crate::fields::LAYERS_MAX;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
 use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, Recommendation, replicated};
+use crate::spec::ModelError;
 use std::collections::{BTreeMap, BTreeSet};
+use trainyard_units::Invalid;
 
 /// Most operators of a model: those of the largest published ones are some ten thousand. Sides within sides multiply, so
 /// that a few lines may ask for more than a machine holds.
@@ -91,17 +92,15 @@ pub(super) fn graph(
     input: InputSpec,
     layers: &[LayerSpec],
     attention: Option<AttentionKernel>,
-) -> Result<OperatorGraph, LayersError> {
-    let at_input = |problem| LayersError { at: "the input".into(), problem };
+) -> Result<OperatorGraph, ModelError> {
     let mut builder = Builder::new(attention);
-    let flow = match input.valid().map_err(at_input)? {
+    let flow = match input.valid().map_err(|invalid| ModelError::new("the input", invalid))? {
         Input::Tokens(tokens) => Flow::Tokens(tokens),
         Input::Map(shape) => Flow::Map(builder.value(shape)),
     };
     let built = builder.layers(layers, flow)?;
     if attention.is_some() && !builder.attention_used {
-        let problem = Problem::WithoutEffect { field: "attention", why: "no operator leaves open how it is computed" };
-        return Err(LayersError { at: "the model".into(), problem });
+        return Err(Invalid::whole("`attention` is set, but no operator leaves open how it is computed").into());
     }
     let past = builder.all_used()?;
     Ok(OperatorGraph::of_layers(handed_past(built, &past)))
@@ -127,24 +126,25 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn layers(&mut self, layers: &'a [LayerSpec], mut flow: Flow) -> Result<Vec<Built>, LayersError> {
-        let whole = |problem| LayersError { at: "the model".into(), problem };
+    fn layers(&mut self, layers: &'a [LayerSpec], mut flow: Flow) -> Result<Vec<Built>, ModelError> {
         let count = layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.repeat));
         if count > LAYERS_MAX {
-            return Err(whole(Problem::TooManyLayers { maximum: LAYERS_MAX }));
+            return Err(Invalid::whole(format!("there are more than {LAYERS_MAX} layers")).into());
         }
         if count < 2 {
-            return Err(whole(Problem::TooFewLayers { count }));
+            let sentence = format!("there are {count} layers, but a model needs at least an input and an output layer");
+            return Err(Invalid::whole(sentence).with_hint("put the loss into a layer of its own").into());
         }
         let mut built = Vec::new();
         let mut trained = false;
         for spec in layers {
             self.layer = &spec.name;
             if spec.frozen && trained {
-                return Err(self.error(Problem::FrozenBehindTrained));
+                let behind = Invalid::whole("it is frozen, but the layer before it is trained");
+                return Err(self.error(behind.with_hint("freeze all layers before it too")));
             }
             trained |= !spec.frozen;
-            super::shape::range("repeat", spec.repeat, 1, LAYERS_MAX).map_err(|problem| self.error(problem))?;
+            self.valid(super::shape::range("repeat", spec.repeat, 1, LAYERS_MAX))?;
             for _ in 0..spec.repeat {
                 let layer = self.layer(spec, flow, count)?;
                 flow = layer.flow;
@@ -153,16 +153,16 @@ impl<'a> Builder<'a> {
         }
         let ends_aside = layers.last().and_then(|layer| layer.operators.last());
         if flow != Flow::Loss && !matches!(ends_aside, Some(OperatorSpec::Side(_))) {
-            return Err(self.error(Problem::NoLoss));
+            return Err(self.error(no_loss()));
         }
         Ok(built)
     }
 
-    fn layer(&mut self, spec: &'a LayerSpec, flow: Flow, count: u64) -> Result<Built, LayersError> {
+    fn layer(&mut self, spec: &'a LayerSpec, flow: Flow, count: u64) -> Result<Built, ModelError> {
         self.kept.clear();
         (self.context_elements, self.exchanged_elements) = (0, 0);
         if spec.operators.is_empty() {
-            return Err(self.error(Problem::Empty));
+            return Err(self.error(Invalid::whole("there are no operators")));
         }
         let output = self.through(&spec.operators, flow)?;
         let role = match self.index as u64 {
@@ -186,12 +186,14 @@ impl<'a> Builder<'a> {
     }
 
     /// Operators one after another.
-    pub(super) fn through(&mut self, operators: &'a [OperatorSpec], mut flow: Flow) -> Result<Flow, LayersError> {
+    pub(super) fn through(&mut self, operators: &'a [OperatorSpec], mut flow: Flow) -> Result<Flow, ModelError> {
         for (index, operator) in operators.iter().enumerate() {
             self.path.push(Step::Operator(index, operator));
             self.count += 1;
             if self.count > OPERATORS_MAX {
-                return Err(self.error(Problem::TooManyOperators { maximum: OPERATORS_MAX }));
+                let sentence = format!("up to here there are more than {OPERATORS_MAX} operators");
+                let hint = "those of a repeated layer count each time, those of a side for each of its maps";
+                return Err(self.error(Invalid::whole(sentence).with_hint(hint)));
             }
             flow = self.operator(operator, flow)?;
             self.path.pop();
@@ -204,16 +206,17 @@ impl<'a> Builder<'a> {
         &mut self,
         branches: &'a [Vec<OperatorSpec>],
         value: Value,
-    ) -> Result<Vec<Value>, LayersError> {
+    ) -> Result<Vec<Value>, ModelError> {
         if branches.len() < 2 {
-            return Err(self.error(Problem::TooFewBranches { count: branches.len() }));
+            let sentence = format!("there are {} branches, but at least two are joined", branches.len());
+            return Err(self.error(Invalid::whole(sentence).with_hint("an empty branch, [], hands the input on")));
         }
         let mut made = Vec::new();
         for (index, branch) in branches.iter().enumerate() {
             self.path.push(Step::Branch(index));
             match self.through(branch, Flow::Map(value))? {
                 Flow::Map(value) => made.push(value),
-                Flow::Loss | Flow::Tokens(_) => return Err(self.error(Problem::AfterLoss)),
+                Flow::Loss | Flow::Tokens(_) => return Err(self.after_loss()),
             }
             self.path.pop();
         }
@@ -221,12 +224,12 @@ impl<'a> Builder<'a> {
     }
 
     /// The same operators over each of some values, with one set of weights, each ending in a loss.
-    pub(super) fn side(&mut self, operators: &'a [OperatorSpec], values: &[Value]) -> Result<(), LayersError> {
+    pub(super) fn side(&mut self, operators: &'a [OperatorSpec], values: &[Value]) -> Result<(), ModelError> {
         let shared = self.shares_weights;
         for (index, value) in values.iter().enumerate() {
             self.shares_weights = shared || index > 0;
             if self.through(operators, Flow::Map(*value))? != Flow::Loss {
-                return Err(self.error(Problem::NoLoss));
+                return Err(self.error(no_loss()));
             }
         }
         self.shares_weights = shared;
@@ -246,7 +249,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Something new, unless it is too large.
-    pub(super) fn made(&mut self, shape: Shape) -> Result<Value, LayersError> {
+    pub(super) fn made(&mut self, shape: Shape) -> Result<Value, ModelError> {
         let shape = self.valid(shape.checked())?;
         Ok(self.value(shape))
     }
@@ -256,39 +259,50 @@ impl<'a> Builder<'a> {
         self.past.extend(self.saved.insert(name, saved));
     }
 
-    pub(super) fn saved(&mut self, name: &str) -> Result<Value, LayersError> {
+    pub(super) fn saved(&mut self, name: &str) -> Result<Value, ModelError> {
         let index = self.index;
         if let Some(saved) = self.saved.get_mut(name) {
             saved.used_in = Some(index);
             return Ok(saved.value);
         }
-        let saved = self.saved.keys().map(ToString::to_string).collect();
-        Err(self.error(Problem::NotSaved { name: name.into(), saved }))
+        let saved: Vec<&str> = self.saved.keys().copied().collect();
+        let hint = match saved.as_slice() {
+            [] => "write { save = \"a-name\" } where it is made".into(),
+            saved => format!("saved are {}", saved.join(", ")),
+        };
+        Err(self.error(Invalid::whole(format!("nothing before is saved as `{name}`")).with_hint(hint)))
     }
 
     /// Everything that was saved, if all of it was used.
-    fn all_used(mut self) -> Result<Vec<Saved>, LayersError> {
+    fn all_used(mut self) -> Result<Vec<Saved>, ModelError> {
         if let Some((name, _)) = self.saved.iter().find(|(_, saved)| saved.used_in.is_none()) {
-            let problem = Problem::Unused { name: (*name).into() };
-            return Err(LayersError { at: "the model".into(), problem });
+            let hint = format!("leave it out, or use it with {{ concat = \"{name}\" }}");
+            return Err(Invalid::whole(format!("`{name}` is saved, but never used")).with_hint(hint).into());
         }
         self.past.extend(self.saved.into_values());
         Ok(self.past)
     }
 
-    pub(super) fn error(&self, problem: Problem) -> LayersError {
+    pub(super) fn after_loss(&self) -> ModelError {
+        self.error(Invalid::whole("nothing can follow a loss"))
+    }
+
+    pub(super) fn error(&self, invalid: Invalid) -> ModelError {
         let layer = format!("layer `{}`", self.layer);
         let steps = self.path.iter().map(|step| match step {
             Step::Operator(index, operator) => format!("operator {} (`{}`)", index + 1, operator.word()),
             Step::Branch(index) => format!("branch {}", index + 1),
         });
-        let at = std::iter::once(layer).chain(steps).collect::<Vec<_>>().join(", ");
-        LayersError { at, problem }
+        ModelError::new(std::iter::once(layer).chain(steps).collect::<Vec<_>>().join(", "), invalid)
     }
 
-    pub(super) fn valid<T>(&self, result: Result<T, Problem>) -> Result<T, LayersError> {
-        result.map_err(|problem| self.error(problem))
+    pub(super) fn valid<T>(&self, result: Result<T, Invalid>) -> Result<T, ModelError> {
+        result.map_err(|invalid| self.error(invalid))
     }
+}
+
+fn no_loss() -> Invalid {
+    Invalid::whole("it does not end in a loss").with_hint("end with \"cross_entropy\"")
 }
 
 /// Whether an operator needs its input backward, which is what it keeps.

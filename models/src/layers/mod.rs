@@ -4,7 +4,6 @@
 
 mod batch_norm;
 mod build;
-mod error;
 mod operators;
 mod read;
 mod recommendation;
@@ -12,7 +11,6 @@ mod recurrent;
 mod shape;
 mod spec;
 
-pub use error::{LayersError, Problem};
 pub use spec::{
     Activation, AdaptivePool, Add, AttentionSpec, Concat, Conv, CrossEntropy, Depthwise, Embedding, GroupNorm,
     InputSpec, Joined, LayerSpec, Linear, Load, MaxPool, MeanPool, Norm, OperatorSpec, Padding, PaddingRule, RoiAlign,
@@ -24,6 +22,7 @@ use crate::graph::OperatorGraph;
 use crate::model::{Architecture, Named, Sample};
 use crate::operator::AttentionKernel;
 use crate::spec::{ModelError, ModelSpec};
+use trainyard_units::Invalid;
 
 /// A model whose layers are written out.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,9 +55,8 @@ impl Dimensions for Layers {
         let at = |name| Field { spec, name };
         let input = spec.input.ok_or_else(|| at("input").missing())?;
         let layers = spec.layer.clone().ok_or_else(|| at("layer").missing())?;
-        let wrong = |error| ModelError::Layers { model: spec.name.clone(), error: Box::new(error) };
-        let input = overridden(input, spec.image_size, spec.seq_len).map_err(wrong)?;
-        let graph = build::graph(input, &layers, spec.attention).map_err(wrong)?;
+        let input = overridden(input, spec.image_size, spec.seq_len)?;
+        let graph = build::graph(input, &layers, spec.attention)?;
         Ok(Self { name: spec.name.clone(), input, attention: spec.attention, layers, graph })
     }
 
@@ -94,15 +92,12 @@ impl Architecture for Layers {
 }
 
 /// The input with the sides of its image, or its tokens, replaced by those of a job.
-fn overridden(input: InputSpec, image_size: Option<u64>, seq_len: Option<u64>) -> Result<InputSpec, LayersError> {
-    let without_effect = |field, why| {
-        let problem = Problem::WithoutEffect { field, why };
-        Err(LayersError { at: "the input".into(), problem })
-    };
+fn overridden(input: InputSpec, image_size: Option<u64>, seq_len: Option<u64>) -> Result<InputSpec, ModelError> {
+    let without_effect = |sentence| Err(ModelError::new("the input", Invalid::whole(sentence)));
     let image = input.height.is_some();
     match (image_size, seq_len) {
-        (Some(_), _) if !image => without_effect("image_size", "it is no image"),
-        (_, Some(_)) if input.tokens.is_none() => without_effect("seq_len", "it has no tokens"),
+        (Some(_), _) if !image => without_effect("`image_size` is set, but it is no image"),
+        (_, Some(_)) if input.tokens.is_none() => without_effect("`seq_len` is set, but it has no tokens"),
         _ => Ok(InputSpec {
             depth: input.depth.map(|depth| image_size.unwrap_or(depth)),
             height: image_size.or(input.height),

@@ -1,16 +1,17 @@
 //! What each written operator computes at the shape that it gets.
 
 use super::build::{Builder, Flow, Value};
-use super::error::{LayersError, Problem};
 use super::shape::{Shape, Windows, range};
 use super::spec::{
     Activation, Add, AttentionSpec, Concat, Conv, Depthwise, Embedding, Gru, Joined, Linear, Lstm, MaxPool, MeanPool,
     Norm, OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
 };
-use crate::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX};
+use crate::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, divisor};
 use crate::operator::{
     Attention, AttentionKernel, Cell, Convolution, Image, Mask, OperatorKind, Pool, pixels, squeeze_excite,
 };
+use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// Most weights of an operator, which keeps every count within 64 bits.
 const WEIGHTS_MAX: u64 = 1 << 36;
@@ -27,19 +28,22 @@ struct After {
 
 impl<'a> Builder<'a> {
     /// One operator.
-    pub(super) fn operator(&mut self, spec: &'a OperatorSpec, flow: Flow) -> Result<Flow, LayersError> {
+    pub(super) fn operator(&mut self, spec: &'a OperatorSpec, flow: Flow) -> Result<Flow, ModelError> {
         match (spec, flow) {
             (OperatorSpec::Load(load), _) => self.saved(&load.load).map(Flow::Map),
-            (_, Flow::Loss) => Err(self.error(Problem::AfterLoss)),
+            (_, Flow::Loss) => Err(self.after_loss()),
             (OperatorSpec::Embedding(embedding), Flow::Tokens(tokens)) => {
                 self.embedding(embedding, tokens).map(Flow::Map)
             }
-            (_, Flow::Tokens(_)) => Err(self.error(Problem::Tokens)),
+            (_, Flow::Tokens(_)) => {
+                let tokens = Invalid::whole("its input is tokens, which need to be looked up first");
+                Err(self.error(tokens.with_hint("write { embedding = 30522, width = 768 } first")))
+            }
             (spec, Flow::Map(value)) => self.over(spec, value),
         }
     }
 
-    fn over(&mut self, spec: &'a OperatorSpec, value: Value) -> Result<Flow, LayersError> {
+    fn over(&mut self, spec: &'a OperatorSpec, value: Value) -> Result<Flow, ModelError> {
         let made = match spec {
             OperatorSpec::Activation(activation) => self.activation(*activation, value),
             OperatorSpec::Word(Word::CrossEntropy) => return self.loss(value, value.shape.channels),
@@ -74,7 +78,7 @@ impl<'a> Builder<'a> {
             OperatorSpec::Linear(linear) => self.linear(linear, value)?,
             OperatorSpec::Attention(attention) => self.attention(attention, value)?,
             OperatorSpec::Embedding(_) => {
-                return Err(self.error(Problem::NotTokens { shape: value.shape.to_string() }));
+                return Err(self.error(Invalid::whole(format!("it looks up tokens, but gets {}", value.shape))));
             }
             OperatorSpec::SqueezeExcite(squeeze) => self.squeeze_excite(squeeze, value)?,
             OperatorSpec::RoiAlign(align) => self.roi_align(align, value)?,
@@ -128,14 +132,14 @@ impl<'a> Builder<'a> {
         self.value(value.shape)
     }
 
-    fn loss(&mut self, value: Value, classes: u64) -> Result<Flow, LayersError> {
+    fn loss(&mut self, value: Value, classes: u64) -> Result<Flow, ModelError> {
         self.divides("cross_entropy", value.shape.channels, classes)?;
         let rows = value.shape.elements() / classes;
         self.push(OperatorKind::CrossEntropy { rows, vocab: classes }, value);
         Ok(Flow::Loss)
     }
 
-    fn conv(&mut self, spec: &Conv, value: Value) -> Result<Value, LayersError> {
+    fn conv(&mut self, spec: &Conv, value: Value) -> Result<Value, ModelError> {
         let Conv { conv, kernel, stride, padding, dilation, groups, bias, norm, activation } = spec;
         let (one, inputs) = (Sizes::All(1), value.shape.channels);
         let outputs = self.valid(range("conv", *conv, 1, CHANNELS_MAX))?;
@@ -148,7 +152,7 @@ impl<'a> Builder<'a> {
         self.convolution(value, windows, (outputs, groups), false, &after)
     }
 
-    fn depthwise(&mut self, spec: &Depthwise, value: Value) -> Result<Value, LayersError> {
+    fn depthwise(&mut self, spec: &Depthwise, value: Value) -> Result<Value, ModelError> {
         let Depthwise { depthwise, stride, padding, dilation, bias, norm, activation } = spec;
         let kernel = ("depthwise", depthwise);
         let windows = self.valid(value.shape.windows(kernel, stride.as_ref(), dilation.as_ref(), padding.as_ref()))?;
@@ -156,7 +160,7 @@ impl<'a> Builder<'a> {
         self.convolution(value, windows, (channels, channels), false, &after)
     }
 
-    fn transposed_conv(&mut self, spec: &TransposedConv, value: Value) -> Result<Value, LayersError> {
+    fn transposed_conv(&mut self, spec: &TransposedConv, value: Value) -> Result<Value, ModelError> {
         let TransposedConv { transposed_conv, kernel, stride, padding, bias, norm, activation } = spec;
         let outputs = self.valid(range("transposed_conv", *transposed_conv, 1, CHANNELS_MAX))?;
         let windows = value.shape.windows(("kernel", kernel), stride.as_ref(), None, padding.as_ref());
@@ -172,7 +176,7 @@ impl<'a> Builder<'a> {
         (outputs, groups): (u64, u64),
         transposed: bool,
         after: &After,
-    ) -> Result<Value, LayersError> {
+    ) -> Result<Value, ModelError> {
         let shape = value.shape;
         let extent = if transposed { windows.spread(shape.extent) } else { windows.count(shape.extent) };
         let output = shape.with_extent(self.valid(extent)?).with_channels(outputs);
@@ -205,7 +209,7 @@ impl<'a> Builder<'a> {
         padding: Option<&Padding>,
         kind: Pool,
         value: Value,
-    ) -> Result<Value, LayersError> {
+    ) -> Result<Value, ModelError> {
         let windows = value.shape.windows(window, Some(stride.unwrap_or(window.1)), None, padding);
         let extent = self.valid(windows.and_then(|windows| windows.count(value.shape.extent)))?;
         Ok(self.pooled(value, value.shape.with_extent(extent), kind))
@@ -218,7 +222,7 @@ impl<'a> Builder<'a> {
         self.value(output)
     }
 
-    fn upsample(&mut self, to: &UpsampleTo, value: Value) -> Result<Value, LayersError> {
+    fn upsample(&mut self, to: &UpsampleTo, value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         let extent = match to {
             UpsampleTo::Times(factors) => {
@@ -240,13 +244,13 @@ impl<'a> Builder<'a> {
         Ok(made)
     }
 
-    fn linear(&mut self, spec: &Linear, value: Value) -> Result<Value, LayersError> {
+    fn linear(&mut self, spec: &Linear, value: Value) -> Result<Value, ModelError> {
         let outputs = self.valid(range("linear", spec.linear, 1, VOCABULARY_MAX))?;
         let made = self.product(value, outputs, spec.bias.unwrap_or(true))?;
         Ok(spec.activation.map_or(made, |activation| self.activation(activation, made)))
     }
 
-    fn product(&mut self, value: Value, outputs: u64, bias: bool) -> Result<Value, LayersError> {
+    fn product(&mut self, value: Value, outputs: u64, bias: bool) -> Result<Value, ModelError> {
         let (rows, inputs) = (value.shape.rows(), value.shape.channels);
         self.weights(inputs, outputs)?;
         let made = self.made(value.shape.with_channels(outputs))?;
@@ -254,7 +258,7 @@ impl<'a> Builder<'a> {
         Ok(made)
     }
 
-    fn attention(&mut self, spec: &AttentionSpec, value: Value) -> Result<Value, LayersError> {
+    fn attention(&mut self, spec: &AttentionSpec, value: Value) -> Result<Value, ModelError> {
         let width = value.shape.channels;
         self.divides("attention", width, spec.attention)?;
         self.attention_used |= spec.kernel.is_none();
@@ -280,7 +284,7 @@ impl<'a> Builder<'a> {
         self.product(mixed, width, bias)
     }
 
-    fn embedding(&mut self, spec: &Embedding, tokens: u64) -> Result<Value, LayersError> {
+    fn embedding(&mut self, spec: &Embedding, tokens: u64) -> Result<Value, ModelError> {
         let Embedding { embedding, width, positions, dropout } = spec;
         let vocab = self.valid(range("embedding", *embedding, 1, VOCABULARY_MAX))?;
         let width = self.valid(range("width", *width, 1, CHANNELS_MAX))?;
@@ -295,7 +299,7 @@ impl<'a> Builder<'a> {
         Ok(made)
     }
 
-    fn squeeze_excite(&mut self, spec: &SqueezeExcite, value: Value) -> Result<Value, LayersError> {
+    fn squeeze_excite(&mut self, spec: &SqueezeExcite, value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         let squeezed = self.valid(range("squeeze_excite", spec.squeeze_excite, 1, CHANNELS_MAX))?;
         let vector = Shape { dimensions: 0, extent: [1; 3], channels: squeezed, ..shape };
@@ -311,7 +315,7 @@ impl<'a> Builder<'a> {
         Ok(self.value(shape))
     }
 
-    fn roi_align(&mut self, spec: &RoiAlign, value: Value) -> Result<Value, LayersError> {
+    fn roi_align(&mut self, spec: &RoiAlign, value: Value) -> Result<Value, ModelError> {
         let maps = self.all_of(&spec.of, value)?;
         let shape = maps[0].shape;
         let regions = self.valid(range("regions", spec.regions, 1, REGIONS_MAX))?;
@@ -324,7 +328,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Saved maps of as many channels each, or, of no names, what flows.
-    fn all_of(&mut self, names: &[String], value: Value) -> Result<Vec<Value>, LayersError> {
+    fn all_of(&mut self, names: &[String], value: Value) -> Result<Vec<Value>, ModelError> {
         let values = names.iter().map(|name| self.saved(name)).collect::<Result<Vec<_>, _>>()?;
         let Some(first) = values.first() else { return Ok(vec![value]) };
         let like_first = |other: &Value| {
@@ -339,7 +343,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn add(&mut self, spec: &'a Add, value: Value) -> Result<Value, LayersError> {
+    fn add(&mut self, spec: &'a Add, value: Value) -> Result<Value, ModelError> {
         let joined = match &spec.add {
             Joined::Saved(name) => vec![value, self.saved(name)?],
             Joined::Branches(branches) => self.branches(branches, value)?,
@@ -357,7 +361,7 @@ impl<'a> Builder<'a> {
         Ok(sum)
     }
 
-    fn concat(&mut self, spec: &'a Concat, value: Value) -> Result<Value, LayersError> {
+    fn concat(&mut self, spec: &'a Concat, value: Value) -> Result<Value, ModelError> {
         let crop = spec.crop.unwrap_or(false);
         let joined = match &spec.concat {
             Joined::Saved(name) => vec![value, self.saved(name)?],
@@ -384,24 +388,20 @@ impl<'a> Builder<'a> {
         Ok(made)
     }
 
-    fn unequal(&self, first: Shape, second: Shape, rule: &'static str) -> LayersError {
-        self.error(Problem::Unequal { first: first.to_string(), second: second.to_string(), rule })
+    fn unequal(&self, first: Shape, second: Shape, rule: &'static str) -> ModelError {
+        self.error(Invalid::whole(format!("{first} and {second} cannot be joined: {rule}")))
     }
 
-    fn divides(&self, field: &'static str, channels: u64, divisor: u64) -> Result<(), LayersError> {
-        self.valid(range(field, divisor, 1, VOCABULARY_MAX))?;
-        if channels.is_multiple_of(divisor) {
-            Ok(())
-        } else {
-            Err(self.error(Problem::Indivisible { field, channels, divisor }))
-        }
+    fn divides(&self, field: &'static str, channels: u64, value: u64) -> Result<(), ModelError> {
+        let in_range = range(field, value, 1, VOCABULARY_MAX);
+        self.valid(in_range.and_then(|value| divisor(field, value, (channels, "channels"))).map(drop))
     }
 
-    pub(super) fn weights(&self, inputs: u64, outputs: u64) -> Result<(), LayersError> {
+    pub(super) fn weights(&self, inputs: u64, outputs: u64) -> Result<(), ModelError> {
         if u128::from(inputs) * u128::from(outputs) <= u128::from(WEIGHTS_MAX) {
             Ok(())
         } else {
-            Err(self.error(Problem::TooManyWeights { maximum: WEIGHTS_MAX }))
+            Err(self.error(Invalid::whole(format!("it has more than {WEIGHTS_MAX} weights"))))
         }
     }
 }

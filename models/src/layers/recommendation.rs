@@ -1,23 +1,26 @@
 //! Embedding tables and dot interactions as written.
 
 use super::build::{Builder, Value};
-use super::error::{LayersError, Problem};
 use super::shape::{Shape, range};
 use crate::fields::ROWS_MAX;
 use crate::operator::{OperatorKind, Recommendation};
+use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 /// Most tables of a layer.
 const TABLES_MAX: u64 = 1 << 16;
 
 impl Builder<'_> {
     /// The vector that flows and a row of each table: a sequence of vectors.
-    pub(super) fn tables(&mut self, rows: &[u64], value: Value) -> Result<Value, LayersError> {
+    pub(super) fn tables(&mut self, rows: &[u64], value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         if shape.pixels() != 1 {
-            return Err(self.error(Problem::NotVector { shape: shape.to_string() }));
+            let sentence = format!("it puts rows of tables beside one vector, but gets {shape}");
+            return Err(self.error(Invalid::whole(sentence)));
         }
         if self.exchanged_elements > 0 {
-            return Err(self.error(Problem::TablesTwice));
+            let hint = "write the rows of all tables in one list, or put them into another layer";
+            return Err(self.error(Invalid::whole("the layer has tables already").with_hint(hint)));
         }
         let count = self.valid(range("tables", rows.len() as u64, 1, TABLES_MAX))?;
         for table in rows {
@@ -33,10 +36,10 @@ impl Builder<'_> {
     }
 
     /// The first vector of a sequence and the dot products of all pairs: one vector.
-    pub(super) fn dot_interaction(&mut self, value: Value) -> Result<Value, LayersError> {
+    pub(super) fn dot_interaction(&mut self, value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         if shape.dimensions != 1 {
-            return Err(self.error(Problem::NotSequence { shape: shape.to_string() }));
+            return Err(self.no_sequence(shape));
         }
         let (vectors, width) = (shape.pixels(), shape.channels);
         let outputs = Recommendation::pairs_of(vectors) + width;

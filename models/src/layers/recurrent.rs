@@ -1,12 +1,17 @@
 //! Recurrent layers as written.
 
 use super::build::{Builder, Value};
-use super::error::{LayersError, Problem};
-use super::shape::range;
+use super::shape::{Shape, range};
 use crate::fields::CHANNELS_MAX;
 use crate::operator::{Cell, OperatorKind, Recurrent};
+use crate::spec::ModelError;
+use trainyard_units::Invalid;
 
 impl Builder<'_> {
+    pub(super) fn no_sequence(&self, shape: Shape) -> ModelError {
+        self.error(Invalid::whole(format!("it needs a sequence, but gets {shape}")))
+    }
+
     /// A recurrent layer with as many features, which a word says, in each direction.
     pub(super) fn recurrent(
         &mut self,
@@ -14,10 +19,10 @@ impl Builder<'_> {
         (word, hidden): (&'static str, u64),
         bidirectional: Option<bool>,
         value: Value,
-    ) -> Result<Value, LayersError> {
+    ) -> Result<Value, ModelError> {
         let shape = value.shape;
         if shape.dimensions != 1 {
-            return Err(self.error(Problem::NotSequence { shape: shape.to_string() }));
+            return Err(self.no_sequence(shape));
         }
         let hidden = self.valid(range(word, hidden, 1, CHANNELS_MAX))?;
         let directions = if bidirectional.unwrap_or(false) { 2 } else { 1 };

@@ -1,10 +1,10 @@
 //! Shapes of what flows between operators, and the arithmetic of windows.
 
-use super::error::Problem;
 use super::spec::{InputSpec, Padding, PaddingRule, Sizes};
 use crate::fields::{CHANNELS_MAX, IMAGE_MAX, SEQUENCE_MAX, VOCABULARY_MAX};
 use crate::operator::{Extent, pixels};
 use std::fmt;
+use trainyard_units::Invalid;
 
 /// Dimensions in which a map may extend.
 const DIMENSIONS: usize = 3;
@@ -52,7 +52,7 @@ pub(super) enum Input {
 }
 
 impl InputSpec {
-    pub(super) fn valid(self) -> Result<Input, Problem> {
+    pub(super) fn valid(self) -> Result<Input, Invalid> {
         let vectors = |dimensions, tokens, channels| Shape { samples: 1, dimensions, extent: [1, 1, tokens], channels };
         let input = match self {
             Self {
@@ -93,7 +93,7 @@ impl InputSpec {
         }
     }
 
-    fn unknown(self) -> Problem {
+    fn unknown(self) -> Invalid {
         let fields = [
             ("channels", self.channels),
             ("depth", self.depth),
@@ -104,17 +104,16 @@ impl InputSpec {
         ];
         let set: Vec<_> = fields.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
         let fields = if set.is_empty() { "(none)".into() } else { set.join(", ") };
-        Problem::Input { fields }
+        Invalid::whole(format!("the fields {fields} do not describe a sample")).with_hint(
+            "write input = { channels = 3, height = 224, width = 224 }, { tokens = 512 }, \
+             { tokens = 1500, features = 80 } or { features = 13 }",
+        )
     }
 }
 
 /// A number within limits.
-pub(super) fn range(field: &'static str, value: u64, minimum: u64, maximum: u64) -> Result<u64, Problem> {
-    if (minimum..=maximum).contains(&value) {
-        Ok(value)
-    } else {
-        Err(Problem::OutOfRange { field, value, minimum, maximum })
-    }
+pub(super) fn range(field: &'static str, value: u64, minimum: u64, maximum: u64) -> Result<u64, Invalid> {
+    if (minimum..=maximum).contains(&value) { Ok(value) } else { Err(Invalid::range(field, value, minimum..=maximum)) }
 }
 
 /// The windows of a convolution or a pool in one dimension.
@@ -155,7 +154,7 @@ impl Shape {
         Self { extent, ..self }
     }
 
-    pub(super) fn checked(self) -> Result<Self, Problem> {
+    pub(super) fn checked(self) -> Result<Self, Invalid> {
         let elements =
             self.extent.iter().fold(u128::from(self.samples) * u128::from(self.channels), |product, size| {
                 product.saturating_mul(u128::from(*size))
@@ -163,7 +162,7 @@ impl Shape {
         if elements <= u128::from(ELEMENTS_MAX) {
             Ok(self)
         } else {
-            Err(Problem::TooLarge { shape: self.to_string(), maximum: ELEMENTS_MAX })
+            Err(Invalid::whole(format!("it makes {self}, more than {ELEMENTS_MAX} elements")))
         }
     }
 
@@ -174,17 +173,18 @@ impl Shape {
         sizes: &Sizes,
         neutral: u64,
         maximum: u64,
-    ) -> Result<Extent, Problem> {
+    ) -> Result<Extent, Invalid> {
         if self.dimensions == 0 {
-            return Err(Problem::NoExtent { shape: self.to_string() });
+            return Err(Invalid::whole(format!("it needs an image, a volume or a sequence, but gets {self}")));
         }
         let given = match sizes {
             Sizes::All(size) => vec![*size; self.dimensions],
             Sizes::Each(sizes) => sizes.clone(),
         };
         if given.len() != self.dimensions {
-            let (shape, dimensions) = (self.to_string(), self.dimensions);
-            return Err(Problem::Dimensions { field, given: given.len(), shape, dimensions });
+            let (numbers, dimensions) = (given.len(), self.dimensions);
+            let sentence = format!("`{field}` has {numbers} numbers, but {self} has {dimensions} dimensions");
+            return Err(Invalid::whole(sentence));
         }
         let mut extent = [neutral; DIMENSIONS];
         for (size, given) in extent[DIMENSIONS - self.dimensions..].iter_mut().zip(given) {
@@ -200,7 +200,7 @@ impl Shape {
         stride: Option<&Sizes>,
         dilation: Option<&Sizes>,
         padding: Option<&Padding>,
-    ) -> Result<Windows, Problem> {
+    ) -> Result<Windows, Invalid> {
         let once = Sizes::All(1);
         let of = |field, sizes: Option<&Sizes>| self.sizes(field, sizes.unwrap_or(&once), 1, WINDOW_MAX);
         Ok(Windows {
@@ -216,44 +216,44 @@ impl Shape {
     }
 
     /// The largest factor by which a map may be made larger in one step.
-    pub(super) fn factors(self, sizes: &Sizes) -> Result<Extent, Problem> {
+    pub(super) fn factors(self, sizes: &Sizes) -> Result<Extent, Invalid> {
         self.sizes("upsample", sizes, 1, WINDOW_MAX)
     }
 
     /// An extent that is written out.
-    pub(super) fn extent_of(self, field: &'static str, sizes: &Sizes) -> Result<Extent, Problem> {
+    pub(super) fn extent_of(self, field: &'static str, sizes: &Sizes) -> Result<Extent, Invalid> {
         self.sizes(field, sizes, 1, IMAGE_MAX)
     }
 }
 
 impl Windows {
     /// How many windows there are in each dimension.
-    pub(super) fn count(self, input: Extent) -> Result<Extent, Problem> {
+    pub(super) fn count(self, input: Extent) -> Result<Extent, Invalid> {
         self.each(input, |size, kernel, stride, dilation, padding| {
             let Some(padding) = padding else { return Ok(size.div_ceil(stride)) };
             let window = dilation * (kernel - 1) + 1;
             let padded = size + 2 * padding;
             if padding >= window || window > padded {
-                return Err(Problem::Window { window, size, padding });
+                return Err(no_window(window, size, padding));
             }
             Ok((padded - window) / stride + 1)
         })
     }
 
     /// The extent of which there would be as many windows as `input` has pixels.
-    pub(super) fn spread(self, input: Extent) -> Result<Extent, Problem> {
+    pub(super) fn spread(self, input: Extent) -> Result<Extent, Invalid> {
         self.each(input, |size, kernel, stride, _, padding| {
             let Some(padding) = padding else { return Ok(size * stride) };
             let window = (size - 1) * stride + kernel;
-            if window > 2 * padding { Ok(window - 2 * padding) } else { Err(Problem::Window { window, size, padding }) }
+            if window > 2 * padding { Ok(window - 2 * padding) } else { Err(no_window(window, size, padding)) }
         })
     }
 
     fn each(
         self,
         input: Extent,
-        of: impl Fn(u64, u64, u64, u64, Option<u64>) -> Result<u64, Problem>,
-    ) -> Result<Extent, Problem> {
+        of: impl Fn(u64, u64, u64, u64, Option<u64>) -> Result<u64, Invalid>,
+    ) -> Result<Extent, Invalid> {
         let mut output = input;
         for (axis, size) in output.iter_mut().enumerate() {
             let padding = self.padding.map(|padding| padding[axis]);
@@ -261,6 +261,12 @@ impl Windows {
         }
         Ok(output)
     }
+}
+
+fn no_window(window: u64, size: u64, padding: u64) -> Invalid {
+    let padded = format!("{size} and {padding} of padding on each side");
+    Invalid::whole(format!("a window of {window} pixels does not fit into {padded}"))
+        .with_hint("make the kernel smaller, or write padding = \"same\"")
 }
 
 #[cfg(test)]
@@ -295,7 +301,7 @@ mod tests {
                 Ok([1, 1, windows]) => prop_assert_eq!(windows, starts),
                 Ok(other) => prop_assert!(false, "{other:?}"),
                 Err(problem) => {
-                    let refused = matches!(problem, Problem::Window { .. });
+                    let refused = problem.to_string().contains("does not fit");
                     prop_assert!(refused && (starts == 0 || padding >= span));
                 }
             }

@@ -4,7 +4,7 @@ use crate::job::JobError;
 use crate::queue::QueueError;
 use crate::recommendation::NoPlan;
 use crate::unpriced::Unpriced;
-use trainyard_hardware_profiles::CatalogError;
+use trainyard_units::CatalogError;
 
 /// An error in a fleet, or the reason why there is no plan for it. `field` is a path in its file, jobs counted from 0:
 /// `job[0].count`.
@@ -69,8 +69,7 @@ impl FleetError {
 fn placed(error: &JobError, part: &str) -> String {
     match error {
         JobError::Model(inner) => format!("in `{part}.model`: {inner}"),
-        JobError::Target(inner) => format!("in `{part}.training.target`: {inner}"),
-        JobError::DataSet(inner) => format!("in `{part}.data.dataset`: {inner}"),
+        JobError::Target(inner) => inner.clone().within(&format!("{part}.training")).to_string(),
         JobError::Catalog { field, error } => format!("in `{part}.{field}`: {error}"),
         JobError::Missing { field, why } => format!("`{part}.{field}` is missing: {why}"),
         JobError::Conflict { first, second, rule } => {

@@ -1,7 +1,7 @@
 //! Why a queue cannot be simulated.
 
 use crate::unpriced::Unpriced;
-use trainyard_hardware_profiles::CatalogError;
+use trainyard_units::CatalogError;
 
 /// An error in a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
