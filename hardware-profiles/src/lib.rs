@@ -40,9 +40,7 @@ pub use cluster::{
 pub use cluster_file::{
     ClusterFile, GpuChoice, GpuSpec, HostSpec, LinkKind, LinkSpec, MachineSpec, NetworkSpec, SwitchSpec,
 };
-pub use constants::{
-    CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut,
-};
+pub use constants::{CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 pub use gpu::{Achieved, Gpu, Rate};
 pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
 pub use measured::{

@@ -3,7 +3,7 @@
 mod parameter;
 mod write;
 
-pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS, Slot, SlotMut};
+pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 
 use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
@@ -201,10 +201,7 @@ fn unique<'a>(list: &'static str, names: impl Iterator<Item = &'a str>) -> Resul
 }
 
 fn check_gpu(gpu: &Gpu) -> Result<(), Invalid> {
-    for parameter in &GPU_PARAMETERS {
-        let Some(slot) = (parameter.slot)(gpu) else { continue };
-        check(&format!("gpus.{}.achieved.{}", gpu.name, parameter.name), parameter, slot)?;
-    }
+    check(&format!("gpus.{}.achieved", gpu.name), &GPU_PARAMETERS, gpu)?;
     let flops = |peak: &Option<Sourced<FlopsPerSecond>>| peak.as_ref().map(|peak| peak.value.0);
     let unfitted = [
         ("memory", Some(gpu.memory.value.as_f64()), (1.0, BYTES_MAX)),
@@ -224,10 +221,7 @@ fn check_gpu(gpu: &Gpu) -> Result<(), Invalid> {
 }
 
 fn check_stack(stack: &Stack) -> Result<(), Invalid> {
-    for parameter in &STACK_PARAMETERS {
-        let Some(slot) = (parameter.slot)(stack) else { continue };
-        check(&format!("stacks.{}.{}", stack.name, parameter.name), parameter, slot)?;
-    }
+    check(&format!("stacks.{}", stack.name), &STACK_PARAMETERS, stack)?;
     let unfitted = [
         ("image_decoding", stack.image_decoding.as_ref().map(|time| time.value.0), (0.0, 1e3)),
         ("bucket", Some(stack.bucket.value.as_f64()), (0.0, BYTES_MAX)),
@@ -285,14 +279,21 @@ fn check_wiring(entry: &str, interconnect: &Interconnect, gpus: u32) -> Result<(
     }
 }
 
-/// Checks that a constant is zero, which says that there is no such cost, or inside its physical bounds.
-fn check<T>(field: &str, parameter: &Parameter<T>, slot: Slot<'_>) -> Result<(), Invalid> {
-    if let Some(Fitted { deviation, rows, .. }) = slot.fitted() {
-        within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
-        within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
+/// Checks that each constant that an entry states is zero, which says that there is no such cost, or inside its physical
+/// bounds.
+fn check<T>(place: &str, parameters: &[Parameter<T>], entry: &T) -> Result<(), Invalid> {
+    for parameter in parameters {
+        let Some((value, fitted)) = parameter.stated(entry) else { continue };
+        let field = format!("{place}.{}", parameter.name);
+        if let Some(Fitted { deviation, rows, .. }) = fitted {
+            within(&format!("{field}.fitted.deviation"), *deviation, (0.0, 100.0))?;
+            within(&format!("{field}.fitted.rows"), f64::from(*rows), (1.0, 1e9))?;
+        }
+        if value != 0.0 || parameter.is_rate {
+            within(&field, value, parameter.bounds)?;
+        }
     }
-    let value = slot.number();
-    if value == 0.0 && !parameter.is_rate { Ok(()) } else { within(field, value, parameter.bounds) }
+    Ok(())
 }
 
 /// Checks the numbers that an entry states; those that it leaves out are not checked.

@@ -31,19 +31,19 @@ fn the_whole_catalog_reads_back_as_it_was_written() {
 fn every_parameter_is_read_where_it_was_put() {
     let fit = Fitted { on: "step times".into(), rows: 3, date: "2026-11-21".into(), deviation: 0.1 };
     for (index, parameter) in STACK_PARAMETERS.iter().enumerate() {
-        let having = catalog().stacks().iter().find(|stack| (parameter.slot)(stack).is_some());
+        let having = catalog().stacks().iter().find(|stack| parameter.stated(stack).is_some());
         let mut stack = having.expect("some stack of the catalog has it").clone();
         let (low, high) = parameter.bounds;
         let value = low + (high - low) * (index + 1) as f64 / 100.0;
         parameter.set(&mut stack, value, &fit);
-        let slot = (parameter.slot)(&stack).expect("it has it");
-        assert!((slot.number() - value).abs() < 1e-15 && slot.fitted() == Some(&fit), "{}", parameter.name);
+        let (read, fitted) = parameter.stated(&stack).expect("it has it");
+        assert!((read - value).abs() < 1e-15 && fitted == Some(&fit), "{}", parameter.name);
     }
     let mut gpu = catalog().gpu("t4").expect("in the catalog").clone();
     for parameter in &GPU_PARAMETERS {
         parameter.try_value(&mut gpu, parameter.bounds.1);
-        let slot = (parameter.slot)(&gpu).expect("every GPU has it");
-        assert!((slot.number() - parameter.bounds.1).abs() < 1e-15 && slot.fitted().is_none(), "{}", parameter.name);
+        let (read, fitted) = parameter.stated(&gpu).expect("every GPU has it");
+        assert!((read - parameter.bounds.1).abs() < 1e-15 && fitted.is_none(), "{}", parameter.name);
     }
 }
 
