@@ -6,7 +6,7 @@
 mod valid;
 mod wiring;
 
-use crate::instance::Transport;
+use crate::network::Transport;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -14,26 +14,34 @@
 //! # Ok::<(), trainyard_units::CatalogError>(())
 //! ```
 
-mod abilities;
-mod catalog;
-mod cluster;
-mod cluster_file;
-mod constants;
+// What every number and every name has.
+mod pattern;
+mod sourced;
+
+// The parts of machines, and what they cost.
 mod gpu;
-mod instance;
+mod interconnect;
 mod measured;
-mod messaging;
+mod network;
 mod operations;
 mod price;
-mod price_table;
 mod processor;
 mod share;
-mod sourced;
-mod stack;
 mod storage;
 
+// Machines, and the software on them.
+mod abilities;
+mod cluster;
+mod instance;
+mod stack;
+
+// The catalog that comes with the program, and what people write instead of its entries.
+mod catalog;
+mod cluster_file;
+mod constants;
+
 pub use abilities::Abilities;
-pub use catalog::{Catalog, catalog, matches};
+pub use catalog::{Catalog, PriceTable, USD_PER_HOUR_MAX, catalog};
 pub use cluster::{
     Cluster, Device, DevicePosition, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, Remote, SwitchLevel,
 };
@@ -42,15 +50,16 @@ pub use cluster_file::{
 };
 pub use constants::{CONSTANTS_SCHEMA, Constants, ConstantsFile, GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 pub use gpu::{Achieved, Gpu, Rate};
-pub use instance::{HostLinks, Instance, Interconnect, Link, Network, Transport};
+pub use instance::{HostLinks, Instance};
+pub use interconnect::{Interconnect, Link};
 pub use measured::{
     CollectiveOperation, CollectiveSample, CorrectedPhase, Correction, DeviceKind, MeasuredMachine, NumberFormat,
     OperatorClass, OperatorSample, PROFILE_SCHEMA,
 };
-pub use messaging::{MeasuredFabric, Messaging};
+pub use network::{MeasuredFabric, Messaging, Network, Transport};
 pub use operations::{Operations, SpotAdvisor, SpotBand, StartUp};
+pub use pattern::matches;
 pub use price::{Price, PriceQuery, Purchase, Service};
-pub use price_table::{PriceTable, USD_PER_HOUR_MAX};
 pub use processor::{Loader, Processor};
 pub use sourced::{Fitted, Sourced};
 pub use stack::{

@@ -1,7 +1,7 @@
 //! The models that come with the program: one TOML file each.
 
 use crate::families::Model;
-use crate::spec::ModelSpec;
+use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::sync::OnceLock;

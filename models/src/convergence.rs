@@ -5,7 +5,7 @@
 
 use crate::catalog::find;
 use crate::families::Model;
-use crate::spec::ModelSpec;
+use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use std::ops::RangeInclusive;

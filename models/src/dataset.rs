@@ -1,7 +1,6 @@
 //! The data sets that models are usually trained on, as they are stored: one TOML file each.
 
-use crate::families::Model;
-use crate::model::Sample;
+use crate::families::{Model, Sample};
 use rust_embed::RustEmbed;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;

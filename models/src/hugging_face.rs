@@ -9,7 +9,7 @@ mod write;
 pub use write::to_hugging_face;
 
 use crate::families::Family;
-use crate::spec::{BlockKind, HeadKind, ModelSpec};
+use crate::families::{BlockKind, HeadKind, ModelSpec};
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use trainyard_units::{Invalid, similar};

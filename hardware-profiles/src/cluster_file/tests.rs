@@ -1,7 +1,8 @@
 use super::*;
 use crate::catalog::catalog;
 use crate::cluster::{Cluster, Device, Fabric};
-use crate::instance::{Interconnect, Network};
+use crate::interconnect::Interconnect;
+use crate::network::Network;
 use proptest::prelude::*;
 use trainyard_units::Invalid;
 

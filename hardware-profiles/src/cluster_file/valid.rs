@@ -4,7 +4,9 @@ use super::{ClusterFile, GpuChoice, GpuSpec, HostSpec, MachineSpec, NetworkSpec,
 use crate::catalog::{Catalog, catalog};
 use crate::cluster::{Cluster, Device, Fabric, Host, LatencyFactors, PcieTree, Pool, Processors, SwitchLevel};
 use crate::gpu::{Achieved, Gpu};
-use crate::instance::{GPUS_MAX, Instance, Network, Transport};
+use crate::instance::Instance;
+use crate::interconnect::GPUS_MAX;
+use crate::network::{Network, Transport};
 use crate::sourced::Sourced;
 use std::fmt::Display;
 use trainyard_units::{Bytes, BytesPerSecond, CatalogError, FlopsPerSecond, Invalid};

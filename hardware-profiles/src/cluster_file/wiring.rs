@@ -4,7 +4,8 @@ use super::valid::{bandwidth, either, invalid, missing, neither, stated};
 use super::{LinkKind, LinkSpec, MachineSpec};
 use crate::catalog::Catalog;
 use crate::gpu::Gpu;
-use crate::instance::{Instance, Interconnect, check_pairs, unreached};
+use crate::instance::Instance;
+use crate::interconnect::{Interconnect, check_pairs, unreached};
 use crate::sourced::Sourced;
 use trainyard_units::{BytesPerSecond, Invalid};
 

@@ -7,8 +7,8 @@ pub use parameter::{GPU_PARAMETERS, Parameter, STACK_PARAMETERS};
 
 use crate::catalog::{Catalog, catalog};
 use crate::gpu::Gpu;
-use crate::instance::{GPUS_MAX, Interconnect, Link, check_pairs};
-use crate::messaging::MeasuredFabric;
+use crate::interconnect::{GPUS_MAX, Interconnect, Link, check_pairs};
+use crate::network::MeasuredFabric;
 use crate::sourced::{Fitted, Sourced};
 use crate::stack::Stack;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Recommendation models of embedding tables and products.
 
 use super::parts::operator;
-use crate::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, list, needed};
+use crate::families::fields::{Field, LAYERS_MAX, ROWS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, list, needed};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Recommendation, Split};
 use trainyard_units::Invalid;
 

@@ -1,12 +1,12 @@
 //! A generator that replaces masked tokens, and a discriminator that finds them, as ELECTRA.
 
 use super::parts::{Heads, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
     positions,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, Split};
 use trainyard_units::Invalid;
 

@@ -1,7 +1,7 @@
 //! The two stacks that all encoder-decoders have.
 
 use super::parts::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
 use crate::graph::{Layer, LayerRole, OperatorGraph};

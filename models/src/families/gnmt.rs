@@ -1,9 +1,9 @@
 //! Recurrent encoder-decoders for translation, as GNMT.
 
 use super::parts::operator;
-use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AdditiveAttention, Cell, Operator, OperatorKind, Recurrent, Split};
 
 dimensions! {

@@ -1,12 +1,12 @@
 //! Decoders as Llama, dense or with experts.
 
 use super::parts::{Experts, FeedForward, Heads, Norm, Stream};
-use crate::fields::{
+use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, choice, dimensions, divisor, kernel,
     needed, optional, or, positive,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask};
 use trainyard_units::Invalid;
 

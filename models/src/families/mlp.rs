@@ -1,8 +1,8 @@
 //! Multi-layer perceptrons.
 
-use crate::fields::{LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed};
+use crate::families::fields::{LAYERS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Split};
 
 dimensions! {

@@ -3,10 +3,10 @@
 //! Attention and feed-forward part each end in a row-split product, whose sum over ranks tensor parallelism reduces
 //! (Shoeybi et al., arXiv:1909.08053, section 3).
 
-use crate::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
+use crate::families::fields::{Dimensions, Field, LAYERS_MAX, SEQUENCE_MAX, needed, optional, or, positive};
+use crate::families::{ModelError, ModelSpec};
 use crate::graph::{Layer, LayerRole};
 use crate::operator::{Attention, AttentionKernel, Mask, Operator, OperatorKind, Places, Routing, Split};
-use crate::spec::{ModelError, ModelSpec};
 
 /// Largest product of experts and the weights of one of an expert's matrices.
 const EXPERT_WEIGHTS_MAX: u64 = 1 << 46;

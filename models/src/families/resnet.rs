@@ -1,13 +1,13 @@
 //! Residual convolutional networks.
 
 use super::parts::classifier;
-use crate::fields::{
+use crate::families::BlockKind;
+use crate::families::fields::{
     CHANNELS_MAX, Field, IMAGE_MAX, VOCABULARY_MAX, choice, dimensions, divisor, list, needed, optional, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{Convolution, Image, Operator, OperatorKind, Pool, replicated, squeeze_excite};
-use crate::spec::BlockKind;
 use trainyard_units::Invalid;
 
 const DEPTH_MAX: u64 = 1000;

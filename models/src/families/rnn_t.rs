@@ -2,9 +2,9 @@
 
 use super::gnmt::lstm;
 use super::parts::operator;
-use crate::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::fields::{LAYERS_MAX, STEPS_MAX, VOCABULARY_MAX, WIDTH_MAX, dimensions, needed, or};
+use crate::families::model::Architecture;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
-use crate::model::Architecture;
 use crate::operator::{Operator, OperatorKind, Split};
 
 dimensions! {

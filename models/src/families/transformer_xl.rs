@@ -1,11 +1,11 @@
 //! Decoders with a memory of the segment before, as Transformer-XL.
 
 use super::parts::{FeedForward, Heads, Norm, Stream, operator};
-use crate::fields::{
+use crate::families::fields::{
     Field, LAYERS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, WIDTH_MAX, attention_heads, dimensions, kernel, needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Mask, Operator, OperatorKind, RelativePositions, Split};
 use trainyard_units::Invalid;
 

@@ -1,14 +1,14 @@
 //! Vision transformers.
 
 use super::parts::{Heads, Stream, classifier, operator, pooler};
-use crate::fields::{
+use crate::families::HeadKind;
+use crate::families::fields::{
     CHANNELS_MAX, Field, IMAGE_MAX, LAYERS_MAX, WIDTH_MAX, attention_heads, dimensions, divisor, head_classes, kernel,
     needed, or,
 };
+use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::model::{Architecture, Sample};
 use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
-use crate::spec::HeadKind;
 use trainyard_units::Invalid;
 
 dimensions! {

@@ -1,8 +1,7 @@
 //! The `config.json` under which transformers builds the same model.
 
 use crate::families::Model;
-use crate::families::{Bert, Gpt, Llama, ResNet, Vit};
-use crate::spec::{BlockKind, HeadKind};
+use crate::families::{Bert, BlockKind, Gpt, HeadKind, Llama, ResNet, Vit};
 use serde_json::{Map, Value, json};
 
 /// The `config.json` of a model that transformers has in the same form: GPT-2, dense Llama and Mistral, BERT with the

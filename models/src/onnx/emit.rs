@@ -7,11 +7,11 @@ use super::graph::{Dims, Graph, Kind, Sample, unfit};
 use super::infer::{Windows, axes, axis};
 use super::patterns::{Found, Patterns};
 use super::proto::Node;
+use crate::families::ModelSpec;
 use crate::layers::{
     Activation, Add, Concat, Conv, Depthwise, Embedding, GroupNorm, InputSpec, Joined, Linear, MaxPool, MeanPool,
     OperatorSpec, Padding, PaddingRule, Sizes, TransposedConv, Word,
 };
-use crate::spec::ModelSpec;
 use std::collections::BTreeMap;
 
 /// An operator with the values that it reads: what flows, and what is joined with it.

@@ -17,7 +17,7 @@ mod proto;
 pub use error::OnnxError;
 
 use crate::families::Model;
-use crate::spec::ModelSpec;
+use crate::families::ModelSpec;
 use prost::bytes::Bytes;
 
 /// Longest file: as long as the format lets one be. Weights beyond that stand in files of their own.

@@ -2,8 +2,8 @@
 
 use super::Made;
 use crate::families::Family;
+use crate::families::ModelSpec;
 use crate::layers::{Add, Concat, InputSpec, Joined, LayerSpec, Load, OperatorSpec, Save, Word};
-use crate::spec::ModelSpec;
 use std::collections::BTreeSet;
 
 /// Operators between two places where one value alone goes on.

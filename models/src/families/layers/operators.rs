@@ -2,15 +2,15 @@
 
 use super::build::{Builder, Flow, Value};
 use super::shape::{Shape, Windows, range};
-use super::spec::{
+use crate::families::ModelError;
+use crate::families::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, divisor};
+use crate::layers::{
     Activation, Add, AttentionSpec, Concat, Conv, Depthwise, Embedding, Gru, Joined, Linear, Lstm, MaxPool, MeanPool,
     Norm, OperatorSpec, Padding, RoiAlign, Sizes, SqueezeExcite, TransposedConv, UpsampleTo, Word,
 };
-use crate::fields::{CHANNELS_MAX, SEQUENCE_MAX, VOCABULARY_MAX, divisor};
 use crate::operator::{
     Attention, AttentionKernel, Cell, Convolution, Image, Mask, OperatorKind, Pool, pixels, squeeze_excite,
 };
-use crate::spec::ModelError;
 use trainyard_units::Invalid;
 
 /// Most weights of an operator, which keeps every count within 64 bits.

@@ -1,7 +1,8 @@
 //! Tables of prices as people keep them: CSV in and out, rows that stand before those of the catalog.
 
-use crate::catalog::{Catalog, catalog, matches};
+use super::{Catalog, catalog};
 use crate::instance::Instance;
+use crate::pattern::matches;
 use crate::price::{Price, PriceQuery, Purchase, Service};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -221,7 +222,7 @@ impl PriceTable {
 /// # Errors
 ///
 /// Fails as [`PriceTable::from_csv`] does, and at a word that stands for no source.
-pub(crate) fn price_instances(
+pub(super) fn price_instances(
     instances: &mut [Instance],
     text: &str,
     file: &str,

@@ -2,9 +2,9 @@
 
 use super::build::{Builder, Value};
 use super::shape::{Shape, range};
-use crate::fields::ROWS_MAX;
+use crate::families::ModelError;
+use crate::families::fields::ROWS_MAX;
 use crate::operator::{OperatorKind, Recommendation};
-use crate::spec::ModelError;
 use trainyard_units::Invalid;
 
 /// Most tables of a layer.

@@ -2,9 +2,9 @@
 
 use super::build::{Builder, Value};
 use super::shape::{Shape, range};
-use crate::fields::CHANNELS_MAX;
+use crate::families::ModelError;
+use crate::families::fields::CHANNELS_MAX;
 use crate::operator::{Cell, OperatorKind, Recurrent};
-use crate::spec::ModelError;
 use trainyard_units::Invalid;
 
 impl Builder<'_> {

@@ -1,9 +1,9 @@
 //! Valid models. A [`Model`] that exists can be trained; nothing downstream checks its dimensions again.
 
 use crate::families::Model;
-use crate::fields::Dimensions;
+use crate::families::ModelSpec;
+use crate::families::fields::Dimensions;
 use crate::graph::OperatorGraph;
-use crate::spec::ModelSpec;
 use trainyard_units::Invalid;
 
 /// One sample of a training, as its model sees it.
@@ -91,6 +91,12 @@ impl Model {
         self.architecture().write(&mut spec);
         spec
     }
+}
+
+/// Returns the samples in a data set of `tokens` tokens, of which the last, incomplete one counts; `None` if the model
+/// reads no tokens.
+pub fn samples_in(model: &Model, tokens: u64) -> Option<u64> {
+    model.tokens_per_sample().map(|per_sample| tokens.div_ceil(per_sample))
 }
 
 #[cfg(test)]

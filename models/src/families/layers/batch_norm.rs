@@ -1,6 +1,6 @@
 //! Where a model normalises by what all samples that it computes at once have in common.
 
-use super::spec::{Joined, Norm, OperatorSpec, Word};
+use crate::layers::{Joined, Norm, OperatorSpec, Word};
 
 /// Whether one of these operators is a batch normalisation that measures: its result then depends on how many samples a
 /// device computes at once.

@@ -1,11 +1,11 @@
 //! From layers as written to an operator graph: what flows, what is saved for later, which layers are alike.
 
 use super::shape::{Input, Shape};
-use super::spec::{InputSpec, LayerSpec, OperatorSpec};
-use crate::fields::LAYERS_MAX;
+use crate::families::ModelError;
+use crate::families::fields::LAYERS_MAX;
 use crate::graph::{Layer, LayerRole, OperatorGraph};
+use crate::layers::{InputSpec, LayerSpec, OperatorSpec};
 use crate::operator::{AttentionKernel, Image, Operator, OperatorKind, Pool, Recommendation, replicated};
-use crate::spec::ModelError;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_units::Invalid;
 

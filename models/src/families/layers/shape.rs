@@ -1,7 +1,7 @@
 //! Shapes of what flows between operators, and the arithmetic of windows.
 
-use super::spec::{InputSpec, Padding, PaddingRule, Sizes};
-use crate::fields::{CHANNELS_MAX, IMAGE_MAX, SEQUENCE_MAX, VOCABULARY_MAX};
+use crate::families::fields::{CHANNELS_MAX, IMAGE_MAX, SEQUENCE_MAX, VOCABULARY_MAX};
+use crate::layers::{InputSpec, Padding, PaddingRule, Sizes};
 use crate::operator::{Extent, pixels};
 use std::fmt;
 use trainyard_units::Invalid;

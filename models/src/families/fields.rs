@@ -1,7 +1,7 @@
 //! The fields of a family: which a specification may have, how each is read and checked, and how it is written back.
 
+use crate::families::{HeadKind, ModelError, ModelSpec};
 use crate::operator::AttentionKernel;
-use crate::spec::{HeadKind, ModelError, ModelSpec};
 use trainyard_units::Invalid;
 
 // Upper limits that keep every product of dimensions within 64 bits and catch a slipped decimal.
@@ -67,7 +67,7 @@ macro_rules! dimensions {
     ($(#[$meta:meta])* pub struct $dimensions:ident { name, $($fields:tt)* }) => {
         dimensions! { @struct $(#[$meta])* $dimensions [name] $($fields)* }
 
-        impl $crate::model::Named for $dimensions {
+        impl $crate::families::model::Named for $dimensions {
             fn name(&self) -> &str {
                 &self.name
             }
@@ -94,20 +94,20 @@ macro_rules! dimensions {
             )*
         }
 
-        impl $crate::fields::Dimensions for $dimensions {
+        impl $crate::families::fields::Dimensions for $dimensions {
             type Given = ();
 
             fn has(field: &str) -> bool {
                 false $(|| dimensions!(@has [$($part)?] field, $field: $type))*
             }
 
-            fn read(spec: &$crate::spec::ModelSpec, (): ()) -> Result<Self, $crate::spec::ModelError> {
+            fn read(spec: &$crate::families::spec::ModelSpec, (): ()) -> Result<Self, $crate::families::spec::ModelError> {
                 $(let $field: $type =
                     dimensions!(@read [$($part)?] spec, $field: $type = $($reader)? ($($argument),*));)*
                 Ok(Self { $($name: spec.$name.clone(),)? $($field),* })
             }
 
-            fn write(&self, spec: &mut $crate::spec::ModelSpec) {
+            fn write(&self, spec: &mut $crate::families::spec::ModelSpec) {
                 $(spec.$name.clone_from(&self.$name);)?
                 $(dimensions!(@write [$($part)?] spec, $field = &self.$field, $($assumed)?);)*
             }
@@ -116,16 +116,16 @@ macro_rules! dimensions {
     (@doc [] $field:ident) => { concat!("[`", stringify!($field), "`](crate::ModelSpec::", stringify!($field), ").") };
     (@doc [part] $field:ident) => { "" };
     (@has [] $set:ident, $field:ident: $type:ty) => { $set == stringify!($field) };
-    (@has [part] $set:ident, $field:ident: $type:ty) => { <$type as $crate::fields::Dimensions>::has($set) };
+    (@has [part] $set:ident, $field:ident: $type:ty) => { <$type as $crate::families::fields::Dimensions>::has($set) };
     (@read [] $spec:ident, $field:ident: $type:ty = $reader:ident ($($argument:expr),*)) => {
-        $reader($crate::fields::Field { spec: $spec, name: stringify!($field) }, $spec.$field.clone(), $($argument),*)?
+        $reader($crate::families::fields::Field { spec: $spec, name: stringify!($field) }, $spec.$field.clone(), $($argument),*)?
     };
     (@read [part] $spec:ident, $field:ident: $type:ty = ($($argument:expr),*)) => {
-        <$type as $crate::fields::Dimensions>::read($spec, ($($argument),*))?
+        <$type as $crate::families::fields::Dimensions>::read($spec, ($($argument),*))?
     };
     (@write [] $spec:ident, $field:ident = $value:expr,) => { $spec.$field = $value.clone().into() };
     (@write [] $spec:ident, $field:ident = $value:expr, $assumed:expr) => {
-        $spec.$field = $crate::fields::unless($value, &$assumed)
+        $spec.$field = $crate::families::fields::unless($value, &$assumed)
     };
     (@write [part] $spec:ident, $field:ident = $value:expr,) => { $value.write($spec) };
 }

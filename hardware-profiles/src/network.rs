@@ -1,9 +1,56 @@
-//! Parameters of the collectives library on each kind of network.
+//! Networks between machines, and the parameters of the collectives library on each kind of them.
 
-use crate::instance::{Interconnect, Transport};
+use crate::interconnect::Interconnect;
 use crate::sourced::Sourced;
 use serde::{Deserialize, Serialize};
-use trainyard_units::Seconds;
+use trainyard_units::{BytesPerSecond, Seconds};
+
+/// The transport of data between instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Sockets over the Elastic Network Adapter.
+    Tcp,
+    /// Elastic Fabric Adapter, staged through host memory.
+    Efa,
+    /// Elastic Fabric Adapter, straight from GPU memory.
+    EfaGpudirect,
+    /// InfiniBand with GPUDirect.
+    Infiniband,
+    /// Remote memory access over Ethernet, with GPUDirect.
+    Roce,
+    /// Omni-Path.
+    OmniPath,
+}
+
+impl Transport {
+    /// Every transport.
+    pub const ALL: &[Self] = &[Self::Tcp, Self::Efa, Self::EfaGpudirect, Self::Infiniband, Self::Roce, Self::OmniPath];
+}
+
+/// The network of an instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Sustained rate of all interfaces together, one direction.
+    pub baseline: Sourced<BytesPerSecond>,
+    /// Burst rate: what "up to" promises for minutes.
+    pub burst: Sourced<BytesPerSecond>,
+    /// The transport.
+    pub transport: Transport,
+    /// Number of network cards, which share the rates equally.
+    #[serde(default = "one")]
+    pub interfaces: u32,
+    /// Rate of one TCP connection, where the network limits connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_limit: Option<Sourced<BytesPerSecond>>,
+    /// Parameters of the collectives library on this network; in a catalog file, those of the transport if left out.
+    pub messaging: Messaging,
+}
+
+fn one() -> u32 {
+    1
+}
 
 /// Parameters of the collectives library on a network, and on the links inside the machines there. All can be learnt
 /// from a sweep of measured collectives.

@@ -1,15 +1,21 @@
 //! The catalogs that come with the program: one TOML file for each GPU, link, instance, system and stack, and one table
 //! with the prices of all instances.
 
+mod price_table;
+
+pub use price_table::{PriceTable, USD_PER_HOUR_MAX};
+
 use crate::cluster::Cluster;
 use crate::gpu::Gpu;
-use crate::instance::{Instance, Link, Transport};
-use crate::messaging::{Messaging, TransportDefault};
+use crate::instance::Instance;
+use crate::interconnect::Link;
+use crate::network::{Messaging, Transport, TransportDefault};
 use crate::operations::{Operations, SpotAdvisor};
-use crate::price_table::price_instances;
+use crate::pattern::matches;
 use crate::processor::{Loader, Processor};
 use crate::stack::{Publication, Stack};
 use crate::storage::Storage;
+use price_table::price_instances;
 use rust_embed::RustEmbed;
 use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
@@ -314,27 +320,9 @@ impl Catalog {
     }
 }
 
-/// Returns `true` if a name matches a pattern in which `*` stands for any text.
-///
-/// Each part between stars is matched at its first occurrence: if the rest of the pattern matches after a later
-/// occurrence, it matches after the first as well. The time therefore does not grow with the number of ways to split
-/// the name, of which a pattern with many stars has more than can be tried.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let head = parts.next().unwrap_or_default();
-    let Some(tail) = parts.next_back() else { return pattern == name };
-    let Some(mut rest) = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else { return false };
-    for part in parts {
-        let Some((_, behind)) = rest.split_once(part) else { return false };
-        rest = behind;
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn every_machine_type_has_a_gpu_of_the_catalog_and_a_way_to_the_processor() {
@@ -395,41 +383,7 @@ mod tests {
         };
         assert_eq!(names(&["*"]).map(|all| all.len()), Ok(catalog().instances().len()));
         assert_eq!(names(&["selene", "p3dn.*"]), Ok(vec!["p3dn.24xlarge", "selene"]));
-        assert!(names(&["dgx-*"]).is_err());
-    }
-
-    #[test]
-    fn patterns_match_as_a_shell_does() {
-        assert!(matches("p3.*", "p3.16xlarge") && !matches("p3.*", "p3dn.24xlarge"));
-        assert!(matches("*xlarge", "p3.16xlarge") && matches("*", "anything") && !matches("p3", "p3.2xlarge"));
-        assert!(matches("*.*x*e", "p3.16xlarge") && !matches("p3*3", "p3") && matches("p3**", "p3"));
-        assert!(catalog().matching(&["q7.*".into()]).is_err());
-    }
-
-    #[test]
-    fn a_pattern_of_many_stars_takes_no_longer_than_one_of_few() {
-        for stars in [30, 100_000] {
-            let stars = "*".repeat(stars);
-            assert!(matches(&stars, "p4d.24xlarge") && !matches(&format!("{stars}z"), "p4d.24xlarge"));
-            assert!(!matches(&format!("{stars}z{stars}"), "p4d.24xlarge"));
-        }
-    }
-
-    /// By the definition: the text for a star is tried out.
-    fn tried_out(pattern: &str, name: &str) -> bool {
-        match pattern.split_once('*') {
-            None => pattern == name,
-            Some((head, tail)) => {
-                name.strip_prefix(head).is_some_and(|rest| (0..=rest.len()).any(|from| tried_out(tail, &rest[from..])))
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_star_stands_for_any_text(pattern in "[ab*]{0,8}", name in "[ab]{0,8}") {
-            prop_assert_eq!(matches(&pattern, &name), tried_out(&pattern, &name));
-        }
+        assert!(names(&["dgx-*"]).is_err() && names(&["q7.*"]).is_err());
     }
 
     #[test]
