@@ -3,7 +3,7 @@
 //! Where the points follow it, the law of McCandlish et al. (arXiv:1812.06162, section 2.3),
 //! E(B) = E_min · (1 + B / B_crit), is fitted through them; where they do not, the points are joined.
 
-use crate::catalog::find;
+use crate::catalog::{embedded, find};
 use crate::families::Model;
 use crate::families::ModelSpec;
 use rust_embed::RustEmbed;
@@ -91,28 +91,18 @@ pub struct ConvergencePoint {
     pub runs: u32,
 }
 
-/// All curves, in the order of their targets.
+/// Returns all curves, in the order of their targets.
 ///
 /// # Panics
 ///
 /// When a file does not parse: the build is broken, and a test says so first.
 pub fn convergence_curves() -> &'static [ConvergenceCurve] {
     static CURVES: OnceLock<Vec<ConvergenceCurve>> = OnceLock::new();
-    CURVES.get_or_init(|| {
-        let mut paths: Vec<_> = Files::iter().collect();
-        paths.sort_unstable();
-        paths.iter().map(|path| read(path)).collect()
-    })
+    CURVES.get_or_init(|| embedded::<Files, ConvergenceCurve>().collect())
 }
 
-fn read(path: &str) -> ConvergenceCurve {
-    let file = Files::get(path).expect("an embedded file that was listed can be read");
-    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-    toml::from_str(text).unwrap_or_else(|error| panic!("convergence file {path}: {error}"))
-}
-
-/// The curve of a model to a target. A model is what its architecture makes it, whatever its name: one that differs from
-/// the measured one in the kernel of attention or the size of its samples alone has its curve; see
+/// Returns the curve of a model to a target. A model is what its architecture makes it, whatever its name: one that
+/// differs from the measured one in the kernel of attention or the size of its samples alone has its curve; see
 /// [`ConvergenceCurve::resized`].
 ///
 /// # Errors
@@ -143,7 +133,7 @@ fn shape(model: &Model) -> ModelSpec {
 }
 
 impl ConvergenceCurve {
-    /// The model of the catalog that the curve was measured with, if this is it.
+    /// Returns the model of the catalog that the curve was measured with, if this is it.
     fn measured_model(&self, model: &Model) -> Option<&'static Model> {
         let known = self.models.iter().map(|id| &find(id).expect("curves are of models of the catalog").model);
         known.into_iter().find(|known| shape(known) == shape(model))

@@ -1,5 +1,6 @@
 //! The data sets that models are usually trained on, as they are stored: one TOML file each.
 
+use crate::catalog::embedded;
 use crate::families::{Model, Sample};
 use rust_embed::RustEmbed;
 use serde::{Deserialize, Serialize};
@@ -61,24 +62,14 @@ pub struct StoredDataSet {
     pub samples: Option<Fact<u64>>,
 }
 
-/// All data sets, in the order of their file names.
+/// Returns all data sets, in the order of their file names.
 ///
 /// # Panics
 ///
 /// When a file of the catalog is not a data set: the build is broken, and a test says so first.
 pub fn data_sets() -> &'static [StoredDataSet] {
     static CATALOG: OnceLock<Vec<StoredDataSet>> = OnceLock::new();
-    CATALOG.get_or_init(|| {
-        let mut paths: Vec<_> = Files::iter().collect();
-        paths.sort_unstable();
-        paths.iter().map(|path| read(path)).collect()
-    })
-}
-
-fn read(path: &str) -> StoredDataSet {
-    let file = Files::get(path).expect("an embedded file that was listed can be read");
-    let text = std::str::from_utf8(&file.data).expect("catalog files are UTF-8");
-    toml::from_str(text).unwrap_or_else(|error| panic!("catalog file {path}: {error}"))
+    CATALOG.get_or_init(|| embedded::<Files, StoredDataSet>().collect())
 }
 
 /// Returns the data set of this name.

@@ -17,7 +17,7 @@ use trainyard_units::{Invalid, similar};
 /// The kinds of configuration that are read.
 const KNOWN: [&str; 9] = ["gpt2", "llama", "mistral", "mixtral", "bert", "roberta", "t5", "vit", "resnet"];
 
-/// The model that the text of a `config.json` describes, called `name`. Its dimensions are checked when a
+/// Returns the model that the text of a `config.json` describes, called `name`. Its dimensions are checked when a
 /// [`crate::Model`] is made of it; one sample has as many tokens as the model has positions.
 ///
 /// # Errors
@@ -44,8 +44,8 @@ pub fn from_hugging_face(text: &str, name: &str) -> Result<ModelSpec, Invalid> {
     }
 }
 
-/// The name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from, without the
-/// folders before it.
+/// Returns the name that a `config.json` gives its model, `gpt2` of `openai-community/gpt2`: where it was loaded from,
+/// without the folders before it.
 pub fn hugging_face_name(text: &str) -> Option<String> {
     let value: Value = serde_json::from_str(text).ok()?;
     let stated = value.get("_name_or_path")?.as_str()?.trim();
@@ -53,7 +53,7 @@ pub fn hugging_face_name(text: &str) -> Option<String> {
     (!matches!(last, "." | "..")).then(|| last.to_owned())
 }
 
-/// The known model type that `model_type` names, or the start of the first of `architectures`, as in
+/// Returns the known model type that `model_type` names, or the start of the first of `architectures`, as in
 /// `LlamaForCausalLM`.
 fn model_type(fields: &Map<String, Value>) -> Result<&'static str, Invalid> {
     let text = |value: &Value| value.as_str().map(str::to_lowercase);
@@ -96,7 +96,7 @@ fn unsupported(field: &str, found: impl Display, allowed: &str) -> Invalid {
         .with_hint("a TOML file with the family and dimensions describes what comes near")
 }
 
-/// A value as text that fits into a message.
+/// Returns a value as text that fits into a message.
 fn shortened(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".into(),
@@ -113,7 +113,7 @@ struct Config<'a> {
 }
 
 impl Config<'_> {
-    /// The value of the first of several names for the same field.
+    /// Returns the value of the first of several names for the same field.
     fn get(&self, names: &[&'static str]) -> Option<(&'static str, &Value)> {
         names.iter().find_map(|name| {
             let value = self.fields.get(*name).filter(|value| !value.is_null())?;
@@ -146,8 +146,8 @@ impl Config<'_> {
         value.as_f64().map(Some).ok_or_else(|| wrong(name, value, "a number"))
     }
 
-    /// The base of rotary positions; transformers writes it as a field of its own until version 4, among the parameters
-    /// of the rotation since.
+    /// Returns the base of rotary positions; transformers writes it as a field of its own until version 4, among the
+    /// parameters of the rotation since.
     fn rotary_base(&self) -> Result<f64, Invalid> {
         let stated = self.get(&["rope_parameters"]).and_then(|(_, value)| value.get("rope_theta"));
         match stated {

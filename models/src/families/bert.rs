@@ -79,7 +79,7 @@ impl Bert {
         Stream::head(self.seq_len, operators)
     }
 
-    /// The prediction of masked tokens.
+    /// Returns the prediction of masked tokens.
     fn masked_tokens(&self) -> Vec<Operator> {
         let stream = Stream { tokens: self.predictions.unwrap_or(self.seq_len), ..self.stream() };
         let activation = OperatorKind::Activation { rows: stream.tokens, width: self.hidden };

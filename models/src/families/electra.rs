@@ -64,19 +64,14 @@ impl Architecture for Electra {
         let width = self.hidden / self.heads;
         let heads = |heads| Heads::equal(heads, width, self.attention, Mask::Full);
         let narrow = self.ffn * self.generator_hidden / self.hidden;
-        let layers = vec![
-            self.embedding(),
-            generator.block(heads(self.generator_heads()), generator.feed_forward(narrow.max(1)), 0),
-            self.replacement(),
-            discriminator.block(heads(self.heads), discriminator.feed_forward(self.ffn), 0),
-            self.decision(),
+        let runs = [
+            (self.embedding(), 1),
+            (generator.block(heads(self.generator_heads()), generator.feed_forward(narrow.max(1)), 0), self.layers),
+            (self.replacement(), 1),
+            (discriminator.block(heads(self.heads), discriminator.feed_forward(self.ffn), 0), self.layers),
+            (self.decision(), 1),
         ];
-        let mut order = vec![0];
-        order.extend(std::iter::repeat_n(1, self.layers as usize));
-        order.push(2);
-        order.extend(std::iter::repeat_n(3, self.layers as usize));
-        order.push(4);
-        OperatorGraph::new(layers, order, 0)
+        OperatorGraph::of_runs(runs, 0)
     }
 }
 
@@ -96,7 +91,7 @@ impl Electra {
         generator.input(vec![tables.lookup(self.vocab, self.positions, self.type_vocab), tables.norm(), narrowed])
     }
 
-    /// The generator's prediction at masked positions, and the discriminator's lookup of what it wrote.
+    /// Returns the generator's prediction at masked positions, and the discriminator's lookup of what it wrote.
     fn replacement(&self) -> Layer {
         let masked = Stream { tokens: (self.seq_len * MASKED_PERCENT).div_ceil(100), ..self.stream(self.hidden) };
         let activation = OperatorKind::Activation { rows: masked.tokens, width: self.hidden };

@@ -71,20 +71,17 @@ impl Architecture for ResNet {
     /// Stem, blocks, head: of each stage, the first block, which may change the shape, and the others.
     fn graph(&self) -> OperatorGraph {
         let mut feature = Feature { size: self.image_size.div_ceil(4), channels: self.base_channels };
-        let (mut layers, mut order) = (vec![self.stem()], vec![0]);
+        let mut runs = vec![(self.stem(), 1)];
         for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
             let stride = if stage == 0 { 1 } else { 2 };
-            order.push(layers.len());
-            layers.push(self.residual_block(feature, *width, stride));
+            runs.push((self.residual_block(feature, *width, stride), 1));
             feature = Feature { size: feature.size.div_ceil(stride), channels: *width };
             if *depth > 1 {
-                order.extend(std::iter::repeat_n(layers.len(), *depth as usize - 1));
-                layers.push(self.residual_block(feature, *width, 1));
+                runs.push((self.residual_block(feature, *width, 1), *depth - 1));
             }
         }
-        order.push(layers.len());
-        layers.push(self.head(feature));
-        OperatorGraph::new(layers, order, 0)
+        runs.push((self.head(feature), 1));
+        OperatorGraph::of_runs(runs, 0)
     }
 }
 
@@ -167,7 +164,7 @@ impl Feature {
         self.pixels() * self.channels
     }
 
-    /// A convolution and its batch normalisation.
+    /// Returns a convolution and its batch normalisation.
     fn convolution(self, kernel: u64, stride: u64, groups: u64, outputs: u64, operators: &mut Vec<Operator>) -> Self {
         let output = Self { size: self.size.div_ceil(stride), channels: outputs };
         let convolution = Convolution {

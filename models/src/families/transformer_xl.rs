@@ -66,12 +66,10 @@ impl Architecture for TransformerXl {
     }
 
     fn graph(&self) -> OperatorGraph {
-        let layers = vec![self.embedding(), self.block(true), self.block(false), self.head()];
-        let mut order = vec![0, 1];
-        order.extend(std::iter::repeat_n(2, self.layers as usize - 1));
-        order.push(3);
         let shared = self.clusters().iter().map(|cluster| cluster.vocab * cluster.width).sum();
-        OperatorGraph::new(layers, order, shared)
+        let blocks = [(self.block(true), 1), (self.block(false), self.layers - 1)];
+        let runs = [(self.embedding(), 1)].into_iter().chain(blocks).chain([(self.head(), 1)]);
+        OperatorGraph::of_runs(runs, shared)
     }
 }
 
@@ -114,7 +112,7 @@ impl TransformerXl {
         Layer { context_elements: keys * heads.kv_width(), ..block }
     }
 
-    /// The vocabulary in parts; how often each is seen follows from Zipf's law.
+    /// Returns the vocabulary in parts; how often each is seen follows from Zipf's law.
     fn clusters(&self) -> Vec<Cluster> {
         let mut start = 0;
         let ends = self.cutoffs.iter().copied().chain([self.vocab]);
@@ -153,8 +151,8 @@ impl TransformerXl {
         self.stream().input(operators)
     }
 
-    /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for those
-    /// tokens that belong to it. Projections of the other clusters are those of their embeddings.
+    /// The most frequent tokens and the other clusters are scored for all tokens, the members of a cluster for
+    /// those tokens that belong to it. Projections of the other clusters are those of their embeddings.
     fn head(&self) -> Layer {
         let clusters = self.clusters();
         let others = clusters.len() as u64 - 1;
@@ -181,13 +179,13 @@ fn product(rows: u64, inputs: u64, outputs: u64, bias: bool) -> Operator {
     operator(OperatorKind::Linear { rows, inputs, outputs, bias }, Split::Tokens)
 }
 
-/// The share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often as the
-/// first (Zipf, "Human Behavior and the Principle of Least Effort", 1949).
+/// Returns the share of a text that tokens of these ranks have, of so many by frequency: the n-th is seen 1/n as often
+/// as the first (Zipf, "Human Behavior and the Principle of Least Effort", 1949).
 fn zipf_share(from: u64, to: u64, vocab: u64) -> f64 {
     (harmonic(to) - harmonic(from)) / harmonic(vocab)
 }
 
-/// The sum of 1/n up to a number, by Euler's approximation: off by less than 1/(120 n⁴).
+/// Returns the sum of 1/n up to a number, by Euler's approximation: off by less than 1/(120 n⁴).
 fn harmonic(number: u64) -> f64 {
     const EULER: f64 = 0.577_215_664_901_532_9;
     if number == 0 {

@@ -8,7 +8,7 @@ use crate::families::fields::{
 };
 use crate::families::model::{Architecture, Sample};
 use crate::graph::{Layer, OperatorGraph};
-use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split};
+use crate::operator::{AttentionKernel, Convolution, Image, Mask, OperatorKind, Split, replicated};
 use trainyard_units::Invalid;
 
 dimensions! {
@@ -89,10 +89,8 @@ impl Vit {
             transposed: false,
         };
         let tokens = OperatorKind::ClassToken { rows: self.tokens(), positions: self.tokens(), width: self.hidden };
-        let operators = vec![
-            operator(OperatorKind::Image(Image::Convolution(patches)), Split::Replicated),
-            operator(tokens, Split::Tokens),
-        ];
+        let operators =
+            vec![replicated(OperatorKind::Image(Image::Convolution(patches))), operator(tokens, Split::Tokens)];
         Layer { tensor_reductions: 0, ..self.stream().input(operators) }
     }
 

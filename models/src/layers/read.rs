@@ -64,7 +64,7 @@ fn table_of<T: DeserializeOwned>(
 }
 
 impl OperatorSpec {
-    /// The word by which it is written.
+    /// Returns the word by which it is written.
     pub(crate) fn word(&self) -> String {
         match serde_json::to_value(self) {
             Ok(Value::String(word)) => word,

@@ -2,8 +2,8 @@
 
 use crate::layers::{Joined, Norm, OperatorSpec, Word};
 
-/// Whether one of these operators is a batch normalisation that measures: its result then depends on how many samples a
-/// device computes at once.
+/// Returns `true` if one of these operators is a batch normalisation that measures: its result then depends on how many
+/// samples a device computes at once.
 pub(super) fn normalises_over_batches(operators: &[OperatorSpec]) -> bool {
     operators.iter().any(|operator| match operator {
         OperatorSpec::Word(word) => *word == Word::BatchNorm,

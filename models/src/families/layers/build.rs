@@ -59,7 +59,7 @@ enum Step<'a> {
 pub(super) struct Builder<'a> {
     /// How attention is computed where its operator does not say.
     pub(super) attention: Option<AttentionKernel>,
-    /// Whether any operator asked for that.
+    /// `true` if any operator asked for that.
     pub(super) attention_used: bool,
     /// Elements of keys and values in the current layer.
     pub(super) context_elements: u64,
@@ -87,7 +87,7 @@ struct Built {
     flow: Flow,
 }
 
-/// The operators of a model, layer by layer.
+/// Returns the operators of a model, layer by layer.
 pub(super) fn graph(
     input: InputSpec,
     layers: &[LayerSpec],
@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
         Ok(Built { layer, flow: output })
     }
 
-    /// Operators one after another.
+    /// Goes through operators one after another.
     pub(super) fn through(&mut self, operators: &'a [OperatorSpec], mut flow: Flow) -> Result<Flow, ModelError> {
         for (index, operator) in operators.iter().enumerate() {
             self.path.push(Step::Operator(index, operator));
@@ -305,7 +305,7 @@ fn no_loss() -> Invalid {
     Invalid::whole("it does not end in a loss").with_hint("end with \"cross_entropy\"")
 }
 
-/// Whether an operator needs its input backward, which is what it keeps.
+/// Returns `true` if an operator needs its input backward, which is what it keeps.
 fn keeps_input(kind: OperatorKind) -> bool {
     matches!(
         kind,

@@ -82,7 +82,7 @@ impl Architecture for Layers {
     }
 }
 
-/// The input with the sides of its image, or its tokens, replaced by those of a job.
+/// Returns the input with the sides of its image, or its tokens, replaced by those of a job.
 fn overridden(input: InputSpec, image_size: Option<u64>, seq_len: Option<u64>) -> Result<InputSpec, ModelError> {
     let without_effect = |sentence| Err(ModelError::new("the input", Invalid::whole(sentence)));
     let image = input.height.is_some();

@@ -11,7 +11,7 @@ use trainyard_units::Invalid;
 const TABLES_MAX: u64 = 1 << 16;
 
 impl Builder<'_> {
-    /// The vector that flows and a row of each table: a sequence of vectors.
+    /// Returns the vector that flows and a row of each table: a sequence of vectors.
     pub(super) fn tables(&mut self, rows: &[u64], value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         if shape.pixels() != 1 {
@@ -35,7 +35,7 @@ impl Builder<'_> {
         Ok(made)
     }
 
-    /// The first vector of a sequence and the dot products of all pairs: one vector.
+    /// Returns the first vector of a sequence and the dot products of all pairs: one vector.
     pub(super) fn dot_interaction(&mut self, value: Value) -> Result<Value, ModelError> {
         let shape = value.shape;
         if shape.dimensions != 1 {

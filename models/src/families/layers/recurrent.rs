@@ -12,7 +12,7 @@ impl Builder<'_> {
         self.error(Invalid::whole(format!("it needs a sequence, but gets {shape}")))
     }
 
-    /// A recurrent layer with as many features, which a word says, in each direction.
+    /// Returns a recurrent layer with as many features, which a word says, in each direction.
     pub(super) fn recurrent(
         &mut self,
         cell: Cell,

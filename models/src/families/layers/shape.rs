@@ -111,7 +111,7 @@ impl InputSpec {
     }
 }
 
-/// A number within limits.
+/// Returns a number that is within limits.
 pub(super) fn range(field: &'static str, value: u64, minimum: u64, maximum: u64) -> Result<u64, Invalid> {
     if (minimum..=maximum).contains(&value) { Ok(value) } else { Err(Invalid::range(field, value, minimum..=maximum)) }
 }
@@ -131,12 +131,12 @@ impl Shape {
         pixels(self.extent)
     }
 
-    /// Elements of one of its maps.
+    /// Returns the elements of one of its maps.
     pub(super) fn map_elements(self) -> u64 {
         self.pixels() * self.channels
     }
 
-    /// Elements of one sample.
+    /// Returns the elements of one sample.
     pub(super) fn elements(self) -> u64 {
         self.samples * self.map_elements()
     }
@@ -215,12 +215,12 @@ impl Shape {
         })
     }
 
-    /// The largest factor by which a map may be made larger in one step.
+    /// Returns the largest factor by which a map may be made larger in one step.
     pub(super) fn factors(self, sizes: &Sizes) -> Result<Extent, Invalid> {
         self.sizes("upsample", sizes, 1, WINDOW_MAX)
     }
 
-    /// An extent that is written out.
+    /// Returns an extent that is written out.
     pub(super) fn extent_of(self, field: &'static str, sizes: &Sizes) -> Result<Extent, Invalid> {
         self.sizes(field, sizes, 1, IMAGE_MAX)
     }
@@ -240,7 +240,7 @@ impl Windows {
         })
     }
 
-    /// The extent of which there would be as many windows as `input` has pixels.
+    /// Returns the extent of which there would be as many windows as `input` has pixels.
     pub(super) fn spread(self, input: Extent) -> Result<Extent, Invalid> {
         self.each(input, |size, kernel, stride, _, padding| {
             let Some(padding) = padding else { return Ok(size * stride) };

@@ -5,7 +5,7 @@ use crate::{LayerRole, Model, find};
 
 const IMAGE: &str = "input = { channels = 3, height = 32, width = 48 }";
 
-/// A model of an input and layers, each given by its operators.
+/// Returns a model of an input and layers, each given by its operators.
 fn model(input: &str, layers: &[&str]) -> Result<Model, String> {
     let head = format!("name = \"own\"\nfamily = \"layers\"\n{input}\n");
     let layers = layers.iter().enumerate();
