@@ -5,7 +5,7 @@ mod replicas;
 
 pub(crate) use host::COPIES_UNDER_WAY;
 
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::schedules::{BetweenSteps, Slot, StagePass};
 use crate::spec::{GradientReduction, Recompute};
 use crate::task::{Activity, Segment, SegmentId, StreamId, StreamKind, TaskGraph, TaskId, Work};

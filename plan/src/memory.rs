@@ -4,11 +4,11 @@
 use crate::lower::COPIES_UNDER_WAY;
 use crate::offload::Store;
 use crate::parameters::Held;
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::spec::{GradientCompression, GradientReduction, Optimizer, Precision, Recompute, StateSharding};
 use crate::valid::Plan;
 use std::ops::Range;
-use trainyard_models::{Layer, LayerRole, OperatorGraph};
+use trainyard_models::{LayerRole, OperatorGraph};
 use trainyard_units::Bytes;
 
 /// Number of layers whose gathered weights, and unreduced gradients, are in memory at once: the one that computes and
@@ -189,60 +189,6 @@ fn recomputed_at_once(plan: &Plan, runs: &[Range<usize>]) -> Bytes {
     let kinds = plan.kinds_in(runs).into_iter();
     let whole = kinds.filter(|(layer, ..)| layer.role == LayerRole::Block).map(|(_, kept, _)| kept.stored);
     Bytes(whole.max().unwrap_or(0))
-}
-
-/// Memory that one micro-batch of a plan needs in a layer, in bytes on one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct LayerMemory {
-    /// Activations that backward needs.
-    stored: u64,
-    /// Those of them that are kept between forward and backward.
-    kept: u64,
-    /// The gradient of the layer's activations, alive during its backward pass: the size of two outputs or, where there
-    /// is a loss, of the logits' gradient.
-    workspace: u64,
-}
-
-impl LayerMemory {
-    /// Computes the memory of a layer; zero for frozen layers, which have no backward pass.
-    fn of(plan: &Plan, layer: &Layer) -> Self {
-        if layer.frozen {
-            return Self::default();
-        }
-        let (micro, sharing) = (plan.batch().micro, plan.sharing());
-        let element = plan.precision().element_bytes();
-        let stream = layer.stream_on_rank(micro, sharing) * element;
-        let stored = layer.stored(micro, sharing).bytes(element).0;
-        let kept = match (plan.recompute(), layer.role) {
-            (Recompute::None, _) | (_, LayerRole::Input | LayerRole::Output) => stored,
-            (Recompute::Selective, LayerRole::Block) => layer.stored_without_core(micro, sharing).bytes(element).0,
-            // Blocks keep their input.
-            (Recompute::Full, LayerRole::Block) => stream,
-        };
-        let operators = layer.operators.iter().map(|operator| operator.on_rank(micro, sharing));
-        let widest = operators.map(|operator| operator.stored().bytes(element)).max();
-        Self { stored, kept, workspace: widest.unwrap_or_default().0 + stream }
-    }
-}
-
-impl Plan {
-    /// Returns the distinct layers of some runs, with the memory and the count of each.
-    fn kinds_in(&self, runs: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
-        let distinct = self.graph().distinct();
-        let memory = self.memory_of_kinds(|| distinct.iter().map(|layer| LayerMemory::of(self, layer)).collect());
-        let mut counts = vec![0; distinct.len()];
-        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
-            counts[*kind] += 1;
-        }
-        let all = distinct.iter().zip(memory).zip(counts);
-        all.filter(|(_, count)| *count > 0).map(|((layer, memory), count)| (layer, *memory, count)).collect()
-    }
-
-    /// Returns the bytes of activations that one micro-batch keeps in some layers between forward and backward.
-    pub fn kept_activations(&self, layers: &Range<usize>) -> Bytes {
-        let kinds = self.kinds_in(std::slice::from_ref(layers)).into_iter();
-        kinds.map(|(_, memory, count)| Bytes(memory.kept) * count).sum()
-    }
 }
 
 fn workspace(plan: &Plan, runs: &[Range<usize>]) -> Bytes {

@@ -1,13 +1,9 @@
 //! Cutting layers into pipeline stages.
 
-use crate::schedules::ScheduleName;
+use crate::schedules::{ScheduleName, StageId};
 use crate::spec::StageSpec;
-use crate::valid::PlanError;
 use std::ops::Range;
-
-/// A pipeline stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StageId(pub u32);
+use trainyard_units::Invalid;
 
 /// A partition of the layers into contiguous runs, in order, dealt out to pipeline stages: one run to each, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +89,11 @@ impl Stages {
         pipeline: u32,
         runs: u32,
         schedule: ScheduleName,
-    ) -> Result<Self, PlanError> {
-        let wrong = |problem: String| Err(PlanError::Stages { last: layers - 1, problem });
+    ) -> Result<Self, Invalid> {
+        let wrong = |problem: String| {
+            let rule = format!("they must cover layers 0 to {} in order without gaps: {problem}", layers - 1);
+            Err(Invalid::inside("stages", rule))
+        };
         if specs.len() != pipeline as usize * runs as usize {
             let of = if runs > 1 { format!(" × virtual_stages {runs}") } else { String::new() };
             return wrong(format!("there are {} of them, but parallel.pipeline is {pipeline}{of}", specs.len()));

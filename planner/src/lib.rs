@@ -81,5 +81,5 @@ pub use queue::{QueueError, predict_queue};
 pub use recommendation::{Limits, NoPlan, missed_by_choice, missed_goal, optimum, recommend};
 pub use report::{ReportContent, SourcedConstant, report_content};
 pub use software::{AUTO_STACK, SoftwareError, executable};
-pub use trainyard_plan::{FixError, Fixed};
+pub use trainyard_plan::Fixed;
 pub use unpriced::Unpriced;

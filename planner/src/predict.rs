@@ -10,12 +10,12 @@ use trainyard_hardware_profiles::{
     PriceQuery, PriceTable, Service, Sourced, Stack, USD_PER_HOUR_MAX, catalog,
 };
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
-use trainyard_plan::{Plan, PlanError, StepTrace, Store};
+use trainyard_plan::{Plan, StepTrace, Store};
 use trainyard_sim::{
     DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
     simulate_with, step_trace,
 };
-use trainyard_units::Seconds;
+use trainyard_units::{Invalid, Seconds};
 
 /// The factor by which loading rates may be off, either way, in nine of ten cases. A stated default: the rule of thumb
 /// for decoding has this range, and none of the DataLoader rates that the law of workers was fitted on is further off.
@@ -26,7 +26,7 @@ pub(crate) const INPUT_SPREAD: f64 = 1.4;
 pub enum DocumentError {
     /// The plan is not one.
     #[error("in `plan`: {0}")]
-    Plan(#[from] PlanError),
+    Plan(#[from] Invalid),
     /// The plan does not run on its machines, or its samples cannot be loaded.
     #[error("in `plan`: {0}")]
     Prediction(#[from] PredictionError),

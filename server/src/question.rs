@@ -73,7 +73,9 @@ impl PlanQuestion {
 
     /// Returns the limits of the search.
     pub(crate) fn limits(&self) -> Result<Limits, Refusal> {
-        Ok(Limits { top: TOP, max_simulations: None, fixed: Fixed::parse(&self.fix)? })
+        let fixed =
+            Fixed::parse(&self.fix).map_err(|error| Refusal::input(format!("in `fix`: {error}")).hint(error.hint()))?;
+        Ok(Limits { top: TOP, max_simulations: None, fixed })
     }
 }
 

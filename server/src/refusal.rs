@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_models::ConfigError;
-use trainyard_planner::{DocumentError, FixError, JobError, NoPlan};
+use trainyard_planner::{DocumentError, JobError, NoPlan};
 
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -112,12 +112,6 @@ impl Refusal {
 impl From<JobError> for Refusal {
     fn from(error: JobError) -> Self {
         Self::input(error.to_string()).hint(error.hint())
-    }
-}
-
-impl From<FixError> for Refusal {
-    fn from(error: FixError) -> Self {
-        Self::input(format!("in `fix`: {error}")).hint(error.hint())
     }
 }
 

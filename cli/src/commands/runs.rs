@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use trainyard_calibration::{RunMeasurement, RunsError, correct_profile, profile_to_toml};
 use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
 use trainyard_hardware_profiles::EXECUTOR_STACK;
+use trainyard_plan::Plan;
 use trainyard_plan::document::PlanDocument;
-use trainyard_plan::{Plan, PlanError};
 use trainyard_reports as reports;
 
 /// The name of the measurement file in the folder of a run.
@@ -68,7 +68,7 @@ fn read_run(path: &Path) -> Result<RunMeasurement, Failure> {
     let document: PlanDocument =
         serde_json::from_value(report.plan.clone()).map_err(|error| cannot().because(format!("in `plan`: {error}")))?;
     let plan = Plan::try_from(document.plan)
-        .map_err(|error: PlanError| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
+        .map_err(|error| cannot().because(format!("in `plan`: {error}")).maybe_hint(error.hint()))?;
     Ok(RunMeasurement {
         file: path.display().to_string(),
         processor: report.device.processor.clone(),

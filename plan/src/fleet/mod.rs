@@ -3,11 +3,9 @@
 
 pub mod document;
 
-use crate::campaign::CampaignSpec;
-use crate::job::{ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice};
+use crate::job::{CampaignSpec, ClusterChoice, DataSpec, GoalSpec, JobSpec, ModelChoice, TrainingSpec};
 use crate::queue::{PolicySpec, PoolSpec, StartSpec};
 use crate::spec::Pricing;
-use crate::training::TrainingSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{written, written_option};

@@ -2,7 +2,7 @@
 
 use super::{Builder, PREFETCH};
 use crate::offload::Store;
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::schedules::{Slot, StagePass};
 use crate::task::{Activity, CopyDirection, StreamKind, TaskId, Work};
 use std::ops::Range;

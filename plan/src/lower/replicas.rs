@@ -5,7 +5,7 @@ use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
 use crate::parameters::Held;
-use crate::partition::StageId;
+use crate::schedules::StageId;
 use crate::schedules::StagePass;
 use crate::spec::{GradientReduction, StateSharding};
 use crate::task::{Activity, Content, CopyDirection, Exchange, StreamKind, TaskId, Work};

@@ -2,7 +2,8 @@
 
 pub mod document;
 
-use crate::spec::{Pricing, named};
+use crate::name::named;
+use crate::spec::Pricing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_units::{written, written_option};

@@ -1,7 +1,6 @@
 //! 1F1B over several runs of layers on each stage (figure 4, bottom).
 
-use super::{Accumulation, Pipeline, Schedule, Slot, StagePass, slot};
-use crate::partition::StageId;
+use super::{Accumulation, Pipeline, Schedule, Slot, StageId, StagePass, slot};
 use std::ops::RangeInclusive;
 
 pub(super) struct Interleaved;

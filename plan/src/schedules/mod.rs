@@ -1,8 +1,7 @@
 //! Pipeline schedules as stream programs: in which order a stage works on its micro-batches. Each is a file here, which
 //! says what anybody asks of it.
 
-use crate::partition::StageId;
-use crate::spec::named;
+use crate::name::named;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -14,6 +13,10 @@ mod one_forward_one_backward;
 mod two_buffered_weights;
 mod zero_bubble_h1;
 mod zero_bubble_v;
+
+/// A pipeline stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StageId(pub u32);
 
 /// A pipeline schedule. Methods with a body return what holds for most schedules.
 pub trait Schedule: Sync {

@@ -1,7 +1,6 @@
 //! ZB-H1: 1F1B whose weight gradients fill the drain (figure 3).
 
-use super::{BetweenSteps, Pipeline, Schedule, Slot, StagePass, StepBound, run_ahead};
-use crate::partition::StageId;
+use super::{BetweenSteps, Pipeline, Schedule, Slot, StageId, StagePass, StepBound, run_ahead};
 
 pub(super) struct ZeroBubbleH1;
 

@@ -1,7 +1,6 @@
 //! ZB-V: two runs of layers folded into a V, weight gradients filling what is idle (section 6).
 
-use super::{BetweenSteps, Pipeline, Schedule, Slot, Sought, StagePass, StepBound, slot};
-use crate::partition::StageId;
+use super::{BetweenSteps, Pipeline, Schedule, Slot, Sought, StageId, StagePass, StepBound, slot};
 use std::ops::RangeInclusive;
 
 pub(super) struct ZeroBubbleV;

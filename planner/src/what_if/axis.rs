@@ -1,7 +1,7 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
 use super::key::{Key, Kind, Level, find, similar};
-use trainyard_plan::{Fixed, VariedKey};
+use trainyard_plan::VariedKey;
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
@@ -222,10 +222,7 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
 /// Reads a word. Closed lists are checked here; names in catalogs when they are looked up.
 fn word(key: Key, written: &str) -> Result<Setting, String> {
     let checked = match (key.level, key.name) {
-        (Level::Plan(field), _) => Fixed::default().with(field, written).map(|_| ()).map_err(|error| {
-            let text = error.to_string();
-            text.split_once("`: ").map_or(text.clone(), |(_, problem)| problem.into())
-        }),
+        (Level::Plan(field), _) => field.check(written),
         (Level::Job | Level::Search, name) => super::job::check_word(name, written),
         (Level::Terms, "pricing") => {
             written.parse::<trainyard_plan::Pricing>().map(|_| ()).map_err(|error| error.to_string())

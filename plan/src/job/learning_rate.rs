@@ -1,6 +1,6 @@
 //! How the learning rate changes over a training.
 
-use crate::training::{Decay, TrainingSpec};
+use super::{Decay, TrainingSpec};
 
 const PEAK: f64 = 1e-3;
 const WARM_UP: u64 = 10;

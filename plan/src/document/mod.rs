@@ -1,7 +1,14 @@
 //! Documents that are written to files and to standard output. Durations are seconds, sizes bytes, money USD; the
 //! suffix of a field says so.
 
-pub use crate::decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
+pub(crate) mod campaign;
+mod decision;
+pub(crate) mod explanation;
+pub(crate) mod launch;
+pub(crate) mod replay;
+pub(crate) mod what_if;
+
+pub use decision::{BatchChoice, Change, ChangedQuantity, PlanSummary, PrecisionChoice, RejectedBy, Remedy};
 
 use crate::input::Bottleneck;
 use crate::job::JobSpec;

@@ -1,8 +1,9 @@
 //! What stands around a decision in a plan document: what would change it, what would make room, and how number formats
 //! and batches compare.
 
+use crate::name::named;
 use crate::schedules::ScheduleName;
-use crate::spec::{BatchSpec, ParallelSpec, Precision, Recompute, StateSharding, named};
+use crate::spec::{BatchSpec, ParallelSpec, Precision, Recompute, StateSharding};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,16 +1,22 @@
 //! Jobs as written: what is to be trained, on which data, with which goal. Checked by the planner.
 
-use crate::campaign::CampaignSpec;
+mod campaign;
+mod hyper_parameters;
+mod learning_rate;
+mod training;
+
+pub use campaign::{CampaignSpec, CheckpointStorage, EvaluationSpec, StartKind};
+pub use hyper_parameters::HyperParameters;
+pub use learning_rate::LearningRate;
+pub use training::{Decay, GlobalBatch, TrainingSpec};
+
 use crate::input::{Cache, DecodePlace, SampleFormat, StorageMode};
 use crate::spec::Pricing;
-use crate::training::TrainingSpec;
 use schemars::JsonSchema;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use trainyard_models::{AttentionKernel, Family};
-use trainyard_units::{Bytes, BytesPerSecond, Written, written, written_option, written_table};
+use trainyard_units::{Bytes, BytesPerSecond, written_option, written_table};
 
 /// A training job as a TOML file or the flags of the command line describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -153,21 +159,6 @@ pub struct DataSpec {
     pub volume: Option<Bytes>,
 }
 
-/// Samples of an optimizer step: one number, or a range that convergence allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-#[schemars(untagged)]
-pub enum GlobalBatch {
-    /// This many.
-    Exactly(u64),
-    /// From the first to the second.
-    Between {
-        /// At least.
-        min: u64,
-        /// At most.
-        max: u64,
-    },
-}
-
 /// Which machines may be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -258,76 +249,6 @@ impl Volume {
         let steps = per_epoch as f64 * self.epochs;
         let whole = steps.round();
         (if (steps - whole).abs() <= ROUNDING * steps { whole } else { steps.ceil() }) as u64
-    }
-}
-
-impl Serialize for GlobalBatch {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeMap;
-        match self {
-            Self::Exactly(samples) => serializer.serialize_u64(*samples),
-            Self::Between { min, max } => {
-                let mut map = serializer.serialize_map(Some(2))?;
-                map.serialize_entry("min", min)?;
-                map.serialize_entry("max", max)?;
-                map.end()
-            }
-        }
-    }
-}
-
-// By hand, because serde's untagged enums answer a wrong value with "did not match any variant".
-impl<'de> Deserialize<'de> for GlobalBatch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        #[derive(Deserialize)]
-        struct Count(#[serde(deserialize_with = "written")] u64);
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = GlobalBatch;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a number of samples, or { min = 256, max = 4096 }")
-            }
-
-            fn visit_u64<E: Error>(self, samples: u64) -> Result<GlobalBatch, E> {
-                Ok(GlobalBatch::Exactly(samples))
-            }
-
-            fn visit_f64<E: Error>(self, samples: f64) -> Result<GlobalBatch, E> {
-                u64::of_float(samples)
-                    .map(GlobalBatch::Exactly)
-                    .ok_or_else(|| E::invalid_value(Unexpected::Float(samples), &"a whole number, at least 1"))
-            }
-
-            fn visit_str<E: Error>(self, samples: &str) -> Result<GlobalBatch, E> {
-                u64::of_text(samples).map(GlobalBatch::Exactly).map_err(E::custom)
-            }
-
-            fn visit_i64<E: Error>(self, samples: i64) -> Result<GlobalBatch, E> {
-                u64::try_from(samples)
-                    .map(GlobalBatch::Exactly)
-                    .map_err(|_| E::custom(format!("`global_batch` is {samples}, but it must be at least 1")))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GlobalBatch, A::Error> {
-                let (mut min, mut max) = (None, None);
-                let samples = |Count(samples)| samples;
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "min" => min = Some(samples(map.next_value()?)),
-                        "max" => max = Some(samples(map.next_value()?)),
-                        _ => return Err(A::Error::unknown_field(&key, &["min", "max"])),
-                    }
-                }
-                let min = min.ok_or_else(|| A::Error::missing_field("min"))?;
-                let max = max.ok_or_else(|| A::Error::missing_field("max"))?;
-                Ok(GlobalBatch::Between { min, max })
-            }
-        }
-
-        deserializer.deserialize_any(Either)
     }
 }
 

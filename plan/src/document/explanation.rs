@@ -1,7 +1,8 @@
 //! Where the step of a plan goes, and what tells two plans apart: the document of `trainyard explain`.
 
-use crate::document::Prediction;
-use crate::spec::{PlanSpec, named};
+use super::Prediction;
+use crate::name::named;
+use crate::spec::PlanSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

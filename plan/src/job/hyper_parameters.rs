@@ -1,7 +1,7 @@
 //! The numbers of an optimizer's rule besides the learning rate.
 
+use super::TrainingSpec;
 use crate::spec::Optimizer;
-use crate::training::TrainingSpec;
 
 /// The hyper-parameters of an optimizer besides the learning rate. An optimizer ignores those that it does not use.
 #[derive(Clone, Copy, Debug, PartialEq)]

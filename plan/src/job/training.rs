@@ -1,10 +1,12 @@
 //! How a job is trained, as written.
 
-use crate::job::GlobalBatch;
-use crate::spec::{Optimizer, Precision, named};
+use crate::name::named;
+use crate::spec::{Optimizer, Precision};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use trainyard_units::written_option;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use trainyard_units::{Written, written, written_option};
 
 named! {
     /// What becomes of the learning rate after warm-up.
@@ -18,6 +20,21 @@ named! {
         /// The remaining share to a power (You et al., arXiv:1708.03888, section 5, where it is 2).
         Polynomial = "polynomial",
     }
+}
+
+/// Samples of an optimizer step: one number, or a range that convergence allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
+pub enum GlobalBatch {
+    /// This many.
+    Exactly(u64),
+    /// From the first to the second.
+    Between {
+        /// At least.
+        min: u64,
+        /// At most.
+        max: u64,
+    },
 }
 
 /// How it is trained.
@@ -77,4 +94,74 @@ pub struct TrainingSpec {
     /// What adam, adamw and lamb add to the root of the mean square.
     #[serde(default, deserialize_with = "written_option", skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f64>,
+}
+
+impl Serialize for GlobalBatch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        match self {
+            Self::Exactly(samples) => serializer.serialize_u64(*samples),
+            Self::Between { min, max } => {
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("min", min)?;
+                map.serialize_entry("max", max)?;
+                map.end()
+            }
+        }
+    }
+}
+
+// By hand, because serde's untagged enums answer a wrong value with "did not match any variant".
+impl<'de> Deserialize<'de> for GlobalBatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        #[derive(Deserialize)]
+        struct Count(#[serde(deserialize_with = "written")] u64);
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = GlobalBatch;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of samples, or { min = 256, max = 4096 }")
+            }
+
+            fn visit_u64<E: Error>(self, samples: u64) -> Result<GlobalBatch, E> {
+                Ok(GlobalBatch::Exactly(samples))
+            }
+
+            fn visit_f64<E: Error>(self, samples: f64) -> Result<GlobalBatch, E> {
+                u64::of_float(samples)
+                    .map(GlobalBatch::Exactly)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(samples), &"a whole number, at least 1"))
+            }
+
+            fn visit_str<E: Error>(self, samples: &str) -> Result<GlobalBatch, E> {
+                u64::of_text(samples).map(GlobalBatch::Exactly).map_err(E::custom)
+            }
+
+            fn visit_i64<E: Error>(self, samples: i64) -> Result<GlobalBatch, E> {
+                u64::try_from(samples)
+                    .map(GlobalBatch::Exactly)
+                    .map_err(|_| E::custom(format!("`global_batch` is {samples}, but it must be at least 1")))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GlobalBatch, A::Error> {
+                let (mut min, mut max) = (None, None);
+                let samples = |Count(samples)| samples;
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "min" => min = Some(samples(map.next_value()?)),
+                        "max" => max = Some(samples(map.next_value()?)),
+                        _ => return Err(A::Error::unknown_field(&key, &["min", "max"])),
+                    }
+                }
+                let min = min.ok_or_else(|| A::Error::missing_field("min"))?;
+                let max = max.ok_or_else(|| A::Error::missing_field("max"))?;
+                Ok(GlobalBatch::Between { min, max })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
 }
