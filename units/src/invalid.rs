@@ -18,7 +18,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     field: String,
-    problem: Problem,
+    /// Boxed, so that results with other facts beside it stay small.
+    problem: Box<Problem>,
     hint: Option<String>,
 }
 
@@ -36,7 +37,7 @@ enum Problem {
 
 impl Invalid {
     fn new(field: impl Into<String>, problem: Problem) -> Self {
-        Self { field: field.into(), problem, hint: None }
+        Self { field: field.into(), problem: Box::new(problem), hint: None }
     }
 
     /// Returns "`field` is value, but it must be allowed".
@@ -90,7 +91,7 @@ impl Invalid {
     pub fn within(mut self, table: &str) -> Self {
         let placed = |field: &str| format!("{table}.{field}");
         self.field = placed(&self.field);
-        if let Problem::Conflict { other, .. } = &mut self.problem {
+        if let Problem::Conflict { other, .. } = &mut *self.problem {
             *other = placed(other);
         }
         self
@@ -110,7 +111,7 @@ impl Invalid {
 impl Display for Invalid {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let field = &self.field;
-        match &self.problem {
+        match &*self.problem {
             Problem::Value { value, rule } => write!(f, "`{field}` is {value}, but {rule}"),
             Problem::Missing { why } => write!(f, "`{field}` is missing: {why}"),
             Problem::Conflict { other, rule } => write!(f, "`{field}` and `{other}` exclude each other: {rule}"),
