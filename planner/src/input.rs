@@ -8,8 +8,8 @@ use trainyard_plan::{
     BatchSpec, Cache, DataSpec, DecodePlace, Fixed, INPUT_COUNT_MAX, InputSpec, JobSpec, Mesh, ParallelSpec, Placement,
     SampleFormat, StorageMode,
 };
-use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_sim::{DataSet, Intake, Machine, Supply};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// Batches to prefetch if the job does not say. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;
@@ -242,7 +242,7 @@ impl Data {
         machine: &Machine,
         parallel: ParallelSpec,
         batch: BatchSpec,
-    ) -> Result<Vec<(InputSpec, Supply)>, InputError> {
+    ) -> Result<Vec<(InputSpec, Supply)>, Invalid> {
         let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
         let intake = Intake { mesh, global_batch: batch.global };
         let (mut there, mut refused) = (Vec::new(), None);
@@ -259,7 +259,7 @@ impl Data {
     }
 
     /// Returns the reason why one machine cannot load samples with the held fields, whatever the plan.
-    pub(crate) fn refusal(&self, fixed: &Fixed, machine: &Machine) -> Option<InputError> {
+    pub(crate) fn refusal(&self, fixed: &Fixed, machine: &Machine) -> Option<Invalid> {
         let batch = BatchSpec { global: 1, micro: 1, accumulation: 1 };
         self.supplies(fixed, machine, ParallelSpec::default(), batch).err()
     }

@@ -21,8 +21,8 @@ use trainyard_plan::{
     Architecture, BATCH_MAX, ClusterChoice, DataSpec, EXECUTABLE, Fixed, GlobalBatch, GoalSpec, JobSpec, ModelChoice,
     Optimizer, Precision, Pricing, StorageMode, TrainingSpec, Volume,
 };
-use trainyard_sim::{InputError, Machine};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_sim::Machine;
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
@@ -124,7 +124,7 @@ pub enum JobError {
     },
     /// Samples cannot be loaded as the job says, on any of its machines.
     #[error(transparent)]
-    Input(#[from] InputError),
+    Input(#[from] Invalid),
     /// The stack cannot train the model.
     #[error("`cluster.stack` is {value}, which does not train {model}")]
     UnableStack {
@@ -259,7 +259,7 @@ fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, 
     }
     let Some(data) = data_set(job, model)? else { return Ok(None) };
     let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
-    let refusals: Option<Vec<InputError>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
+    let refusals: Option<Vec<Invalid>> = machines.map(|one| data.refusal(&Fixed::default(), &one)).collect();
     match refusals.and_then(|all| all.into_iter().next()) {
         // A warning says so.
         Some(_) if data.assumed && field_of_input(&job.data).is_none() => Ok(None),

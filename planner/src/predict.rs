@@ -12,8 +12,8 @@ use trainyard_hardware_profiles::{
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, StepTrace, Store};
 use trainyard_sim::{
-    DataSet, Feed, Footprint, InputError, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck,
-    simulate_with, step_trace,
+    DataSet, Feed, Footprint, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck, simulate_with,
+    step_trace,
 };
 use trainyard_units::{Invalid, Seconds};
 
@@ -130,7 +130,7 @@ pub enum PredictionError {
     Machine(#[from] MachineError),
     /// Its samples cannot be loaded.
     #[error(transparent)]
-    Input(#[from] InputError),
+    Input(#[from] Invalid),
 }
 
 impl PredictionError {
@@ -212,7 +212,7 @@ fn fed(
     data: Option<&DataSet>,
     step: Seconds,
     steps: u64,
-) -> Result<Option<Feed>, InputError> {
+) -> Result<Option<Feed>, Invalid> {
     let (Some(input), Some(data)) = (plan.input(), data) else { return Ok(None) };
     let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
     Ok(Some(Supply::new(intake, machine, data, input)?.feed(step, steps)))

@@ -6,7 +6,7 @@ use trainyard_plan::chakra::{self, GraphNode, GraphWork, RankGraph};
 use trainyard_plan::{
     BatchSpec, ClusterSpec, Collective, ParallelSpec, Plan, PlanSpec, Precision, ScheduleName, Stages,
 };
-use trainyard_sim::{Machine, Options, ReplayError, replay, simulate, step_trace};
+use trainyard_sim::{Machine, Options, replay, simulate, step_trace};
 use trainyard_units::{Bytes, Seconds};
 
 /// How far a step that was written and read may be from the one that was simulated: a transfer's second half, the
@@ -108,9 +108,9 @@ fn ranks_that_do_not_meet_are_told() {
             vec![two(sum(4, None), send.clone()), two(receive.clone(), sum(4, None))],
             "ranks wait for each other: 2 nodes never start",
         ),
-        (vec![one(compute(1.0)); 9], "9 ranks for 8 devices"),
+        (vec![one(compute(1.0)); 9], "`ranks` is 9, but the machines have 8 devices"),
     ] {
-        let error: ReplayError = replay(&ranks, &groups, &machine(1)).expect_err("refused");
+        let error = replay(&ranks, &groups, &machine(1)).expect_err("refused");
         assert!(error.to_string().contains(part), "`{part}` is not in: {error}");
     }
 }

@@ -15,7 +15,7 @@ use trainyard_history::Kind;
 use trainyard_plan::chakra::{self, CHAKRA_BYTES_MAX, CHAKRA_NODES_MAX, ChakraError, RankGraph};
 use trainyard_plan::{Plan, REPLAY_SCHEMA, ReplayDocument, StepTrace, TraceDetail};
 use trainyard_reports as reports;
-use trainyard_sim::{Machine, ReplayError, replay};
+use trainyard_sim::{Machine, replay};
 
 /// Limits of the simulation: what an execution trace does not say.
 const NOT_MODELLED: [&str; 3] = [
@@ -61,7 +61,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments, history: &History, output:
     let stack = catalog.stack(DEFAULT_STACK).map_err(|error| cannot().because(error.to_string()))?;
     let machine = Machine { cluster, stack: stack.clone() };
     let found = replay(&ranks, &groups, &machine)
-        .map_err(|error: ReplayError| cannot().because(error.to_string()).maybe_hint(error.hint().map(Into::into)))?;
+        .map_err(|error| cannot().because(error.to_string()).maybe_hint(error.hint()))?;
     let document = ReplayDocument {
         schema: REPLAY_SCHEMA.into(),
         traces: folder.display().to_string(),

@@ -15,7 +15,7 @@ use trainyard_plan::{
     Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Held, NotExecutable, Optimizer,
     Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
-use trainyard_units::{Bytes, BytesPerSecond, Seconds};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
 impl DeviceCosts for MeasuredMachine {
     fn layer(
@@ -69,12 +69,13 @@ impl DeviceCosts for MeasuredMachine {
             return Ok(());
         }
         let operator = format!("any operator in {precision}");
-        Err(MachineError::Unmeasured { machine: self.name.clone(), operator, ranks: 1 })
+        Err(unmeasured(self, operator, 1))
     }
 
     fn admits(&self, _machine: &Machine, plan: &Plan) -> Result<(), MachineError> {
         let Some(NotExecutable { field, value, allowed }) = not_executable(plan) else { return Ok(()) };
-        Err(MachineError::NotMeasured { field, value, machine: self.name.clone(), allowed })
+        let rule = format!("the measured machine `{}` runs only {allowed}", self.name);
+        Err(Invalid::breaks(field, value, rule).with_hint(format!("use {allowed}")).into())
     }
 
     fn overlap_slowdown(&self) -> Option<f64> {
@@ -216,7 +217,8 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     fn operator(&self, operator: OperatorKind, pass: Pass) -> Result<Seconds, MachineError> {
-        let (class, shape) = class_and_shape(operator).ok_or_else(|| self.unmeasured(operator.name()))?;
+        let (class, shape) =
+            class_and_shape(operator).ok_or_else(|| unmeasured(self.machine, operator.name().into(), self.ranks))?;
         self.price(class, format_of(self.precision), &shape, |sample| match pass {
             Pass::Forward => sample.forward_s,
             Pass::Backward => sample.backward_s,
@@ -241,7 +243,7 @@ impl<'a> MeasuredPricing<'a> {
             Optimizer::Momentum => OperatorClass::Momentum,
             Optimizer::Lars => OperatorClass::Lars,
             Optimizer::Lamb => OperatorClass::Lamb,
-            Optimizer::RmsProp => return Err(self.unmeasured(&optimizer.to_string())),
+            Optimizer::RmsProp => return Err(unmeasured(self.machine, optimizer.to_string(), self.ranks)),
         };
         let format = format_of(self.precision);
         let rounding = match format {
@@ -293,12 +295,14 @@ impl<'a> MeasuredPricing<'a> {
             return Ok(Seconds((sum / weights).exp() * work(class, shape)));
         }
         let in_format = if format == NumberFormat::Fp32 { String::new() } else { format!(" in {}", self.precision) };
-        Err(self.unmeasured(&format!("{class:?}{in_format}")))
+        Err(unmeasured(self.machine, format!("{class:?}{in_format}"), self.ranks))
     }
+}
 
-    fn unmeasured(&self, operator: &str) -> MachineError {
-        MachineError::Unmeasured { machine: self.machine.name.clone(), operator: operator.into(), ranks: self.ranks }
-    }
+/// Tells that a profile holds no measurement that could price an operator or a collective.
+fn unmeasured(machine: &MeasuredMachine, operator: String, ranks: u32) -> MachineError {
+    let why = format!("the profile of `{}` has no measurement of it for {ranks} concurrent ranks", machine.name);
+    Invalid::missing(operator, why).with_hint("measure again with `trainyard calibrate`").into()
 }
 
 /// The measured time among `ranks` ranks of a machine. Gathering or scattering that was not measured is one of the two
@@ -310,11 +314,7 @@ fn measured_collective(
     bytes: Bytes,
 ) -> Result<Seconds, MachineError> {
     let Some(operation) = timed_as(collective) else {
-        return Err(MachineError::Unmeasured {
-            machine: machine.name.clone(),
-            operator: format!("{collective:?}"),
-            ranks,
-        });
+        return Err(unmeasured(machine, format!("{collective:?}"), ranks));
     };
     let one_round = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
     let timed = || machine.collectives.iter().any(|sample| sample.operation == operation && sample.ranks >= ranks);
@@ -356,11 +356,7 @@ fn measured(
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let seconds = interpolate(&points, bytes.as_f64());
     let corrected = |seconds| Seconds(seconds * machine.correction(CorrectedPhase::Communication));
-    seconds.map(corrected).ok_or_else(|| MachineError::Unmeasured {
-        machine: machine.name.clone(),
-        operator: format!("{operation:?}"),
-        ranks,
-    })
+    seconds.map(corrected).ok_or_else(|| unmeasured(machine, format!("{operation:?}"), ranks))
 }
 
 /// Tells whether operators of a machine were timed in the number format in which layers of this precision compute.
