@@ -174,7 +174,7 @@ pub(crate) fn read_profile(path: &Path) -> Result<MeasuredMachine, Failure> {
 
 fn profile_of_text(text: &str, path: &Path) -> Result<MeasuredMachine, Failure> {
     profile_from_toml(text, &path.display().to_string())
-        .map_err(|error| Failure::of(Exit::Input, &error).hint(error.hint()))
+        .map_err(|error| Failure::of(Exit::Input, &error).maybe_hint(error.hint()))
 }
 
 /// Parses the files that a plan names for its machines, from their texts and their names for errors.

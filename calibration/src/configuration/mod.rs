@@ -3,10 +3,12 @@
 //! A knob that the row leaves empty was set as well as its authors could: every setting that fits into memory is a
 //! candidate, and the fastest is the prediction.
 
-use crate::model;
-use crate::system;
+mod model;
+pub(crate) mod system;
+
 use crate::table::Row;
 use std::cmp::Ordering;
+use std::fmt::Display;
 use std::sync::Arc;
 use trainyard_hardware_profiles::{Catalog, Stack, StageCut, catalog};
 use trainyard_models::{Divisible, Model, Sample};
@@ -34,8 +36,8 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+    pub(crate) fn new(reason: impl Display) -> Self {
+        Self { reason: reason.to_string() }
     }
 }
 
@@ -94,13 +96,11 @@ impl Configuration {
     /// When the machine does not admit any of the plans.
     pub fn predict(&self) -> Result<(&Plan, Outcome), Unsupported> {
         if let [plan] = self.plans.as_slice() {
-            return simulate(plan, &self.machine)
-                .map(|outcome| (plan, outcome))
-                .map_err(|error| Unsupported::new(error.to_string()));
+            return simulate(plan, &self.machine).map(|outcome| (plan, outcome)).map_err(Unsupported::new);
         }
         let mut bounded = Vec::new();
         for plan in &self.plans {
-            let bound = step_time_bound(plan, &self.machine).map_err(|error| Unsupported::new(error.to_string()))?;
+            let bound = step_time_bound(plan, &self.machine).map_err(Unsupported::new)?;
             bounded.push((!fits(plan, &self.machine), bound.0, plan));
         }
         bounded.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -111,7 +111,7 @@ impl Configuration {
             if beaten || (too_large && some_fit) {
                 break;
             }
-            let outcome = simulate(plan, &self.machine).map_err(|error| Unsupported::new(error.to_string()))?;
+            let outcome = simulate(plan, &self.machine).map_err(Unsupported::new)?;
             let order = best.as_ref().map(|(_, known)| outcome.step_time.0.total_cmp(&known.step_time.0));
             if order.is_none_or(Ordering::is_lt) {
                 best = Some((plan, outcome));
@@ -308,7 +308,7 @@ impl Knobs {
     fn plan(&self, layout: Layout, machine: &Machine) -> Result<Plan, Unsupported> {
         let Layout { parallel, virtual_stages, micro, recompute, sharding, reduction } = layout;
         // Where the framework cuts stages by price, layers are priced before there is a plan.
-        self.architecture.check_micro_batch(micro).map_err(|error| Unsupported::new(error.to_string()))?;
+        self.architecture.check_micro_batch(micro).map_err(Unsupported::new)?;
         let schedule = if parallel.pipeline == 1 { ScheduleName::None } else { self.schedule };
         let accumulation = (self.global / u64::from(parallel.data)).checked_div(micro).unwrap_or(0);
         let spec = PlanSpec {
@@ -325,7 +325,7 @@ impl Knobs {
             optimizer: self.optimizer,
             ..PlanSpec::plain(self.model.spec(), self.cluster.clone(), 0)
         };
-        Plan::of(Arc::clone(&self.architecture), spec).map_err(|error| Unsupported::new(error.to_string()))
+        Plan::of(Arc::clone(&self.architecture), spec).map_err(Unsupported::new)
     }
 
     /// The stages as the row's framework cuts them.
@@ -342,7 +342,7 @@ impl Knobs {
         }
         let prices =
             layer_costs(self.architecture.graph(), layout.micro, Mesh::from(layout.parallel), self.precision, machine)
-                .map_err(|error| Unsupported::new(error.to_string()))?;
+                .map_err(Unsupported::new)?;
         Stages::balanced(&prices.weights(layout.recompute), runs).map(|stages| stages.specs()).ok_or_else(impossible)
     }
 }

@@ -1,6 +1,6 @@
 //! The model of a measured row: a family whose dimensions the row tells, or a model of the catalog.
 
-use crate::configuration::Unsupported;
+use super::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::Stack;
 use trainyard_models::layers::InputSpec;
@@ -49,7 +49,7 @@ pub(crate) fn model(row: &Row, stack: &Stack) -> Result<Model, Unsupported> {
             Err(error) => return Err(unknown(&error)),
         },
     };
-    Model::try_from(spec).map_err(|error| Unsupported::new(error.to_string()))
+    Model::try_from(spec).map_err(Unsupported::new)
 }
 
 /// A decoder-only transformer of the dimensions that the row tells.

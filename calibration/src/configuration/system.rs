@@ -1,6 +1,6 @@
 //! The machines of a measured row: a catalog instance, or a cluster built from what the row says of it.
 
-use crate::configuration::Unsupported;
+use super::Unsupported;
 use crate::table::Row;
 use trainyard_hardware_profiles::{
     Catalog, Cluster, DEFAULT_STACK, Device, Fabric, Host, Interconnect, Network, Pool, Publication, Sourced, Transport,

@@ -7,7 +7,7 @@ use crate::job::local_profile;
 use crate::output::Output;
 use crate::{files, machine};
 use std::path::{Path, PathBuf};
-use trainyard_calibration::{RunMeasurement, RunsError, correct_profile, profile_to_toml};
+use trainyard_calibration::{RunMeasurement, correct_profile, profile_to_toml};
 use trainyard_executor::{MEASUREMENT_SCHEMA, RunReport};
 use trainyard_hardware_profiles::EXECUTOR_STACK;
 use trainyard_plan::Plan;
@@ -36,7 +36,7 @@ pub(super) fn correct(from: &Path, arguments: &CalibrateArguments, output: &Outp
     let runs = measurements(from)?.iter().map(|file| read_run(file)).collect::<Result<Vec<_>, _>>()?;
     let date = machine::today();
     let shown = from.display().to_string();
-    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error: RunsError| {
+    let corrected = correct_profile(&profile, stack, &runs, &shown, &date).map_err(|error| {
         Failure::input(format!("cannot calibrate from `{shown}`")).because(error.to_string()).maybe_hint(error.hint())
     })?;
     if let Some(profile) = &corrected.profile {
