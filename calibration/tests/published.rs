@@ -275,7 +275,7 @@ fn an_open_interleave_degree_is_the_best_that_divides() {
     row.micro_batch = Some(1);
     // Of two, three and four runs on each of four stages, only three divide 60 layers.
     let runs = |row: &Row| -> Vec<u32> {
-        configure(row).expect("supported").plans.iter().map(|plan| plan.stages().runs()).collect()
+        configure(row).expect("supported").plans.iter().map(|plan| plan.stages().chunks_per_stage()).collect()
     };
     assert_eq!(runs(&row), [3]);
     row.layers = Some(48);

@@ -139,8 +139,8 @@ pub struct StepSize {
     pub schedule: ScheduleName,
     /// Micro-batches per replica and step.
     pub accumulation: u64,
-    /// Number of runs of layers on all stages.
-    pub runs: u64,
+    /// Number of chunks of layers on all stages.
+    pub chunks: u64,
     /// Number of layers whose weights are gathered, or activations copied, one by one; zero if they are always on the
     /// device.
     pub gathered_layers: u64,
@@ -154,17 +154,17 @@ impl StepSize {
         Self {
             schedule: spec.schedule,
             accumulation: spec.batch.accumulation,
-            runs: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
+            chunks: u64::from(spec.parallel.pipeline) * u64::from(spec.virtual_stages),
             gathered_layers: if by_layer { layers as u64 } else { 0 },
         }
     }
 
-    /// Returns the number of passes: two or three for each micro-batch on each run of layers, or on each gathered
+    /// Returns the number of passes: two or three for each micro-batch on each chunk of layers, or on each gathered
     /// layer.
     pub fn tasks(self) -> u64 {
         let steps = if self.schedule.flushes() { 1 } else { 3 };
         let passes = if self.schedule.splits_backward() { 3 } else { 2 };
-        self.accumulation.saturating_mul(self.runs.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
+        self.accumulation.saturating_mul(self.chunks.max(2 * self.gathered_layers)).saturating_mul(passes * steps)
     }
 
     /// Returns `true` if a step of this size can be simulated.
@@ -219,7 +219,7 @@ pub(crate) fn cluster(spec: &PlanSpec) -> Result<(), Invalid> {
     }
 }
 
-/// Checks schedule, stages, runs of layers and micro-batches.
+/// Checks schedule, stages, chunks of layers and micro-batches.
 pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), Invalid> {
     let pipeline = spec.parallel.pipeline;
     let rule = match (spec.schedule.is_pipelined(), pipeline) {
@@ -227,7 +227,7 @@ pub(crate) fn schedule(spec: &PlanSpec) -> Result<(), Invalid> {
         (true, 1) => "a single stage has the schedule none".into(),
         _ => return virtual_stages(spec).and_then(|()| micro_batches(spec)),
     };
-    Err(Invalid::breaks("schedule", spec.schedule, format!("parallel.pipeline is {pipeline}: {rule}")))
+    Err(Invalid::breaks("schedule", spec.schedule, format!("`parallel.pipeline` is {pipeline}: {rule}")))
 }
 
 /// Returns the names of the schedules for which a predicate holds.

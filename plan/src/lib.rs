@@ -91,7 +91,7 @@ pub use memory::{
 pub use mesh::{Coordinates, Group, Mesh, Rank};
 pub use name::UnknownName;
 pub use offload::{Offload, Store};
-pub use parameters::{Chain, Held};
+pub use parameters::{Chain, ParameterCounts};
 pub use partition::Stages;
 pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};

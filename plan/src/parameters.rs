@@ -6,9 +6,9 @@ use crate::spec::Precision;
 use trainyard_models::{Layer, OperatorKind, Sharing};
 use trainyard_units::Bytes;
 
-/// Number of parameters that one rank holds of a run of layers.
+/// Number of parameters that one rank holds of a chunk of layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Held {
+pub struct ParameterCounts {
     /// Trainable values.
     pub parameters: u64,
     /// Trainable values of experts or embedding tables, of which fewer ranks hold copies.
@@ -24,7 +24,7 @@ pub struct Held {
     pub matrices: u32,
 }
 
-impl Held {
+impl ParameterCounts {
     /// Returns the number of parameters that have a gradient in every step: those outside tables.
     pub fn updated(self) -> u64 {
         self.parameters - self.tables
@@ -65,7 +65,7 @@ impl Held {
     }
 }
 
-impl std::ops::Add for Held {
+impl std::ops::Add for ParameterCounts {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl std::ops::Add for Held {
 }
 
 /// A reduction in several collectives: the result of each is the buffer of the next.
-pub type Chain = Vec<(Collective, Group, Held)>;
+pub type Chain = Vec<(Collective, Group, ParameterCounts)>;
 
 /// Counts the trainable matrices of a layer.
 fn matrices(layer: &Layer) -> u32 {
@@ -95,8 +95,8 @@ fn matrices(layer: &Layer) -> u32 {
 }
 
 /// Returns the part of a layer that one of the ranks sharing it holds, for micro-batches of `micro` samples.
-pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> Held {
-    Held {
+pub(crate) fn held_of(layer: &Layer, micro: u64, sharing: Sharing) -> ParameterCounts {
+    ParameterCounts {
         parameters: layer.parameters(sharing),
         experts: layer.expert_parameters(sharing),
         tables: layer.table_parameters(sharing),

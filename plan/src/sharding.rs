@@ -3,7 +3,7 @@
 use crate::collective::Collective;
 use crate::mesh::Group;
 use crate::offload::Store;
-use crate::parameters::{Chain, Held};
+use crate::parameters::{Chain, ParameterCounts};
 use crate::spec::{GradientReduction, StateSharding};
 use crate::valid::Plan;
 use trainyard_units::Bytes;
@@ -25,7 +25,7 @@ impl Plan {
     }
 
     /// Returns one rank's shard of a sharded state.
-    pub fn shard_of(&self, held: Held) -> Held {
+    pub fn shard_of(&self, held: ParameterCounts) -> ParameterCounts {
         if self.mesh().shard() == 1 || self.state_sharding() == StateSharding::None {
             return held;
         }
@@ -34,7 +34,7 @@ impl Plan {
     }
 
     /// Returns the weights that a rank keeps between passes: its shard, where weights are sharded.
-    pub fn kept_weights(&self, held: Held) -> Held {
+    pub fn kept_weights(&self, held: ParameterCounts) -> ParameterCounts {
         if self.shards(StateSharding::Parameters) { self.shard_of(held) } else { held }
     }
 
@@ -58,7 +58,7 @@ impl Plan {
 
     /// Returns the groups in which sharded weights are gathered, with the weights of each: experts may have fewer
     /// holders.
-    pub fn gather_groups(&self, held: Held) -> Vec<(Group, Held)> {
+    pub fn gather_groups(&self, held: ParameterCounts) -> Vec<(Group, ParameterCounts)> {
         [(Group::Shard, held.dense()), (self.sharers_of_experts(), held.of_experts())]
             .into_iter()
             .filter(|(group, held)| held.parameters > 0 && self.mesh().group_size(*group) > 1)
@@ -67,25 +67,25 @@ impl Plan {
 
     /// Returns the number of table values that an update changes on one rank: the rows that the samples of all holders
     /// of a copy looked up in a step, each counted as often as it was looked up.
-    pub fn touched(&self, held: Held) -> u64 {
+    pub fn touched(&self, held: ParameterCounts) -> u64 {
         let lookups = self.batch().accumulation.saturating_mul(self.mesh().group_size(Group::ExpertGradient).into());
         held.looked_up.saturating_mul(lookups)
     }
 
     /// Returns the bytes of the weights that a step changes, as gradients or weights of `element` bytes per value: all
     /// dense ones, and of tables the looked-up rows in single precision.
-    pub fn changed_bytes(&self, held: Held, element: u64) -> Bytes {
-        Held { looked_up: self.touched(held), ..held }.gradient_bytes_in(element)
+    pub fn changed_bytes(&self, held: ParameterCounts, element: u64) -> Bytes {
+        ParameterCounts { looked_up: self.touched(held), ..held }.gradient_bytes_in(element)
     }
 
     /// Returns the table rows that one reduction brings together from all holders of a copy. They cannot be summed on
     /// the way, because each holder has other rows.
-    fn gathered_rows(&self, held: Held) -> Held {
+    fn gathered_rows(&self, held: ParameterCounts) -> ParameterCounts {
         let touched = match self.gradient_reduction() {
             GradientReduction::Step => self.touched(held),
             GradientReduction::MicroBatch => self.touched(held) / self.batch().accumulation,
         };
-        Held { parameters: touched, tensors: 1, matrices: 1, ..Held::default() }
+        ParameterCounts { parameters: touched, tensors: 1, matrices: 1, ..ParameterCounts::default() }
     }
 
     /// Returns the collectives that sum the gradients of some layers: one chain for dense parameters, one for experts,
@@ -94,15 +94,15 @@ impl Plan {
     /// A sharded state needs only its holder's part of the sum (Rajbhandari et al., arXiv:1910.02054, section 7); where
     /// it is sharded in groups, the groups sum their parts afterwards (Zhang et al., MiCS, arXiv:2205.00119, section
     /// 3.4).
-    pub fn reductions(&self, held: Held) -> Vec<Chain> {
+    pub fn reductions(&self, held: ParameterCounts) -> Vec<Chain> {
         let (dense, experts) = (held.dense(), held.of_experts());
         let rows = vec![(Collective::AllGather, Group::ExpertGradient, self.gathered_rows(held))];
         let chains = if self.shards(StateSharding::Optimizer) {
-            let in_parts = |sharers, held: Held| {
+            let in_parts = |sharers, held: ParameterCounts| {
                 let parameters = held.parameters.div_ceil(u64::from(self.mesh().group_size(sharers)));
                 vec![
                     (Collective::ReduceScatter, sharers, held),
-                    (Collective::AllReduce, Group::ShardReplicas, Held { parameters, ..held }),
+                    (Collective::AllReduce, Group::ShardReplicas, ParameterCounts { parameters, ..held }),
                 ]
             };
             [in_parts(Group::Shard, dense), in_parts(self.sharers_of_experts(), experts), rows]
@@ -113,8 +113,9 @@ impl Plan {
                 rows,
             ]
         };
-        let needed =
-            |(_, group, held): &(Collective, Group, Held)| held.parameters > 0 && self.mesh().group_size(*group) > 1;
+        let needed = |(_, group, held): &(Collective, Group, ParameterCounts)| {
+            held.parameters > 0 && self.mesh().group_size(*group) > 1
+        };
         chains.into_iter().map(|chain| chain.into_iter().filter(needed).collect()).collect()
     }
 }

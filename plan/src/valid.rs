@@ -5,7 +5,7 @@ use crate::input::InputSpec;
 use crate::layer_memory::LayerMemory;
 use crate::mesh::Mesh;
 use crate::offload::Offload;
-use crate::parameters::{Held, held_of};
+use crate::parameters::{ParameterCounts, held_of};
 use crate::partition::Stages;
 use crate::schedules::{Pipeline, ScheduleName, StageId};
 use crate::spec::{
@@ -66,7 +66,7 @@ pub struct Plan {
     mesh: Mesh,
     stages: Stages,
     /// Parameters that a rank holds of each kind of layer, cached because they are asked for often and never change.
-    held_of_kinds: Vec<Held>,
+    held_of_kinds: Vec<ParameterCounts>,
     /// Memory that a micro-batch needs in each kind of layer, computed on first use.
     memory_of_kinds: OnceLock<Vec<LayerMemory>>,
 }
@@ -140,7 +140,7 @@ impl Plan {
         Pipeline {
             schedule: self.spec.schedule,
             stages: self.stages.count(),
-            runs: self.stages.runs(),
+            chunks: self.stages.chunks_per_stage(),
             micro_batches: u32::try_from(self.spec.batch.accumulation).expect("checked with the number of tasks"),
         }
     }
@@ -163,19 +163,22 @@ impl Plan {
 
     /// Returns the parameters that one rank holds of `layers`, a part of one run. The last of several stages has its
     /// own copy of an embedding table that the first one holds too.
-    pub fn held(&self, layers: &Range<usize>) -> Held {
+    pub fn held(&self, layers: &Range<usize>) -> ParameterCounts {
         let own = self.graph().order()[layers.clone()].iter().map(|kind| self.held_of_kinds[*kind]);
         let stages = self.stages();
-        let copies = stages.at(0).0 != stages.at(stages.links() - 1).0 && layers.end == self.graph().len();
+        let copies = stages.at(0).0 != stages.at(stages.chunks() - 1).0 && layers.end == self.graph().len();
         let shared = if copies { self.shared_on_rank() } else { 0 };
         let any = u32::from(shared > 0);
-        let copy = Held { parameters: shared, tensors: any, matrices: any, ..Held::default() };
+        let copy = ParameterCounts { parameters: shared, tensors: any, matrices: any, ..ParameterCounts::default() };
         own.fold(copy, std::ops::Add::add)
     }
 
     /// Returns the parameters that one rank of a stage holds, over all its runs.
-    pub fn held_by(&self, stage: StageId) -> Held {
-        self.stages().runs_of(stage).map(|layers| self.held(&layers)).fold(Held::default(), std::ops::Add::add)
+    pub fn held_by(&self, stage: StageId) -> ParameterCounts {
+        self.stages()
+            .chunks_of(stage)
+            .map(|layers| self.held(&layers))
+            .fold(ParameterCounts::default(), std::ops::Add::add)
     }
 
     /// Returns one rank's part of the embedding table that the first and the last layer share, in values.
@@ -184,12 +187,12 @@ impl Plan {
     }
 
     /// Returns the distinct layers of some runs, with the memory and the count of each.
-    pub(crate) fn kinds_in(&self, runs: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
+    pub(crate) fn kinds_in(&self, chunks: &[Range<usize>]) -> Vec<(&Layer, LayerMemory, u64)> {
         let distinct = self.graph().distinct();
         let of = |layer| LayerMemory::of(&self.spec, self.sharing(), layer);
         let memory = self.memory_of_kinds.get_or_init(|| distinct.iter().map(of).collect());
         let mut counts = vec![0; distinct.len()];
-        for kind in runs.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
+        for kind in chunks.iter().flat_map(|layers| &self.graph().order()[layers.clone()]) {
             counts[*kind] += 1;
         }
         let all = distinct.iter().zip(memory).zip(counts);
@@ -245,8 +248,8 @@ impl Plan {
         check::schedule(&spec)?;
         check::sharding(&spec)?;
         spec.input.map_or(Ok(()), check::input)?;
-        let (pipeline, runs) = (spec.parallel.pipeline, spec.virtual_stages);
-        let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, runs, spec.schedule)?;
+        let (pipeline, chunks) = (spec.parallel.pipeline, spec.virtual_stages);
+        let stages = Stages::from_specs(&spec.stages, graph.len(), pipeline, chunks, spec.schedule)?;
         let mesh = Mesh::new(spec.parallel, spec.placement, spec.sharding_ranks);
         let held_of_kinds =
             graph.distinct().iter().map(|layer| held_of(layer, spec.batch.micro, mesh.sharing())).collect();

@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::search::Evaluated;
 use trainyard_plan::document::{InputPrediction, Prediction};
 use trainyard_plan::{Bottleneck, Cache, DecodePlace, Fixed, InputSpec};
-use trainyard_sim::Supply;
+use trainyard_sim::LoaderRates;
 use trainyard_units::{Seconds, counted};
 
 /// Waits below this share of a step are not reported.
@@ -19,7 +19,7 @@ pub(crate) struct Advice<'a> {
     step: Seconds,
     steps: u64,
     /// All inputs that its machines allow, the simpler first, if only counts are held.
-    others: Vec<(InputSpec, Supply)>,
+    others: Vec<(InputSpec, LoaderRates)>,
 }
 
 impl<'a> Advice<'a> {
@@ -40,7 +40,7 @@ impl<'a> Advice<'a> {
     /// Explains why samples are loaded in this way.
     pub(crate) fn reason(&self) -> String {
         let own = described(self.input);
-        let waits = |supply: &Supply| 1.0 - supply.feed(self.step, self.steps).utilisation;
+        let waits = |supply: &LoaderRates| 1.0 - supply.feed(self.step, self.steps).utilisation;
         match self.others.first() {
             Some((plainest, supply)) if *plainest != self.input => {
                 let (other, waits) = (described(*plainest), 100.0 * waits(supply));
@@ -72,7 +72,7 @@ impl<'a> Advice<'a> {
 
     /// Names another input with which steps would wait noticeably less.
     fn better(&self, waits: f64) -> Option<String> {
-        let waits_with = |(_, supply): &(InputSpec, Supply)| 1.0 - supply.feed(self.step, self.steps).utilisation;
+        let waits_with = |(_, supply): &(InputSpec, LoaderRates)| 1.0 - supply.feed(self.step, self.steps).utilisation;
         let other = self.others.iter().min_by(|a, b| waits_with(a).total_cmp(&waits_with(b)))?;
         let less = waits_with(other).max(0.0);
         let fields = differences(self.input, other.0);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use trainyard_plan::{Plan, StageId, StageSpec, Stages};
 use trainyard_sim::{
-    Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_runs, simulate,
+    Communications, Footprint, LayerTable, Machine, OutOfMemory, Outcome, footprint, longest_chunks, simulate,
     step_time_bound_with, step_time_with,
 };
 use trainyard_units::Bytes;
@@ -179,10 +179,10 @@ impl Builder<'_> {
             .ids()
             .zip(&needed.usable)
             .all(|(stage, limit)| needed.total(stage).as_f64() <= limit.as_f64() * NEAR);
-        if stages.count() == 1 || stages.runs() > 1 || asked > there || !near {
+        if stages.count() == 1 || stages.chunks_per_stage() > 1 || asked > there || !near {
             return None;
         }
-        let first = longest_runs(plan, self.machine);
+        let first = longest_chunks(plan, self.machine);
         let fits = |stage: StageId, run: std::ops::Range<usize>| run.start >= first[stage.0 as usize][run.end];
         let cut = Stages::balanced_within(self.weights, stages.count(), fits)?;
         self.plan(variant, cut.specs())

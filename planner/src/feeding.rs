@@ -7,7 +7,7 @@ use crate::input::chosen;
 use crate::space::{Candidate, Space};
 use std::collections::BTreeMap;
 use trainyard_plan::{InputSpec, ParallelSpec, Precision, Recompute};
-use trainyard_sim::{Feed, Supply};
+use trainyard_sim::{InputStall, LoaderRates};
 use trainyard_units::Seconds;
 
 /// Everything that tells candidates apart.
@@ -19,7 +19,7 @@ type Site = (usize, u32, ParallelSpec, u64);
 /// An input for each candidate; empty if the job does not say how large samples are.
 #[derive(Debug, Default)]
 pub(crate) struct Feeding {
-    supplies: BTreeMap<Site, Vec<(InputSpec, Supply)>>,
+    supplies: BTreeMap<Site, Vec<(InputSpec, LoaderRates)>>,
     /// The index of the supply, among its site's, that each candidate uses.
     chosen: BTreeMap<Key, usize>,
 }
@@ -51,7 +51,7 @@ impl Feeding {
         feeding
     }
 
-    fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, Supply)> {
+    fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, LoaderRates)> {
         let way = *self.chosen.get(&key(candidate))?;
         Some(&self.supplies[&site(candidate)][way])
     }
@@ -63,7 +63,7 @@ impl Feeding {
 
     /// Computes how loading samples delays a training whose steps take this long when they never wait; `None` if its
     /// samples are assumed to be at hand.
-    pub(crate) fn feed(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<Feed> {
+    pub(crate) fn feed(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<InputStall> {
         self.supply(candidate).map(|(_, supply)| supply.feed(Seconds(step_time_s), steps))
     }
 

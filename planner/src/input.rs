@@ -8,7 +8,7 @@ use trainyard_plan::{
     BatchSpec, Cache, DataSpec, DecodePlace, Fixed, INPUT_COUNT_MAX, InputSpec, JobSpec, Mesh, ParallelSpec, Placement,
     SampleFormat, StorageMode,
 };
-use trainyard_sim::{DataSet, Intake, Machine, Supply};
+use trainyard_sim::{DataSet, Intake, LoaderRates, Machine};
 use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// Batches to prefetch if the job does not say. A stated default: that of PyTorch's `DataLoader`, for each worker.
@@ -242,12 +242,12 @@ impl Data {
         machine: &Machine,
         parallel: ParallelSpec,
         batch: BatchSpec,
-    ) -> Result<Vec<(InputSpec, Supply)>, Invalid> {
+    ) -> Result<Vec<(InputSpec, LoaderRates)>, Invalid> {
         let mesh = Mesh::new(parallel, fixed.placement.unwrap_or(Placement::Cluster), None);
         let intake = Intake { mesh, global_batch: batch.global };
         let (mut there, mut refused) = (Vec::new(), None);
         for input in self.held.under(fixed).options(machine, &self.set, parallel.data) {
-            match Supply::new(intake, machine, &self.set, input) {
+            match LoaderRates::new(intake, machine, &self.set, input) {
                 Ok(supply) => there.push((input, supply.of_equal_samples())),
                 Err(error) => refused = refused.or(Some(error)),
             }
@@ -267,7 +267,7 @@ impl Data {
 
 /// Returns the index of the supply with which a training of `steps` steps of `step` ends first, downloads included, or
 /// of a simpler one that is nearly as fast.
-pub(crate) fn chosen(supplies: &[(InputSpec, Supply)], step: Seconds, steps: u64) -> Option<usize> {
+pub(crate) fn chosen(supplies: &[(InputSpec, LoaderRates)], step: Seconds, steps: u64) -> Option<usize> {
     let mut best: Option<(f64, usize)> = None;
     for (index, (_, supply)) in supplies.iter().enumerate() {
         let feed = supply.feed(step, steps);

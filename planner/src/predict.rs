@@ -12,8 +12,8 @@ use trainyard_hardware_profiles::{
 use trainyard_plan::document::{InputPrediction, Memory, PlanDocument, Prediction, PriceUsed, StageMemory};
 use trainyard_plan::{Plan, StepTrace, Store};
 use trainyard_sim::{
-    DataSet, Feed, Footprint, Intake, Machine, MachineError, Options, Outcome, Supply, bottleneck, simulate_with,
-    step_trace,
+    DataSet, Footprint, InputStall, Intake, LoaderRates, Machine, MachineError, Options, Outcome, bottleneck,
+    simulate_with, step_trace,
 };
 use trainyard_units::{Invalid, Seconds};
 
@@ -212,15 +212,15 @@ fn fed(
     data: Option<&DataSet>,
     step: Seconds,
     steps: u64,
-) -> Result<Option<Feed>, Invalid> {
+) -> Result<Option<InputStall>, Invalid> {
     let (Some(input), Some(data)) = (plan.input(), data) else { return Ok(None) };
     let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
-    Ok(Some(Supply::new(intake, machine, data, input)?.feed(step, steps)))
+    Ok(Some(LoaderRates::new(intake, machine, data, input)?.feed(step, steps)))
 }
 
 /// Returns the interval of a step that may have to wait. Without prefetching the two times add up; otherwise the longer
 /// decides.
-fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&Feed>) -> [f64; 2] {
+fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&InputStall>) -> [f64; 2] {
     let (Some(feed), Some(input)) = (fed, plan.input()) else { return [low, high] };
     if input.prefetch == 0 {
         return [low + feed.stall.0 / INPUT_SPREAD, high + feed.stall.0 * INPUT_SPREAD];
@@ -231,7 +231,7 @@ fn fed_interval(plan: &Plan, [low, high]: [f64; 2], step: Seconds, fed: Option<&
     [low.max(slowest / INPUT_SPREAD) + uneven, high.max(slowest * INPUT_SPREAD) + uneven]
 }
 
-fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &Feed) -> InputPrediction {
+fn input(plan: &Plan, machine: &Machine, outcome: &Outcome, feed: &InputStall) -> InputPrediction {
     let [read_samples_per_s, decode_samples_per_s, copy_samples_per_s] = feed.rates;
     InputPrediction {
         input_stall_s: feed.stall.0,

@@ -376,7 +376,7 @@ impl Reasons<'_> {
             ScheduleName::OneForwardOneBackward => ScheduleName::GPipe,
             _ => ScheduleName::OneForwardOneBackward,
         };
-        let runs = match self.chosen.plan.stages().runs() {
+        let runs = match self.chosen.plan.stages().chunks_per_stage() {
             1 => String::new(),
             runs => format!(" ({runs} runs of layers on each stage)"),
         };

@@ -60,7 +60,7 @@ impl Complexity {
     pub(crate) fn of(plan: &Plan, ordinary: Ordinary) -> Self {
         let variant = Variant {
             schedule: plan.schedule(),
-            virtual_stages: plan.stages().runs(),
+            virtual_stages: plan.stages().chunks_per_stage(),
             state_sharding: plan.state_sharding(),
             sharding_ranks: plan.sharding_ranks(),
             gradient_reduction: plan.gradient_reduction(),

@@ -150,7 +150,7 @@ impl Room {
         let pipeline = Pipeline {
             schedule: variant.schedule,
             stages: parallel.pipeline,
-            runs: variant.virtual_stages,
+            chunks: variant.virtual_stages,
             micro_batches: u32::try_from(candidate.batch.accumulation).ok()?,
         };
         let activations: Vec<u64> = of_runs.iter().map(|held| held.activations as u64).collect();

@@ -675,7 +675,7 @@ mod tests {
             let stages = Stages::balanced(weights, runs).expect("as many layers as runs");
             let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
-            let runs: Vec<_> = plan.stages().runs_of(StageId(0)).collect();
+            let runs: Vec<_> = plan.stages().chunks_of(StageId(0)).collect();
             let lacks = prepared.room.first_stage_lacks(candidate, variant, &runs);
             assert!(lacks.is_none_or(|(lacks, _)| lacks <= needed.total(StageId(0))), "{candidate:?} {variant:?}");
             needed.fits().ok()?;

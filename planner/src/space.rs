@@ -424,7 +424,7 @@ impl<'a> Space<'a> {
         let size = StepSize {
             schedule: variant.schedule,
             accumulation: batch.accumulation,
-            runs: u64::from(parallel.pipeline) * u64::from(variant.virtual_stages),
+            chunks: u64::from(parallel.pipeline) * u64::from(variant.virtual_stages),
             gathered_layers: if gathers { self.graph().len() as u64 } else { 0 },
         };
         size.is_simulable()

@@ -6,7 +6,7 @@ use crate::job::{JobError, data_set};
 use crate::problem::Problem;
 use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set};
 use trainyard_plan::{DataSpec, Fixed, JobSpec, Plan, SampleFormat};
-use trainyard_sim::Supply;
+use trainyard_sim::LoaderRates;
 use trainyard_units::{Seconds, human_count};
 
 /// The name of the data set whose samples are at hand when a step needs them.
@@ -173,7 +173,8 @@ fn slow_tokens(problem: &Problem, job: &JobSpec, plan: &Plan, choice: usize, ste
     let cluster = plan.cluster();
     let machine = problem.place.machine(choice, cluster.instances, Some(cluster.encrypted));
     let supplies = data.supplies(&Fixed::default(), &machine, plan.mesh().parallel(), plan.batch()).ok()?;
-    let rate = |supply: &Supply| supply.feed(Seconds(step_time_s), 1).rates.into_iter().fold(f64::INFINITY, f64::min);
+    let rate =
+        |supply: &LoaderRates| supply.feed(Seconds(step_time_s), 1).rates.into_iter().fold(f64::INFINITY, f64::min);
     let best = supplies.iter().map(|(_, supply)| rate(supply)).fold(0.0, f64::max);
     let longer = plan.batch().global as f64 / best / step_time_s - 1.0;
     (longer > NOTICEABLE).then(|| {

@@ -4,7 +4,7 @@ use crate::overheads::Overheads;
 use crate::problem::Problem;
 use crate::search::{Evaluated, Within};
 use trainyard_plan::{Objective, Plan};
-use trainyard_sim::{Intake, Machine, Supply, step_time};
+use trainyard_sim::{Intake, LoaderRates, Machine, step_time};
 use trainyard_units::Seconds;
 
 /// The time and cost of a training.
@@ -35,7 +35,7 @@ impl Totals {
         let (step_time_s, time_s, download) = match (plan.input(), &problem.data) {
             (Some(input), Some(data)) => {
                 let intake = Intake { mesh: plan.mesh(), global_batch: plan.batch().global };
-                let supply = Supply::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
+                let supply = LoaderRates::new(intake, machine, &data.set, input).ok()?.of_equal_samples();
                 let feed = supply.feed(step, steps);
                 (feed.step_time.0, feed.time.0, feed.download)
             }

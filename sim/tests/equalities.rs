@@ -257,7 +257,7 @@ fn weights_are_not_gathered_before_they_are_updated() {
         assert!(!later.is_empty());
         assert!(later.iter().all(|id| graph.dependencies(*id).contains(&updated)), "{later:?}");
         // Forward and backward of two micro-batches in each step. Gradients of weights are computed without weights.
-        let layers: usize = plan.stages().runs_of(stage).map(|layers| layers.len()).sum();
+        let layers: usize = plan.stages().chunks_of(stage).map(|layers| layers.len()).sum();
         assert_eq!(graph.tasks().iter().filter(|task| gathers(task)).count(), layers * 2 * 2 * 2);
     }
 }

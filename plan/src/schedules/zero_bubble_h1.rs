@@ -32,7 +32,7 @@ impl Schedule for ZeroBubbleH1 {
         }
         slots.extend((weights..inputs).map(|micro_batch| Slot {
             pass: StagePass::BackwardWeight,
-            run: 0,
+            chunk: 0,
             micro_batch,
         }));
         slots

@@ -12,8 +12,8 @@ use trainyard_hardware_profiles::{
 };
 use trainyard_plan::operators::{Image, Layer, Mask, OperatorKind, Pass, Pool, Sharing};
 use trainyard_plan::{
-    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, Held, NotExecutable, Optimizer,
-    Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
+    Collective, Collectives, Content, CopyDirection, Exchange, GradientCompression, NotExecutable, Optimizer,
+    ParameterCounts, Plan, Precision, Rank, Resident, StageId, Store, kept_elsewhere, not_executable,
 };
 use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds};
 
@@ -33,7 +33,7 @@ impl DeviceCosts for MeasuredMachine {
         })
     }
 
-    fn accumulate(&self, usage: Usage<'_>, held: Held) -> Result<Seconds, MachineError> {
+    fn accumulate(&self, usage: Usage<'_>, held: ParameterCounts) -> Result<Seconds, MachineError> {
         MeasuredPricing::new(self, usage).accumulate(held)
     }
 
@@ -41,7 +41,7 @@ impl DeviceCosts for MeasuredMachine {
         &self,
         usage: Usage<'_>,
         optimizer: Optimizer,
-        held: Held,
+        held: ParameterCounts,
         _touched: u64,
     ) -> Result<Seconds, MachineError> {
         MeasuredPricing::new(self, usage).update(optimizer, held)
@@ -134,7 +134,7 @@ impl LinkCosts for MeasuredMachine {
     }
 
     /// The executor's two ends send each other their copies, one after the other.
-    fn reduce_shared(&self, of: &Costs<'_>, held: Held) -> Result<Vec<Placed>, MachineError> {
+    fn reduce_shared(&self, of: &Costs<'_>, held: ParameterCounts) -> Result<Vec<Placed>, MachineError> {
         let [first, last] = of.holders_of_shared();
         let mut there = self.transfers(of, of.layout().pairs(first.0, last.0), held.gradient_bytes())?;
         let back = self.transfers(of, of.layout().pairs(last.0, first.0), held.gradient_bytes())?;
@@ -148,7 +148,13 @@ impl LinkCosts for MeasuredMachine {
         Operation::taking(MeasuredPricing::new(self, of.usage()).copy(bytes))
     }
 
-    fn host_update(&self, of: &Costs<'_>, _rank: Rank, _store: Store, held: Held) -> Result<Operation, MachineError> {
+    fn host_update(
+        &self,
+        of: &Costs<'_>,
+        _rank: Rank,
+        _store: Store,
+        held: ParameterCounts,
+    ) -> Result<Operation, MachineError> {
         Ok(Operation::taking(MeasuredPricing::new(self, of.usage()).update(of.plan.optimizer(), held)?))
     }
 
@@ -226,17 +232,17 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     /// Adding one micro-batch's gradients to the sum.
-    pub(crate) fn accumulate(&self, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn accumulate(&self, held: ParameterCounts) -> Result<Seconds, MachineError> {
         Ok(self.over(OperatorClass::Accumulate, held)? * self.machine.correction(CorrectedPhase::Backward))
     }
 
     /// Copying what ranks share out into one flat buffer and back.
-    pub(crate) fn flatten(&self, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn flatten(&self, held: ParameterCounts) -> Result<Seconds, MachineError> {
         Ok(self.over(OperatorClass::Flatten, held)? * self.machine.correction(CorrectedPhase::Backward))
     }
 
     /// The optimizer's update, and the copy in the format of compute that follows it where there is one.
-    pub(crate) fn update(&self, optimizer: Optimizer, held: Held) -> Result<Seconds, MachineError> {
+    pub(crate) fn update(&self, optimizer: Optimizer, held: ParameterCounts) -> Result<Seconds, MachineError> {
         let class = match optimizer {
             Optimizer::AdamW | Optimizer::Adam => OperatorClass::AdamW,
             Optimizer::Sgd => OperatorClass::Sgd,
@@ -262,7 +268,7 @@ impl<'a> MeasuredPricing<'a> {
     }
 
     /// Something that is done once over parameters or gradients, in single precision.
-    fn over(&self, class: OperatorClass, held: Held) -> Result<Seconds, MachineError> {
+    fn over(&self, class: OperatorClass, held: ParameterCounts) -> Result<Seconds, MachineError> {
         let shape = [held.parameters, u64::from(held.tensors)];
         self.price(class, NumberFormat::Fp32, &shape, |sample| sample.forward_s)
     }

@@ -1,19 +1,19 @@
 //! The way of samples to the devices: from storage, through what decodes them, over PCIe, into the step.
 //!
 //! Each machine has three stages of loading, one batch at a time in each, and the step is the fourth, which all
-//! machines share. How long a stage takes for the samples of one step follows from rates ([`Supply::new`]); when
+//! machines share. How long a stage takes for the samples of one step follows from rates ([`LoaderRates::new`]); when
 //! batches pass from one to the next follows from a recursion (`line`). Nothing here is part of the step that the
 //! engine simulates: the step is one stage here, of the length that the engine found.
 
 mod copies;
 mod decode;
-mod feed;
 mod line;
+mod stall;
 mod store;
 
 pub use copies::{Copies, copies};
 pub use decode::image_decoding;
-pub use feed::{Feed, StageTimes};
+pub use stall::{InputStall, StageTimes};
 
 use crate::cost::device_costs;
 use crate::layout::Layout;
@@ -82,7 +82,7 @@ pub struct Intake {
 
 /// Times of bringing in the samples of a step on each machine, the step itself apart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Supply {
+pub struct LoaderRates {
     /// Machines that read the same in the same way.
     kinds: Vec<Kind>,
     global_batch: u64,
@@ -110,7 +110,7 @@ struct Kind {
 /// The readers on one machine: how many share each PCIe switch.
 type Readers = BTreeMap<u32, u32>;
 
-impl Supply {
+impl LoaderRates {
     /// Returns the times in which `machine` brings in the samples of `intake` as `input` says.
     ///
     /// # Errors

@@ -36,8 +36,8 @@ fn replicas(data: u32, global_batch: u64) -> Intake {
     intake(ParallelSpec { data, ..ParallelSpec::default() }, global_batch)
 }
 
-fn supply(intake: Intake, machine: &Machine, data: DataSet, input: InputSpec) -> Result<Supply, Invalid> {
-    Supply::new(intake, machine, &data, input)
+fn supply(intake: Intake, machine: &Machine, data: DataSet, input: InputSpec) -> Result<LoaderRates, Invalid> {
+    LoaderRates::new(intake, machine, &data, input)
 }
 
 /// Samples a second of reading, decoding and copying.
@@ -160,7 +160,8 @@ fn ranks_that_share_a_replica_read_its_samples_once() {
     let split = ParallelSpec { data: 2, tensor: 4, pipeline: 2, ..ParallelSpec::default() };
     let few = supply(intake(split, 512), &machine, IMAGENET, STREAMED).expect("a supply");
     let many = supply(replicas(16, 512), &machine, IMAGENET, STREAMED).expect("a supply");
-    let read = |supply: &Supply| supply.kinds.iter().map(|kind| kind.samples * f64::from(kind.machines)).sum::<f64>();
+    let read =
+        |supply: &LoaderRates| supply.kinds.iter().map(|kind| kind.samples * f64::from(kind.machines)).sum::<f64>();
     assert!((read(&few) - 512.0).abs() < 1e-9 && (read(&many) - 512.0).abs() < 1e-9);
     // Both first stages stand on the first machine.
     assert_eq!(few.kinds.iter().map(|kind| kind.machines).collect::<Vec<_>>(), [1]);

@@ -7,7 +7,7 @@ use crate::script::{Draft, Name, Script, Stream, What};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_plan::{
-    Activity, CopyDirection, GradientReduction, Held, Plan, Rank, Recompute, Segment, StageId, StagePass,
+    Activity, CopyDirection, GradientReduction, ParameterCounts, Plan, Rank, Recompute, Segment, StageId, StagePass,
     StateSharding, Store, Work,
 };
 use trainyard_sim::{Costs, Machine, Placed};
@@ -228,7 +228,7 @@ impl<'a> Author<'a> {
     }
 
     /// How long an update takes, as given.
-    pub(crate) fn update_seconds(&self, held: Held, kind: usize) -> f64 {
+    pub(crate) fn update_seconds(&self, held: ParameterCounts, kind: usize) -> f64 {
         self.costs.update(held, kind).expect("a GPU prices everything").0
     }
 

@@ -4,13 +4,13 @@ use crate::author::{Author, Own};
 use crate::script::Stream;
 use std::ops::Range;
 use trainyard_plan::{
-    Activity, Collective, Content, CopyDirection, Exchange, GradientReduction, Group, Held, StageId, StateSharding,
-    Store, Work,
+    Activity, Collective, Content, CopyDirection, Exchange, GradientReduction, Group, ParameterCounts, StageId,
+    StateSharding, Store, Work,
 };
 use trainyard_units::Bytes;
 
 /// Something that is done with the others of a group.
-type Common = (Collective, Group, Content, Held);
+type Common = (Collective, Group, Content, ParameterCounts);
 
 impl Author<'_> {
     /// Whether weights are not on the device until they are needed.
@@ -59,7 +59,7 @@ impl Author<'_> {
     }
 
     /// Everybody gets the weights that others have a part of: those of experts from fewer, where they are spread.
-    fn gather(&mut self, own: &Own, stream: Stream, held: Held, label: Activity, after: &[usize]) -> usize {
+    fn gather(&mut self, own: &Own, stream: Stream, held: ParameterCounts, label: Activity, after: &[usize]) -> usize {
         let (dense, experts) = apart(held);
         let gathered = (Collective::AllGather, Group::Shard, Content::Weights, dense);
         let last = self.together(own, stream, gathered, label, after);
@@ -84,7 +84,7 @@ impl Author<'_> {
         let over_holders = if shares { Collective::ReduceScatter } else { Collective::AllReduce };
         let mut reduced = sum(own, over_holders, if shares { Group::Shard } else { Group::Gradient }, dense, after);
         if shares && copies > shard {
-            let part = Held { parameters: dense.parameters.div_ceil(u64::from(shard)), ..dense };
+            let part = ParameterCounts { parameters: dense.parameters.div_ceil(u64::from(shard)), ..dense };
             reduced = sum(own, Collective::AllReduce, Group::ShardReplicas, part, reduced);
         }
         own.reductions.push(reduced);
@@ -94,7 +94,7 @@ impl Author<'_> {
             let what = (over_holders, group, Content::Gradients, experts);
             let mut reduced = self.together(own, Stream::Reduce, what, label, &[after]);
             if shares && group == Group::Shard && copies > shard {
-                let part = Held { parameters: experts.parameters.div_ceil(sharers.len() as u64), ..experts };
+                let part = ParameterCounts { parameters: experts.parameters.div_ceil(sharers.len() as u64), ..experts };
                 let what = (Collective::AllReduce, Group::ShardReplicas, Content::Gradients, part);
                 reduced = self.together(own, Stream::Reduce, what, label, &[reduced]);
             }
@@ -113,7 +113,8 @@ impl Author<'_> {
             }
         }
         self.reduce_shared(own, last);
-        let held = runs.iter().map(|layers| self.plan.held(layers)).fold(Held::default(), std::ops::Add::add);
+        let held =
+            runs.iter().map(|layers| self.plan.held(layers)).fold(ParameterCounts::default(), std::ops::Add::add);
         let shares = self.shares_out(StateSharding::Optimizer);
         let part = if shares { self.part(own, held) } else { held };
         let after: Vec<usize> = own.reductions.drain(..).chain([last]).collect();
@@ -142,7 +143,14 @@ impl Author<'_> {
 
     /// Gradients go to the machine, its processor updates, and weights come back if the device needs them (Ren et al.,
     /// arXiv:2101.06840, figure 3).
-    fn update_on_machine(&mut self, own: &Own, store: Store, part: Held, returns: bool, after: &[usize]) -> usize {
+    fn update_on_machine(
+        &mut self,
+        own: &Own,
+        store: Store,
+        part: ParameterCounts,
+        returns: bool,
+        after: &[usize],
+    ) -> usize {
         let stage = StageId(own.stage);
         let bytes = Bytes(part.parameters * self.plan.precision().element_bytes());
         let sent = self.copy(own, (CopyDirection::DeviceToHost, Store::Host), bytes, after);
@@ -159,18 +167,24 @@ impl Author<'_> {
             return;
         }
         let members = ends.map(|stage| self.ranks.partner(own.rank, stage));
-        let work = Work::ReduceShared { held: Held { parameters: shared, tensors: 1, matrices: 1, ..Held::default() } };
+        let work = Work::ReduceShared {
+            held: ParameterCounts { parameters: shared, tensors: 1, matrices: 1, ..ParameterCounts::default() },
+        };
         let after: Vec<usize> = own.reductions.iter().copied().chain([last]).collect();
         let reduced = self.communicate(own, Stream::Reduce, work, &members, Activity::ReduceShared, &after);
         own.reductions.push(reduced);
     }
 
     /// What one of those that share out a state has of it.
-    fn part(&self, own: &Own, held: Held) -> Held {
+    fn part(&self, own: &Own, held: ParameterCounts) -> ParameterCounts {
         let (dense, experts) = apart(held);
         let (_, sharers) = self.sharers_of_experts(own);
         let experts = experts.parameters.div_ceil(sharers.len() as u64);
-        Held { parameters: dense.parameters.div_ceil(u64::from(self.ranks.shard())) + experts, experts, ..held }
+        ParameterCounts {
+            parameters: dense.parameters.div_ceil(u64::from(self.ranks.shard())) + experts,
+            experts,
+            ..held
+        }
     }
 
     /// A rank does something with the others of a group.
@@ -189,8 +203,17 @@ impl Author<'_> {
 }
 
 /// What every rank of a stage holds a copy of, and experts, of which fewer do. There are no tables in these models.
-fn apart(held: Held) -> (Held, Held) {
-    let dense = Held { parameters: held.parameters - held.experts, experts: 0, ..held };
+fn apart(held: ParameterCounts) -> (ParameterCounts, ParameterCounts) {
+    let dense = ParameterCounts { parameters: held.parameters - held.experts, experts: 0, ..held };
     let any = u32::from(held.experts > 0);
-    (dense, Held { parameters: held.experts, experts: held.experts, tensors: any, matrices: any, ..Held::default() })
+    (
+        dense,
+        ParameterCounts {
+            parameters: held.experts,
+            experts: held.experts,
+            tensors: any,
+            matrices: any,
+            ..ParameterCounts::default()
+        },
+    )
 }

@@ -1,7 +1,7 @@
 //! Steps whose samples have to be brought in.
 
 use super::line::{Batch, LOADING, step_ends};
-use super::{Kind, Supply};
+use super::{Kind, LoaderRates};
 use rand::SeedableRng;
 use rand::distr::{Distribution, Uniform};
 use rand_pcg::Pcg64;
@@ -32,7 +32,7 @@ pub struct StageTimes {
 
 /// A training whose samples have to be brought in.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Feed {
+pub struct InputStall {
     /// Seconds from one step to the next: after the first pass over the data set if there are more, else during it.
     pub step_time: Seconds,
     /// The same during the first pass.
@@ -65,7 +65,7 @@ impl StageTimes {
     }
 }
 
-impl Supply {
+impl LoaderRates {
     /// The same for samples that are all of the mean size.
     #[must_use]
     pub fn of_equal_samples(self) -> Self {
@@ -73,7 +73,7 @@ impl Supply {
     }
 
     /// Returns the outcome of `steps` steps that would take `step` each if their samples were there.
-    pub fn feed(&self, step: Seconds, steps: u64) -> Feed {
+    pub fn feed(&self, step: Seconds, steps: u64) -> InputStall {
         let first_steps = self.data_samples.map_or(steps, |samples| samples.div_ceil(self.global_batch).min(steps));
         let first = self.pace(|kind| kind.first, step);
         let later = if first_steps < steps { self.pace(|kind| kind.later, step) } else { first };
@@ -84,7 +84,7 @@ impl Supply {
             let slowest = self.kinds.iter().map(|kind| times(kind).stages()[stage]).fold(Seconds::ZERO, Seconds::max);
             self.global_batch as f64 / slowest.0
         });
-        Feed {
+        InputStall {
             step_time: later,
             first_step_time: first,
             stall,
