@@ -1,9 +1,9 @@
 //! Predictions: a simulated step carried over to a whole training.
 
-use crate::job::{JobError, data_set, memory_margin};
-use crate::overheads::Rent;
+use crate::cost::Rent;
+use crate::problem::AUTO_STACK;
+use crate::problem::{JobError, data_set, memory_margin};
 use crate::problem::{catalog_with, executor_stack, price_of, price_used, purchase};
-use crate::software::AUTO_STACK;
 use trainyard_calibration::interval;
 use trainyard_hardware_profiles::{
     Catalog, CatalogError, Cluster, ClusterFile, ClusterFileError, Constants, DEFAULT_STACK, MeasuredMachine,

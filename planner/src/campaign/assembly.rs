@@ -1,8 +1,8 @@
 //! A plan, its machine and what the job says of the campaign, in the numbers that a campaign is drawn from.
 
-use super::settings::{Every, Settings};
-use super::surroundings::{Saved, Surroundings, operations};
-use crate::job::{JobError, invalid};
+use crate::cost::{Saved, Surroundings, operations};
+use crate::problem::{Every, Settings};
+use crate::problem::{JobError, invalid};
 use trainyard_hardware_profiles::catalog;
 use trainyard_models::{ConvergenceCurve, Model, convergence_curve};
 use trainyard_plan::document::PlanDocument;

@@ -1,16 +1,12 @@
 //! From a plan to what may become of its whole training.
 
 mod assembly;
-mod settings;
 mod summary;
-mod surroundings;
 
 pub(crate) use assembly::extrapolated;
-pub(crate) use settings::{SCENARIOS, Settings, settings};
-pub(crate) use surroundings::{Saved, Surroundings, ranks_of_state};
 
-use crate::job::JobError;
 use crate::predict::{DocumentError, MachineFiles, machine, resimulate};
+use crate::problem::{JobError, SCENARIOS, settings};
 use assembly::Assembly;
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::PlanDocument;

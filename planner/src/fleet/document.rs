@@ -5,8 +5,8 @@ use super::choose::{Judge, Solution};
 use super::schedule::{Effort, Placed, Pools};
 use super::valid::ValidFleet;
 use crate::amount::usd;
+use crate::answer::OnEach;
 use crate::queue::{predict_queue, waiting};
-use crate::recommendation::OnEach;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_plan::fleet::FleetSpec;
 use trainyard_plan::fleet::document::{

@@ -1,9 +1,9 @@
 //! Why a fleet cannot be planned.
 
-use crate::job::JobError;
+use crate::answer::NoPlan;
+use crate::problem::JobError;
+use crate::problem::Unpriced;
 use crate::queue::QueueError;
-use crate::recommendation::NoPlan;
-use crate::unpriced::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
 
 /// An error in a fleet, or the reason why there is no plan for it. `field` is a path in its file, jobs counted from 0:

@@ -10,9 +10,9 @@ mod valid;
 pub use document::missed_fleet_goal;
 pub use error::FleetError;
 
-use crate::job::Resources;
+use crate::answer::{Limits, OnEach, recommend};
+use crate::problem::Resources;
 use crate::queue::QueueError;
-use crate::recommendation::{Limits, OnEach, recommend};
 use choose::{Judge, choose};
 use document::{Found, document};
 use option::plans;

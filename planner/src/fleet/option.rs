@@ -2,8 +2,8 @@
 
 use super::valid::ValidKind;
 use super::{FleetError, too_long};
+use crate::answer::{Limits, OnEach, on_each};
 use crate::queue::valid::{MOST_WORK, SHORTEST_JOB};
-use crate::recommendation::{Limits, OnEach, on_each};
 use crate::search::Evaluated;
 use trainyard_units::Seconds;
 

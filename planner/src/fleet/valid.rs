@@ -1,11 +1,11 @@
 //! A fleet as written becomes a pool and questions that can be solved.
 
 use super::{FleetError, FleetJob};
-use crate::job::{DEFAULT_REGION, JobError, problem};
+use crate::problem::Unpriced;
+use crate::problem::{DEFAULT_REGION, JobError, problem};
 use crate::problem::{Problem, price_of, purchase};
 use crate::queue::QueueError;
 use crate::queue::valid;
-use crate::unpriced::Unpriced;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Instance, PriceQuery, Service, catalog};
 use trainyard_plan::fleet::{FleetJobSpec, FleetPoolSpec, FleetSpec};

@@ -1,6 +1,6 @@
 //! Why a queue cannot be simulated.
 
-use crate::unpriced::Unpriced;
+use crate::problem::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
 
 /// An error in a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.

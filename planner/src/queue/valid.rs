@@ -1,9 +1,9 @@
 //! A queue as written becomes one that can be simulated.
 
 use super::QueueError;
-use crate::job::{DEFAULT_REGION, MAX_INSTANCES};
+use crate::problem::Unpriced;
+use crate::problem::{DEFAULT_REGION, MAX_INSTANCES};
 use crate::problem::{NoWarmPool, no_warm_pool, price_of, purchase};
-use crate::unpriced::Unpriced;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Price, PriceQuery, Service, catalog};
 use trainyard_plan::Pricing;

@@ -1,26 +1,18 @@
 //! `KEY=VALUES` as it is written: lists, ranges, factors, and quantities with their units.
 
 use super::key::{Key, Kind, Level, find, similar};
+use crate::edits::{EXACT_MAX, Setting};
 use trainyard_plan::{Fixed, VariedKey};
 use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
 pub const COMBINATIONS_MAX: usize = 1000;
+
 /// The most keys that are varied at once.
 pub const KEYS_MAX: usize = 2;
+
 /// Steps of a range whose last value is no multiple of the first.
 const STEPS: u64 = 8;
-
-/// The value to which a key is set.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Setting {
-    /// A number, in the unit of the key.
-    Number(f64),
-    /// A factor on the present value.
-    Factor(f64),
-    /// A word.
-    Word(String),
-}
 
 /// A key with the values that it takes, one after another.
 #[derive(Clone, Debug)]
@@ -169,9 +161,6 @@ fn range(kind: Kind, first: &str, last: &str) -> Result<Vec<u64>, String> {
     Ok(counts.take(COMBINATIONS_MAX).chain([last]).collect())
 }
 
-/// Above 2⁵³ a float does not hold every whole number.
-const EXACT_MAX: u64 = 1 << 53;
-
 /// Reads one value.
 fn setting(key: Key, written: &str) -> Result<Setting, String> {
     if key.kind == Kind::Word {
@@ -186,7 +175,7 @@ fn setting(key: Key, written: &str) -> Result<Setting, String> {
     number(key, written).map(Setting::Number)
 }
 
-fn number(key: Key, written: &str) -> Result<f64, String> {
+pub(crate) fn number(key: Key, written: &str) -> Result<f64, String> {
     fn read<T: std::str::FromStr<Err = ParseQuantityError>>(text: &str, get: fn(T) -> f64) -> Result<f64, String> {
         match text.parse::<T>().map(get) {
             Ok(value) if value > 0.0 => Ok(value),
@@ -220,7 +209,7 @@ fn number(key: Key, written: &str) -> Result<f64, String> {
 }
 
 /// Reads a word. Closed lists are checked here; names in catalogs when they are looked up.
-fn word(key: Key, written: &str) -> Result<Setting, String> {
+pub(crate) fn word(key: Key, written: &str) -> Result<Setting, String> {
     let checked = match (key.level, key.name) {
         (Level::Plan(field), _) => Fixed::default().with(field, written).map(|_| ()).map_err(|error| {
             let text = error.to_string();
@@ -237,38 +226,6 @@ fn word(key: Key, written: &str) -> Result<Setting, String> {
         _ => Ok(()),
     };
     checked.map(|()| Setting::Word(written.into())).map_err(|problem| format!("is no value of it: {problem}"))
-}
-
-impl Setting {
-    /// Returns the new value for a present one.
-    pub(crate) fn of(&self, present: f64) -> f64 {
-        match self {
-            Self::Number(number) => *number,
-            Self::Factor(factor) => present * factor,
-            Self::Word(_) => present,
-        }
-    }
-
-    /// Returns the whole number, given the present one for factors.
-    ///
-    /// # Errors
-    ///
-    /// When the factor leads to none.
-    pub(crate) fn count(&self, present: Option<u64>) -> Result<u64, String> {
-        match (self, present) {
-            (Self::Number(number), _) => Ok(*number as u64),
-            (Self::Factor(factor), Some(present)) => {
-                let count = factor * present as f64;
-                if count >= 1.0 && count.fract() == 0.0 && count <= EXACT_MAX as f64 {
-                    Ok(count as u64)
-                } else {
-                    Err(format!("×{factor} of {present} is {count}, which is no whole number"))
-                }
-            }
-            (Self::Factor(_), None) => Err("there is no present value for a factor to multiply".into()),
-            (Self::Word(word), _) => Err(format!("`{word}` is no whole number")),
-        }
-    }
 }
 
 impl Axis {

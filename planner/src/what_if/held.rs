@@ -11,17 +11,15 @@
 //! - Attention is computed with the kernel that the software chooses for the GPUs, if it was before.
 //! - Layers are cut anew, by their times, when their number or that of the runs is another.
 
-use super::axis::Setting;
 use super::job::{set_job, set_model};
 use super::key::{Key, Level};
-use super::machine::{MachineChange, PriceChange};
 use super::with_hint;
-use crate::job::{data_set, training};
-use crate::overheads::Rent;
+use crate::cost::Rent;
+use crate::edits::{MachineChange, PriceChange, Setting, set_batch};
 use crate::predict::{DocumentError, MachineFiles, machine, predict, price, rent};
-use crate::problem::{price_of, price_used, purchase};
-use crate::software::{AUTO_STACK, executable_on, with_chosen_attention};
-use crate::unpriced::Unpriced;
+use crate::problem::{
+    AUTO_STACK, Unpriced, data_set, executable_on, price_of, price_used, purchase, training, with_chosen_attention,
+};
 use trainyard_hardware_profiles::{PriceQuery, PriceTable, Service, catalog};
 use trainyard_models::{Model, ModelSpec};
 use trainyard_plan::document::{PlanDocument, Prediction, PriceUsed};
@@ -199,7 +197,7 @@ impl Changed {
                 (&before.machine().map_err(|error| with_hint(&error, error.hint()))?, &machine),
             )?;
         }
-        batch(spec, old, &fixed)?;
+        set_batch(spec, old, &fixed)?;
         schedule(spec, &fixed);
         cut(spec, old, &machine)?;
         Ok(machine)
@@ -287,37 +285,6 @@ fn set_held(spec: &mut PlanSpec, fixed: &Fixed) -> Result<(), &'static str> {
     if fixed.sharding_ranks.is_none() && spec.state_sharding == StateSharding::None {
         spec.sharding_ranks = None;
     }
-    Ok(())
-}
-
-/// Sets the batch sizes, with what follows from them and from the number of replicas.
-pub(crate) fn batch(spec: &mut PlanSpec, old: &PlanSpec, fixed: &Fixed) -> Result<(), String> {
-    let data = u64::from(spec.parallel.data);
-    if let (Some(micro), Some(accumulation)) = (fixed.micro, fixed.accumulation) {
-        let product = micro.checked_mul(accumulation).and_then(|replica| replica.checked_mul(data));
-        (spec.batch.micro, spec.batch.accumulation) = (micro, accumulation);
-        spec.batch.global = fixed.global.or(product).ok_or("so many samples are beyond counting")?;
-        return Ok(());
-    }
-    let global = fixed.global.unwrap_or(old.batch.global);
-    if !global.is_multiple_of(data) {
-        return Err(format!("the global batch of {global} samples does not divide evenly among {data} replicas"));
-    }
-    let replica = global / data;
-    let divides = |part: u64, what: &str| {
-        let evenly = replica.is_multiple_of(part);
-        let wrong = || format!("{what} {part} does not divide the {replica} samples of a replica");
-        if evenly { Ok(part) } else { Err(wrong()) }
-    };
-    let micro = match (fixed.micro, fixed.accumulation) {
-        (Some(micro), _) => divides(micro, "micro-batch")?,
-        (None, Some(accumulation)) => replica / divides(accumulation, "accumulation")?,
-        (None, None) => {
-            let most = old.batch.micro.min(replica);
-            (1..=most).rev().find(|micro| replica.is_multiple_of(*micro)).unwrap_or(1)
-        }
-    };
-    (spec.batch.global, spec.batch.micro, spec.batch.accumulation) = (global, micro, replica / micro);
     Ok(())
 }
 

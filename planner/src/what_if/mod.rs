@@ -9,23 +9,20 @@ mod axis;
 mod held;
 mod job;
 mod key;
-mod machine;
 mod tornado;
 
 pub use axis::{Axis, AxisError, COMBINATIONS_MAX, KEYS_MAX, axes};
 pub use held::HeldPlan;
-pub(crate) use held::batch as set_batch;
 pub use key::keys;
-pub(crate) use machine::{MachineChange, Part, PriceChange};
 pub use tornado::tornado;
 
 use crate::amount::usd;
-use crate::job::{JobError, Resources, model, problem_on};
-use crate::overheads::Rent;
+use crate::answer::{Limits, NoPlan, best};
+use crate::cost::Rent;
+use crate::edits::{MachineChange, PriceChange, Setting};
 use crate::predict::{DocumentError, MachineFile, MachineFiles, predict};
 use crate::problem::price_used;
-use crate::recommendation::{Limits, NoPlan, best};
-pub(crate) use axis::Setting;
+use crate::problem::{JobError, Resources, model, problem_on};
 use held::Expected;
 use key::{Key, Level};
 use rayon::prelude::*;
