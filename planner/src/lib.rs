@@ -52,15 +52,15 @@ mod fleet;
 mod queue;
 
 pub use amount::{expected_count, usd};
-pub use answer::{Draft, Limits, NoPlan, PointError, draft, missed_by_choice, missed_goal, optimum, point, recommend};
-pub use campaign::{CampaignError, campaign};
+pub use answer::{Draft, Limits, NoPlan, draft, missed_by_choice, missed_goal, optimum, point, recommend};
+pub use campaign::campaign;
 pub use cancellation::Cancellation;
 pub use explain::{ExplainError, NamedPlan, explain};
 pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
-pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};
+pub use predict::{MachineFile, MachineFiles, machine, plan_of, resimulate, trace_step};
 pub use problem::{
     AUTO_STACK, DEFAULT_INSTANCES, Data, Description, InputChoice, JobError, Place, Problem, Rental, Resources,
-    SoftwareError, Training, UNNAMED_MODEL, Unpriced, check_hyper_parameters, executable, problem, stored_bytes,
+    Training, UNNAMED_MODEL, check_hyper_parameters, executable, problem, stored_bytes,
 };
 pub use queue::{QueueError, predict_queue};
 pub use report::{ReportContent, SourcedConstant, report_content};

@@ -2,7 +2,7 @@
 
 use trainyard_plan::document::PlanDocument;
 use trainyard_plan::{ExplainedPlan, GlobalBatch, JobSpec, PathKind};
-use trainyard_planner::{ExplainError, Fixed, Limits, MachineFiles, NamedPlan, Resources, explain, problem, recommend};
+use trainyard_planner::{Fixed, Limits, MachineFiles, NamedPlan, Resources, explain, problem, recommend};
 
 fn job(model: &str, samples: u64, global_batch: u64, instance: &str) -> JobSpec {
     let mut job = JobSpec::default();
@@ -71,7 +71,7 @@ fn plans_of_different_models_are_not_compared() {
     let own = named("a.json", plan(&job("gpt2", 640, 8, "p3.2xlarge"), &["instances=1"]));
     let other = named("b.json", plan(&job("gpt2-medium", 640, 8, "p3.2xlarge"), &["instances=1"]));
     let error = explain(&own, Some(&other)).expect_err("two models");
-    assert!(matches!(&error, ExplainError::OtherModel { field, .. } if field == "name"), "{error}");
+    assert!(error.to_string().starts_with("in `plan.model`: `name` differs"), "{error}");
     let mut longer = own.clone();
     longer.document.plan.model.seq_len = Some(512);
     let error = explain(&own, Some(&longer)).expect_err("another length").to_string();
@@ -90,5 +90,5 @@ fn a_prediction_that_is_no_longer_that_of_the_file_is_told() {
     let notes = explain(&own, None).expect("a plan of the catalog").notes;
     assert!(notes[0].contains("`a.json` says") && notes[0].contains("simulated anew"), "{notes:?}");
     own.document.plan.cluster.instance = "p3.9xlarge".into();
-    assert!(explain(&own, None).expect_err("no such instance").hint().is_some());
+    assert!(explain(&own, None).expect_err("no such instance").invalid.hint().is_some());
 }

@@ -7,7 +7,8 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trainyard_models::ConfigError;
-use trainyard_planner::{DocumentError, FixError, JobError, NoPlan};
+use trainyard_planner::{FixError, JobError, NoPlan};
+use trainyard_units::Invalid;
 
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -127,8 +128,8 @@ impl From<ConfigError> for Refusal {
     }
 }
 
-impl From<DocumentError> for Refusal {
-    fn from(error: DocumentError) -> Self {
+impl From<Invalid> for Refusal {
+    fn from(error: Invalid) -> Self {
         Self::input(error.to_string()).hint(error.hint())
     }
 }

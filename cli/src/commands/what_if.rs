@@ -115,7 +115,7 @@ fn answer(
     bar.finish_and_clear();
     found.map_err(|error| match (&error, &asked.job) {
         (WhatIfError::Job(wrong), Some(job)) => job.explain(wrong),
-        (WhatIfError::Job(_) | WhatIfError::Document(_), None) => {
+        (_, None) => {
             let file = arguments.job.job.as_deref().unwrap_or(Path::new("")).display();
             Failure::input(format!("cannot vary plan `{file}`")).because(error.to_string()).maybe_hint(error.hint())
         }

@@ -25,8 +25,7 @@ impl<'a> Advice<'a> {
     /// Returns the advice; `None` if samples are assumed to be at hand.
     pub(crate) fn new(problem: &Problem, chosen: &Evaluated, prediction: &'a Prediction) -> Option<Self> {
         let (data, input, predicted) = (problem.data?, chosen.plan.input()?, prediction.input.as_ref()?);
-        let (plan, cluster) = (&chosen.plan, chosen.plan.cluster());
-        let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
+        let (plan, machine) = (&chosen.plan, chosen.machine(problem));
         let InputSpec { workers, prefetch, .. } = input;
         let counts = InputChoice { workers: Some(workers), prefetch: Some(prefetch), ..InputChoice::default() };
         let open = Data { held: counts, ..data };

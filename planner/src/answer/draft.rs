@@ -3,10 +3,10 @@
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
 use super::pareto::front;
-use super::solve::{ENOUGH, candidates_of_front, prediction, solve};
+use super::solve::{ENOUGH, alone, candidates_of_front, prediction, solve};
 use super::warnings::Warnings;
 use crate::problem::Problem;
-use trainyard_plan::document::{PLAN_SCHEMA, PlanDocument, Search};
+use trainyard_plan::document::{PlanDocument, Search};
 use trainyard_plan::{JobSpec, Timeline};
 
 /// A plan without reasons, with its simulated step.
@@ -32,32 +32,14 @@ pub fn draft(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Draft,
     let solved = solve(problem, limits);
     let found = &solved.found;
     let Some(chosen) = found.best.first() else { return Err(no_plan(problem, limits, found)) };
-    let (prediction, outcome) = prediction(problem, job, chosen).ok_or(NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, chosen).map_err(|_| NoPlan::Unmeasured)?;
     let warnings = Warnings { problem, job, plan: &chosen.plan, choice: chosen.choice, prediction: &prediction }.all();
     let pareto = front(problem, job, candidates_of_front(problem, &solved, limits));
     if problem.is_cancelled() {
         return Err(NoPlan::Cancelled);
     }
-    let document = PlanDocument {
-        schema: PLAN_SCHEMA.into(),
-        job: job.clone(),
-        plan: chosen.plan.spec().clone(),
-        prediction,
-        warnings,
-        alternatives: Vec::new(),
-        evidence: Vec::new(),
-        to_meet_goal: None,
-        optimum: None,
-        stacks: Vec::new(),
-        pareto,
-        reasons: Vec::new(),
-        rejected: Vec::new(),
-        changes: Vec::new(),
-        remedies: Vec::new(),
-        precisions: Vec::new(),
-        batches: Vec::new(),
-        search: Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out: None },
-    };
+    let search = Search { candidates: found.candidates, simulated: found.simulated, gap: found.gap, left_out: None };
+    let document = PlanDocument { warnings, pareto, ..alone(job.clone(), &chosen.plan, prediction, search) };
     Ok(Draft { document, timeline: outcome.timeline })
 }
 

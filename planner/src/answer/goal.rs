@@ -73,8 +73,7 @@ fn with_at_most(problem: &Problem, most: u32) -> Problem {
     if let Place::Rented(rental) = &mut larger.place {
         rental.max_instances = most;
         let quotas = rental.quotas.clone();
-        let of_type = |instance: &_| quotas.most(instance).map_or(most, |own| u32::try_from(own).unwrap_or(u32::MAX));
-        rental.most = rental.instances.iter().map(|(instance, _)| of_type(instance).min(most)).collect();
+        rental.most = rental.instances.iter().map(|(instance, _)| quotas.cap(instance, most)).collect();
     }
     larger
 }

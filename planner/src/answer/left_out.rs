@@ -55,12 +55,7 @@ fn best_of(
     instances: Vec<(Instance, Price)>,
     chosen: &Evaluated,
 ) -> Option<LeftOutPlan> {
-    let most = |own: &Instance| {
-        let allowed =
-            rental.quotas.most(own).map_or(rental.max_instances, |most| u32::try_from(most).unwrap_or(u32::MAX));
-        allowed.min(rental.max_instances)
-    };
-    let most = instances.iter().map(|(own, _)| most(own)).collect();
+    let most = instances.iter().map(|(own, _)| rental.quotas.cap(own, rental.max_instances)).collect();
     let others = Rental { instances, most, unpriced: Vec::new(), over_quota: Vec::new(), ..rental.clone() };
     let best = briefly(problem, limits, others, chosen)?;
     let cluster = best.plan.cluster();

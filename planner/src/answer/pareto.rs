@@ -1,39 +1,19 @@
 //! The front of time against cost, on every term on which machines can be rented, and any point of it as a plan.
 
+use super::solve::{alone, alternative};
 use super::warnings::Warnings;
 use crate::amount::usd;
 use crate::cost::Rent;
 use crate::predict::predict;
-use crate::problem::{Place, Problem, price_of, price_used, purchase};
+use crate::problem::{Place, Problem, inside, price_of, price_used, purchase};
 use crate::search::Evaluated;
 use trainyard_hardware_profiles::{Price, PriceQuery};
 use trainyard_plan::document::{Alternative, PlanDocument, PriceUsed};
 use trainyard_plan::{ClusterChoice, JobSpec, Plan, Pricing};
-use trainyard_units::{Seconds, UsdPerHour, human_duration};
+use trainyard_units::{Invalid, Seconds, UsdPerHour, human_duration};
 
 /// Relative differences of time and cost below which two points of the front count as one.
 const HAIR: f64 = 1e-4;
-
-/// The reason why a point of a front is not available.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PointError {
-    /// There are fewer.
-    #[error("there is no point {number}: the front of time against cost has {points}")]
-    Beyond {
-        /// The point that was asked for.
-        number: usize,
-        /// Number of points on the front.
-        points: usize,
-    },
-    /// The plan of the point cannot be simulated.
-    #[error("point {number} cannot be predicted: {why}")]
-    Unpredicted {
-        /// The point.
-        number: usize,
-        /// The reason.
-        why: String,
-    },
-}
 
 /// Computes the Pareto front of time and cost on each of the terms: first those of the job, then the others.
 ///
@@ -85,18 +65,6 @@ fn distinct(mut front: Vec<Evaluated>) -> Vec<Evaluated> {
     front
 }
 
-/// Converts a plan into its form in a document.
-pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
-    Alternative {
-        plan: evaluated.plan.spec().clone(),
-        step_time_s: evaluated.step_time_s,
-        time_s: evaluated.time_s,
-        cost_usd: evaluated.cost_usd,
-        price: None,
-        memory_peak_bytes: evaluated.memory_peak.0,
-    }
-}
-
 /// Converts a plan on the job's own terms into its form in a document.
 pub(crate) fn runner_up(problem: &Problem, job: &JobSpec, evaluated: &Evaluated) -> Alternative {
     let mut other = alternative(evaluated);
@@ -111,12 +79,11 @@ fn interrupted_s(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price:
     if price.pricing != Some(Pricing::Spot) {
         return 0.0;
     }
-    let cluster = evaluated.plan.cluster();
-    let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
+    let machine = evaluated.machine(problem);
     let Ok(rent) = Rent::new(job, &on(&evaluated.plan, Pricing::Spot), &machine, price) else { return 0.0 };
     let steps = problem.training.steps(evaluated.plan.batch().global);
-    let course = rent.overheads.course(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
-    course.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
+    let spent = rent.overheads.training_cost(steps, Seconds(evaluated.time_s), Seconds(evaluated.download_s));
+    spent.reclaims.map_or(0.0, |reclaims| reclaims.total().0)
 }
 
 /// Returns the price of a type of machine on other terms than the job's, if there is one.
@@ -138,8 +105,7 @@ fn job_on(job: &JobSpec, pricing: Pricing) -> JobSpec {
 
 /// Computes the cost of a plan at a price on other terms; `None` if the job's campaign does not agree with them.
 fn cost(problem: &Problem, job: &JobSpec, evaluated: &Evaluated, price: &Price) -> Option<f64> {
-    let cluster = evaluated.plan.cluster();
-    let machine = problem.place.machine(evaluated.choice, cluster.instances, Some(cluster.encrypted));
+    let machine = evaluated.machine(problem);
     let used = price_used(price);
     let plan = on(&evaluated.plan, used.pricing?);
     let rent = Rent::new(job, &plan, &machine, used).ok()?;
@@ -159,25 +125,24 @@ fn on(plan: &Plan, pricing: Pricing) -> Plan {
 /// # Errors
 ///
 /// When there is no such point, or its plan cannot be simulated.
-pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Result<PlanDocument, PointError> {
+pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Result<PlanDocument, Invalid> {
     let points = document.pareto.len();
     let chosen = number.checked_sub(1).and_then(|index| document.pareto.get(index));
-    let chosen = chosen.ok_or(PointError::Beyond { number, points })?;
-    let unpredicted = |why: String| PointError::Unpredicted { number, why };
-    let plan = Plan::try_from(chosen.plan.clone()).map_err(|error| unpredicted(error.to_string()))?;
+    let chosen = chosen.ok_or_else(|| {
+        Invalid::breaks("--point", number, format!("the front of time against cost has {points}"))
+            .with_hint("without --point the plan is printed with the points and their numbers")
+    })?;
+    let plan = Plan::try_from(chosen.plan.clone()).map_err(|error| inside("plan", &error, error.hint()))?;
     let choice = problem.place.choice_of(&plan).unwrap_or(0);
-    let cluster = plan.cluster();
-    let machine = problem.place.machine(choice, cluster.instances, Some(cluster.encrypted));
+    let machine = problem.place.machine_of(choice, &plan);
     let job = match &chosen.price {
         Some(_) => job_on(&document.job, plan.pricing()),
         None => document.job.clone(),
     };
-    let rent = chosen.price.clone().map(|price| Rent::new(&job, &plan, &machine, price)).transpose();
-    let rent = rent.map_err(|error| unpredicted(error.to_string()))?;
+    let rent = chosen.price.clone().map(|price| Rent::new(&job, &plan, &machine, price)).transpose()?;
     let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
-    let (prediction, _) =
-        predict(&plan, &machine, steps, rent, data).map_err(|error| unpredicted(error.to_string()))?;
+    let (prediction, _) = predict(&plan, &machine, steps, rent, data)?;
     let reason = format!(
         "point {number} of {points} on the front of time against cost, {}: {}",
         match &chosen.price {
@@ -186,25 +151,10 @@ pub fn point(problem: &Problem, document: &PlanDocument, number: usize) -> Resul
         },
         place_of(document, number)
     );
-    Ok(PlanDocument {
-        warnings: Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction }.all(),
-        job,
-        plan: plan.spec().clone(),
-        prediction,
-        reasons: vec![reason],
-        // All of these compare with the recommended plan.
-        alternatives: Vec::new(),
-        evidence: Vec::new(),
-        to_meet_goal: None,
-        optimum: None,
-        stacks: Vec::new(),
-        rejected: Vec::new(),
-        changes: Vec::new(),
-        remedies: Vec::new(),
-        precisions: Vec::new(),
-        batches: Vec::new(),
-        ..document.clone()
-    })
+    let warnings = Warnings { problem, job: &job, plan: &plan, choice, prediction: &prediction }.all();
+    let pareto = document.pareto.clone();
+    let alone = alone(job, &plan, prediction, document.search.clone());
+    Ok(PlanDocument { warnings, reasons: vec![reason], pareto, ..alone })
 }
 
 /// Describes the neighbours of a point among those on its terms.

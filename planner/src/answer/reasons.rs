@@ -105,6 +105,15 @@ impl Reasons<'_> {
         (best, too_large)
     }
 
+    /// Compares with the best plan with these fields: `other` with how it would do or, if none fits, `needs` with the
+    /// memory that it lacks.
+    fn rather_than(&self, fixed: &Fixed, other: &str, needs: &str) -> Option<String> {
+        match self.best(fixed) {
+            (Some(best), _) => Some(format!("{other} {}", self.other_side(&best))),
+            (None, large) => large.map(|large| format!("{needs} {}", memory_of(large))),
+        }
+    }
+
     fn objective(&self) -> String {
         let late = self.problem.deadline.is_some_and(|deadline| self.chosen.elapsed_s > deadline.0);
         let dear = self.problem.budget.zip(self.chosen.cost_usd).is_some_and(|(budget, cost)| cost > budget);
@@ -165,12 +174,9 @@ impl Reasons<'_> {
                     );
                     format!("{own} instances rather than {}: {why}", own - 1)
                 }
-                (None, Some((_, needed, available))) => format!(
-                    "{own} instances because on {} every plan needs at least {} of the {} that may be used of a GPU",
-                    own - 1,
-                    human_bytes(needed),
-                    human_bytes(available)
-                ),
+                (None, Some(large)) => {
+                    format!("{own} instances because on {} every plan needs {}", own - 1, memory_of(large))
+                }
                 (None, None) => format!("{own} instances because the batch does not divide over {}", own - 1),
             });
         }
@@ -233,11 +239,7 @@ impl Reasons<'_> {
         let split = split_name(mesh.tensor(), mesh.pipeline());
         match self.best(&data) {
             (Some(other), _) => format!("{split}: data parallel alone {}", self.other_side(&other)),
-            (None, Some((_, needed, available))) => format!(
-                "{split} because data parallel alone needs at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            ),
+            (None, Some(large)) => format!("{split} because data parallel alone needs {}", memory_of(large)),
             (None, None) if self.fits_unsplit() => {
                 format!("{split} because the global batch does not divide among {ranks} replicas")
             }
@@ -248,8 +250,7 @@ impl Reasons<'_> {
     /// Returns `true` if the chosen plan would fit with its state unsharded on every device.
     fn fits_whole(&self) -> bool {
         let plan = &self.chosen.plan;
-        let machine =
-            self.problem.place.machine(self.chosen.choice, plan.cluster().instances, Some(plan.cluster().encrypted));
+        let machine = self.chosen.machine(self.problem);
         let (state_sharding, offload) = (StateSharding::None, Offload::NONE);
         let whole = Plan::try_from(PlanSpec { state_sharding, sharding_ranks: None, offload, ..plan.spec().clone() });
         whole.is_ok_and(|whole| footprint(&whole, &machine).fits().is_ok())
@@ -270,13 +271,7 @@ impl Reasons<'_> {
         *self.asked.borrow_mut() = Some(evidence(&other.fixed, other.best.as_ref(), other.too_large));
         let why = match (&other.best, other.too_large) {
             (Some(best), _) => self.other_side(best),
-            (None, Some((_, needed, available))) => {
-                format!(
-                    "needs at least {} of the {} that may be used of a GPU",
-                    human_bytes(needed),
-                    human_bytes(available)
-                )
-            }
+            (None, Some(large)) => format!("needs {}", memory_of(large)),
             (None, None) => return None,
         };
         let other = other.precision;
@@ -317,18 +312,9 @@ impl Reasons<'_> {
             Recompute::Selective => "recompute selective (the core of attention)",
             _ => "recompute full",
         };
-        match self.best(&Fixed { recompute: Some(Recompute::None), ..self.same_software() }) {
-            (Some(kept), _) => Some(format!(
-                "{what}: the best plan with these degrees that keeps all activations {}",
-                self.other_side(&kept)
-            )),
-            (None, Some((_, needed, available))) => Some(format!(
-                "{what}: keeping all activations needs at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let kept = Fixed { recompute: Some(Recompute::None), ..self.same_software() };
+        let other = format!("{what}: the best plan with these degrees that keeps all activations");
+        self.rather_than(&kept, &other, &format!("{what}: keeping all activations needs"))
     }
 
     /// Compares with unsharded state on every replica.
@@ -342,18 +328,9 @@ impl Reasons<'_> {
             StateSharding::Parameters => "optimizer state, gradients and parameters sharded (ZeRO-3)",
             _ => "optimizer state sharded (ZeRO-1)",
         };
-        match self.best(&Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() }) {
-            (Some(whole), _) => Some(format!(
-                "{what}: the best plan with these degrees that does not shard {}",
-                self.other_side(&whole)
-            )),
-            (None, Some((_, needed, available))) => Some(format!(
-                "{what}: whole states need at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let whole = Fixed { state_sharding: Some(StateSharding::None), ..self.same_degrees() };
+        let other = format!("{what}: the best plan with these degrees that does not shard");
+        self.rather_than(&whole, &other, &format!("{what}: whole states need"))
     }
 
     /// Compares with 1F1B or, if that was chosen, with GPipe.
@@ -370,52 +347,27 @@ impl Reasons<'_> {
             1 => String::new(),
             runs => format!(" ({runs} runs of layers on each stage)"),
         };
-        match self.best(&Fixed { schedule: Some(plainer), ..self.same_software() }) {
-            (Some(other), _) => Some(format!("schedule {own}{runs}: {plainer} {}", self.other_side(&other))),
-            (None, Some((_, needed, available))) => Some(format!(
-                "schedule {own}{runs}: {plainer} needs at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let other = format!("schedule {own}{runs}: {plainer}");
+        self.rather_than(&Fixed { schedule: Some(plainer), ..self.same_software() }, &other, &format!("{other} needs"))
     }
 
     fn sequence(&self) -> Option<String> {
         if !self.chosen.plan.mesh().parallel().sequence || self.fixed.sequence.is_some() {
             return None;
         }
-        match self.best(&Fixed { sequence: Some(false), ..self.same_software() }) {
-            (Some(other), _) => {
-                Some(format!("sequence parallel too: tensor parallel alone {}", self.other_side(&other)))
-            }
-            (None, Some((_, needed, available))) => Some(format!(
-                "sequence parallel too: tensor parallel alone needs at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let other = "sequence parallel too: tensor parallel alone";
+        self.rather_than(&Fixed { sequence: Some(false), ..self.same_software() }, other, &format!("{other} needs"))
     }
 
     /// Everything on the devices.
     fn offload(&self) -> Option<String> {
         let own = self.chosen.plan.offload();
-        if own == Offload::NONE {
+        if own == Offload::NONE || self.fixed.offload.is_some() {
             return None;
         }
-        if self.fixed.offload.is_some() {
-            return None;
-        }
-        match self.best(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }) {
-            (Some(other), _) => Some(format!("offload {own}: the best plan without {}", self.other_side(&other))),
-            (None, Some((_, needed, available))) => Some(format!(
-                "offload {own}: without it every plan on these machines needs at least {} of the {} that may be used of a GPU",
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let other = format!("offload {own}: the best plan without");
+        let needs = format!("offload {own}: without it every plan on these machines needs");
+        self.rather_than(&Fixed { offload: Some(Offload::NONE), ..self.same_cluster() }, &other, &needs)
     }
 
     fn micro_batch(&self) -> Option<String> {
@@ -426,20 +378,8 @@ impl Reasons<'_> {
         let micro = (2..=batch.accumulation).find(|factor| batch.accumulation.is_multiple_of(*factor))? * batch.micro;
         let recompute = Some(self.chosen.plan.recompute());
         let fixed = Fixed { micro: Some(micro), recompute, ..self.same_software() };
-        match self.best(&fixed) {
-            (Some(other), _) => Some(format!(
-                "micro-batch {}: the best plan with {micro} and these degrees {}",
-                batch.micro,
-                self.other_side(&other)
-            )),
-            (None, Some((_, needed, available))) => Some(format!(
-                "micro-batch {} because {micro} needs at least {} of the {} that may be used of a GPU",
-                batch.micro,
-                human_bytes(needed),
-                human_bytes(available)
-            )),
-            (None, None) => None,
-        }
+        let other = format!("micro-batch {}: the best plan with {micro} and these degrees", batch.micro);
+        self.rather_than(&fixed, &other, &format!("micro-batch {} because {micro} needs", batch.micro))
     }
 
     /// Describes the chosen plan relative to another: `3 % cheaper and 12 % slower`.
@@ -490,6 +430,11 @@ fn split_name(tensor: u32, pipeline: u32) -> String {
         (1, pipeline) => format!("{pipeline} pipeline stages"),
         (tensor, pipeline) => format!("{tensor}-way tensor parallel × {pipeline} pipeline stages"),
     }
+}
+
+/// Describes the memory that plans need which do not fit.
+fn memory_of((_, needed, available): (u64, Bytes, Bytes)) -> String {
+    format!("at least {} of the {} that may be used of a GPU", human_bytes(needed), human_bytes(available))
 }
 
 /// Describes how `own` compares with `other`, less being better.

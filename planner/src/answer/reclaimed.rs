@@ -65,7 +65,7 @@ fn more_often(job: &JobSpec, prediction: &Prediction, plan: &Plan, machine: &Mac
     let hourly = UsdPerHour(price.usd_per_hour);
     let rent = Rent::new(&job, plan, machine, price).ok()?;
     let download = Seconds(prediction.input.map_or(0.0, |input| input.download_s));
-    let course = rent.overheads.course(prediction.steps, Seconds(prediction.time_s), download);
-    let cost = rent.overheads.cost(&course, hourly, plan.input().map(|input| input.storage)).total();
-    Some(format!("{scenario} times as often make it {} and {}", human_duration(course.elapsed()), usd(cost)))
+    let spent = rent.overheads.training_cost(prediction.steps, Seconds(prediction.time_s), download);
+    let cost = rent.overheads.cost(&spent, hourly, plan.input().map(|input| input.storage)).total();
+    Some(format!("{scenario} times as often make it {} and {}", human_duration(spent.elapsed()), usd(cost)))
 }

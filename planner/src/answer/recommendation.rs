@@ -41,7 +41,7 @@ pub fn recommend(problem: &Problem, limits: &Limits, job: &JobSpec) -> Result<Pl
     let solved = solve(problem, limits);
     let Solved { prepared, found, .. } = &solved;
     let Some(chosen) = found.best.first().cloned() else { return Err(no_plan(problem, limits, found)) };
-    let (prediction, outcome) = prediction(problem, job, &chosen).ok_or(NoPlan::Unmeasured)?;
+    let (prediction, outcome) = prediction(problem, job, &chosen).map_err(|_| NoPlan::Unmeasured)?;
     let told = Told::new(prepared, problem, limits, found, (&prediction, &outcome));
     let preferred = found.optimum.as_deref().map(|optimum| (preferred(problem, &chosen, optimum), None));
     let mut told_reasons = told.reasons;

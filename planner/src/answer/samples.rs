@@ -50,8 +50,7 @@ pub(crate) fn unsure_of_samples(
 fn slow_tokens(problem: &Problem, job: &JobSpec, plan: &Plan, choice: usize, step_time_s: f64) -> Option<String> {
     let explicit = DataSpec { dataset: Some(TEXT.into()), ..job.data.clone() };
     let data = data_set(&JobSpec { data: explicit, ..job.clone() }, &problem.model).ok()??;
-    let cluster = plan.cluster();
-    let machine = problem.place.machine(choice, cluster.instances, Some(cluster.encrypted));
+    let machine = problem.place.machine_of(choice, plan);
     let supplies = data.supplies(&Fixed::default(), &machine, plan.mesh().parallel(), plan.batch()).ok()?;
     let rate = |supply: &Supply| supply.feed(Seconds(step_time_s), 1).rates.into_iter().fold(f64::INFINITY, f64::min);
     let best = supplies.iter().map(|(_, supply)| rate(supply)).fold(0.0, f64::max);

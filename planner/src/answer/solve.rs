@@ -2,15 +2,14 @@
 
 use super::limits::Limits;
 use super::no_plan::{NoPlan, no_plan};
-use super::pareto::alternative;
 use crate::cost::Rent;
 use crate::predict::{predict, predict_of};
 use crate::problem::{Enough, Place, Problem, Rental, price_used};
-use crate::search::{Aim, Evaluated, Found, Prepared, Within, choose, nearest, search};
-use trainyard_plan::document::{Alternative, Prediction};
-use trainyard_plan::{Fixed, JobSpec, Objective};
+use crate::search::{Aim, Evaluated, Found, Prepared, Within, choose, nearest, other, search};
+use trainyard_plan::document::{Alternative, PLAN_SCHEMA, PlanDocument, Prediction, Search};
+use trainyard_plan::{Fixed, JobSpec, Plan};
 use trainyard_sim::Outcome;
-use trainyard_units::Bytes;
+use trainyard_units::{Bytes, Invalid};
 
 /// The largest space of plans of the job's own search with which the types that it leaves out are searched too, with
 /// the effort of a draft. A stated default: that takes less than a tenth of a second.
@@ -89,16 +88,56 @@ pub(crate) fn solve<'a>(problem: &'a Problem, limits: &Limits) -> Solved<'a> {
     Solved { prepared, found, aim, other }
 }
 
-pub(crate) fn prediction(problem: &Problem, job: &JobSpec, chosen: &Evaluated) -> Option<(Prediction, Outcome)> {
-    let cluster = chosen.plan.cluster();
-    let machine = problem.place.machine(chosen.choice, cluster.instances, Some(cluster.encrypted));
-    let steps = problem.training.steps(chosen.plan.batch().global);
+/// Predicts a plan that a search found.
+pub(crate) fn prediction(
+    problem: &Problem,
+    job: &JobSpec,
+    chosen: &Evaluated,
+) -> Result<(Prediction, Outcome), Invalid> {
+    let (plan, machine) = (&chosen.plan, chosen.machine(problem));
+    let steps = problem.training.steps(plan.batch().global);
     let data = problem.data.as_ref().map(|data| &data.set);
     let price = problem.place.price(chosen.choice).map(price_used);
-    let rent = price.map(|price| Rent::new(job, &chosen.plan, &machine, price)).transpose().ok()?;
+    let rent = price.map(|price| Rent::new(job, plan, &machine, price)).transpose()?;
     match &chosen.outcome {
-        Some(outcome) => predict_of(&chosen.plan, &machine, steps, rent, data, Outcome::clone(outcome)).ok(),
-        None => predict(&chosen.plan, &machine, steps, rent, data).ok(),
+        Some(outcome) => predict_of(plan, &machine, steps, rent, data, Outcome::clone(outcome)),
+        None => predict(plan, &machine, steps, rent, data),
+    }
+}
+
+/// Converts a plan into its form in a document.
+pub(crate) fn alternative(evaluated: &Evaluated) -> Alternative {
+    Alternative {
+        plan: evaluated.plan.spec().clone(),
+        step_time_s: evaluated.step_time_s,
+        time_s: evaluated.time_s,
+        cost_usd: evaluated.cost_usd,
+        price: None,
+        memory_peak_bytes: evaluated.memory_peak.0,
+    }
+}
+
+/// Returns the document of a plan that is not compared with others.
+pub(crate) fn alone(job: JobSpec, plan: &Plan, prediction: Prediction, search: Search) -> PlanDocument {
+    PlanDocument {
+        schema: PLAN_SCHEMA.into(),
+        job,
+        plan: plan.spec().clone(),
+        prediction,
+        search,
+        warnings: Vec::new(),
+        reasons: Vec::new(),
+        evidence: Vec::new(),
+        to_meet_goal: None,
+        alternatives: Vec::new(),
+        optimum: None,
+        stacks: Vec::new(),
+        pareto: Vec::new(),
+        rejected: Vec::new(),
+        changes: Vec::new(),
+        remedies: Vec::new(),
+        precisions: Vec::new(),
+        batches: Vec::new(),
     }
 }
 
@@ -107,12 +146,8 @@ fn search_for_front(prepared: &Prepared<'_>, problem: &Problem, limits: &Limits)
     if !matches!(problem.place, Place::Rented(_)) {
         return None;
     }
-    let objective = match problem.objective {
-        Objective::Cost => Objective::Time,
-        Objective::Time => Objective::Cost,
-    };
     let max_simulations = limits.max_simulations;
-    Some(prepared.search(Aim { max_simulations, ..Aim::best(objective) }))
+    Some(prepared.search(Aim { max_simulations, ..Aim::best(other(problem.objective)) }))
 }
 
 /// Collects plans among which is the Pareto front of time and cost: of this search and of one for the other objective,

@@ -1,7 +1,7 @@
 //! What to be careful about with the terms on which machines are rented.
 
 use super::reclaimed::spot;
-use crate::cost::{Saved, Surroundings};
+use crate::cost::RunConditions;
 use crate::problem::{Place, Rental, class, purchase, settings};
 use trainyard_hardware_profiles::Service;
 use trainyard_plan::document::Prediction;
@@ -81,14 +81,6 @@ pub(crate) fn unpriced_copies(
 ) -> Option<String> {
     let price = prediction.price.as_ref()?;
     let settings = settings(job, plan.model(), plan.pricing(), Service::named(&price.service)).ok()?;
-    let cluster = plan.cluster();
-    let around = Surroundings {
-        machine: &place.machine(choice, cluster.instances, Some(cluster.encrypted)),
-        settings: &settings,
-        saved: Saved::of(plan),
-        pricing: plan.pricing(),
-        region: Some(&price.region),
-        input: plan.input().map(|input| input.storage),
-    };
-    around.unpriced_copies()
+    let machine = place.machine_of(choice, plan);
+    RunConditions::of(plan, &machine, &settings, Some(&price.region)).unpriced_copies()
 }

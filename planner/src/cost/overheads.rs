@@ -1,6 +1,6 @@
 //! Time and money around the steps of a training: start-up, checkpoints, reclaims and storage.
 
-use super::run_conditions::{Saved, Surroundings};
+use super::run_conditions::RunConditions;
 use crate::problem::Problem;
 use trainyard_hardware_profiles::Price;
 use trainyard_plan::document::CostParts;
@@ -30,9 +30,9 @@ pub(crate) struct Overheads {
     copies_hour: Vec<(StorageMode, Usd)>,
 }
 
-/// The times of a training and its overheads.
+/// The cost of a training in time: its steps and its overheads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Course {
+pub(crate) struct TrainingCost {
     /// All steps.
     pub(crate) steps: Seconds,
     /// Time from the request for machines to the first step.
@@ -45,7 +45,7 @@ pub(crate) struct Course {
     pub(crate) reclaims: Option<Reclaims>,
 }
 
-impl Course {
+impl TrainingCost {
     /// Returns the time from the request for machines to the last checkpoint.
     pub(crate) fn elapsed(&self) -> Seconds {
         self.steps + self.start_up + self.checkpoints + self.interrupted()
@@ -60,56 +60,49 @@ impl Course {
 impl Overheads {
     /// Computes the overheads. Unknown values are left out, since a campaign asks for them: the rate of checkpoints to
     /// storage that nobody described, and the reclaim band of a spot instance that nobody published.
-    pub(crate) fn new(around: &Surroundings<'_>) -> Self {
-        let write = around.transfer_time().unwrap_or(Seconds(0.0));
-        let settings = around.settings;
-        let known = around.hazards(settings.scenario);
+    pub(crate) fn new(conditions: &RunConditions<'_>) -> Self {
+        let write = conditions.transfer_time().unwrap_or(Seconds(0.0));
+        let settings = conditions.settings;
+        let known = conditions.hazards(settings.scenario);
         let hazards = known.clone().or_else(|_| {
             let pricing = Pricing::OnDemand;
-            Surroundings { pricing, ..*around }.hazards(settings.scenario)
+            RunConditions { pricing, ..*conditions }.hazards(settings.scenario)
         });
-        let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(around.instances(), write));
+        let losing = hazards.map_or(0.0, |hazards| hazards.losing_rate(conditions.instances(), write));
         let interval = settings.interval.or_else(|| open_interval(losing, write));
-        let exposure = known.ok().filter(|_| around.pricing == Pricing::Spot).map(|hazards| Exposure {
-            instances: around.instances(),
+        let exposure = known.ok().filter(|_| conditions.pricing == Pricing::Spot).map(|hazards| Exposure {
+            instances: conditions.instances(),
             hazards,
-            restart: Surroundings::restart().software + write,
+            restart: RunConditions::restart().software + write,
             write,
             interval,
         });
-        let start = around.start();
+        let start = conditions.start();
         let copies = |storage: &StorageMode| {
-            let price = Surroundings { input: Some(*storage), ..*around }.copies_hour();
+            let price = RunConditions { input: Some(*storage), ..*conditions }.copies_hour();
             (price > Usd(0.0)).then_some((*storage, price))
         };
         let kept = if settings.data.is_some() { StorageMode::ALL } else { &[] };
         Self {
-            instances: f64::from(around.instances()),
+            instances: f64::from(conditions.instances()),
             waiting: start.machines,
             software: start.software,
             write,
             interval,
             exposure,
-            checkpoints_hour: around.checkpoints_hour(),
+            checkpoints_hour: conditions.checkpoints_hour(),
             copies_hour: kept.iter().filter_map(copies).collect(),
         }
     }
 
     /// Computes the overheads of a plan on machines at a price.
     pub(crate) fn of_plan(problem: &Problem, plan: &Plan, machine: &Machine, price: &Price) -> Self {
-        Self::new(&Surroundings {
-            machine,
-            settings: &problem.settings,
-            saved: Saved::of(plan),
-            pricing: plan.pricing(),
-            region: Some(&price.region),
-            input: None,
-        })
+        Self::new(&RunConditions::of(plan, machine, &problem.settings, Some(&price.region)))
     }
 
     /// Computes the times of a training of `steps` steps that take `time` together, after a download. No part gets
     /// shorter as `time` gets longer, so that a lower bound of the time gives one of the whole.
-    pub(crate) fn course(&self, steps: u64, time: Seconds, download: Seconds) -> Course {
+    pub(crate) fn training_cost(&self, steps: u64, time: Seconds, download: Seconds) -> TrainingCost {
         let step = Seconds(time.0 / steps as f64);
         let written = self.interval.map_or(1, |interval| checkpoints(steps, step, interval));
         let paid_start_up = self.software + download;
@@ -117,7 +110,7 @@ impl Overheads {
             let exposure = Exposure { restart: exposure.restart + download, ..exposure };
             exposure.reclaims(time, step)
         });
-        Course {
+        TrainingCost {
             steps: time,
             start_up: self.waiting + paid_start_up,
             paid_start_up,
@@ -127,16 +120,16 @@ impl Overheads {
     }
 
     /// Computes the cost at a price of one machine.
-    pub(crate) fn cost(&self, course: &Course, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
+    pub(crate) fn cost(&self, spent: &TrainingCost, hourly: UsdPerHour, input: Option<StorageMode>) -> CostParts {
         let machines = |time: Seconds| self.instances * (hourly * time).0;
         let copies = self.copies_hour.iter().find(|(storage, _)| Some(*storage) == input);
         let storage_hour = self.checkpoints_hour.0 + copies.map_or(0.0, |(_, price)| price.0);
         CostParts {
-            instances_usd: machines(course.steps),
-            start_up_usd: machines(course.paid_start_up),
-            storage_usd: storage_hour * course.elapsed().0 / 3600.0,
-            checkpoints_usd: machines(course.checkpoints),
-            interruptions_usd: course.reclaims.map_or(0.0, |reclaims| {
+            instances_usd: machines(spent.steps),
+            start_up_usd: machines(spent.paid_start_up),
+            storage_usd: storage_hour * spent.elapsed().0 / 3600.0,
+            checkpoints_usd: machines(spent.checkpoints),
+            interruptions_usd: spent.reclaims.map_or(0.0, |reclaims| {
                 // While one is replaced, the others are paid for.
                 let idle = (hourly * reclaims.waiting).0 * (self.instances - 1.0);
                 idle + machines(reclaims.restarts + reclaims.lost + reclaims.saving)

@@ -1,14 +1,14 @@
 //! What surrounds the steps of a training, as far as it follows from its machines and from what is saved: starting,
 //! saving, breaking, storing.
 
-use crate::problem::{DEFAULT_REGION, JobError, Settings};
+use crate::problem::{DEFAULT_REGION, Settings};
 use trainyard_hardware_profiles::{Operations, SpotBand, Storage, catalog};
 use trainyard_plan::{
     CheckpointStorage, ParallelSpec, Plan, Pricing, StartKind, StateSharding, StorageMode, checkpoint_bytes,
 };
 use trainyard_sim::campaign::{Hazards, MONTH_HOURS, StartUp, reclaims_per_hour};
 use trainyard_sim::{Copies, Machine, copies};
-use trainyard_units::{Bytes, BytesPerSecond, Seconds, Usd};
+use trainyard_units::{Bytes, BytesPerSecond, Invalid, Seconds, Usd};
 
 /// Number of checkpoints stored: the last one, and the one that is being written.
 const KEPT: f64 = 2.0;
@@ -26,7 +26,7 @@ pub(crate) struct Saved {
 
 /// The machines of a training, and what the job says of its campaign.
 #[derive(Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RunConditions<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) settings: &'a Settings,
     pub(crate) saved: Saved,
@@ -50,7 +50,15 @@ pub(crate) fn ranks_of_state(parallel: ParallelSpec) -> u32 {
     parallel.tensor * parallel.pipeline * parallel.expert
 }
 
-impl Surroundings<'_> {
+impl<'a> RunConditions<'a> {
+    /// Collects the conditions of a plan on machines that are rented in a Region, if they are.
+    pub(crate) fn of(plan: &Plan, machine: &'a Machine, settings: &'a Settings, region: Option<&'a str>) -> Self {
+        let input = plan.input().map(|input| input.storage);
+        Self { machine, settings, saved: Saved::of(plan), pricing: plan.pricing(), region, input }
+    }
+}
+
+impl RunConditions<'_> {
     pub(crate) fn instances(&self) -> u32 {
         self.machine.cluster.machines()
     }
@@ -78,7 +86,7 @@ impl Surroundings<'_> {
     }
 
     /// Returns the time to write or read a checkpoint, by all machines with a part of it in parallel.
-    pub(crate) fn transfer_time(&self) -> Result<Seconds, JobError> {
+    pub(crate) fn transfer_time(&self) -> Result<Seconds, Invalid> {
         let rate = match (self.settings.bandwidth, self.settings.storage) {
             (Some(rate), _) => rate,
             (None, CheckpointStorage::S3) => self.object_storage_rate()?,
@@ -89,17 +97,17 @@ impl Surroundings<'_> {
 
     /// Returns the rate at which one machine reads or writes object storage; the job's rate where nothing else is
     /// known.
-    fn object_storage_rate(&self) -> Result<BytesPerSecond, JobError> {
+    fn object_storage_rate(&self) -> Result<BytesPerSecond, Invalid> {
         let remote = self.machine.cluster.first().host.as_ref().and_then(|host| host.remote).map(|remote| remote.s3);
-        remote.or(self.settings.bandwidth).ok_or(JobError::Missing {
-            field: "campaign.checkpoint_bandwidth",
-            why: "nothing is known of the storage of this machine; write \"1 GB/s\", say",
+        remote.or(self.settings.bandwidth).ok_or_else(|| {
+            let why = "nothing is known of the storage of this machine; write \"1 GB/s\", say";
+            Invalid::missing("campaign.checkpoint_bandwidth", why)
         })
     }
 
     /// Returns the rates of reclaims and failures, if spot instances are reclaimed `scenario` times as often as
     /// published.
-    pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, JobError> {
+    pub(crate) fn hazards(&self, scenario: u32) -> Result<Hazards, Invalid> {
         let operations = operations();
         let reclaims_per_hour = match self.pricing {
             Pricing::Spot => f64::from(scenario) * reclaims_per_hour(self.monthly_reclaims()?.0),
@@ -118,15 +126,19 @@ impl Surroundings<'_> {
     }
 
     /// Returns the share of capacity that is reclaimed in a month: the job's, or that of the published band.
-    pub(crate) fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), JobError> {
+    pub(crate) fn monthly_reclaims(&self) -> Result<(f64, Option<SpotBand>), Invalid> {
         if let Some(share) = self.settings.monthly_reclaims {
             return Ok((share, None));
         }
         let (instance, region) = (&self.machine.cluster.instance, self.region.unwrap_or(DEFAULT_REGION));
-        let band = catalog().spot_advisor().band(region, instance).ok_or_else(|| JobError::NoSpotBand {
-            instance: instance.clone(),
-            region: region.into(),
-            regions: catalog().spot_advisor().regions(instance).into_iter().map(Into::into).collect(),
+        let advisor = catalog().spot_advisor();
+        let band = advisor.band(region, instance).ok_or_else(|| {
+            let hint = match advisor.regions(instance).as_slice() {
+                [] => "write campaign.monthly_reclaims".into(),
+                regions => format!("write campaign.monthly_reclaims, or use one of {}", regions.join(", ")),
+            };
+            let why = format!("how often spot instances {instance} are reclaimed in {region} is not known");
+            Invalid::missing("campaign.monthly_reclaims", why).with_hint(hint)
         })?;
         Ok((band.monthly_share(), Some(band)))
     }

@@ -2,9 +2,9 @@
 
 use crate::answer::NoPlan;
 use crate::problem::JobError;
-use crate::problem::Unpriced;
 use crate::queue::QueueError;
 use trainyard_hardware_profiles::CatalogError;
+use trainyard_units::Invalid;
 
 /// An error in a fleet, or the reason why there is no plan for it. `field` is a path in its file, jobs counted from 0:
 /// `job[0].count`.
@@ -17,8 +17,8 @@ pub enum FleetError {
     #[error("in `pool.instances`: {0}")]
     Instances(CatalogError),
     /// No instance has a price on these terms.
-    #[error("{}", .0.in_table("pool"))]
-    Unpriced(Box<Unpriced>),
+    #[error(transparent)]
+    PriceNotFound(Invalid),
     /// A job wants other instances than the pool has, or other terms.
     #[error("`{field}` is {value}, but `{pool_field}` is {pool_value}: jobs of a fleet run in its pool")]
     Elsewhere {
@@ -32,7 +32,7 @@ pub enum FleetError {
         pool_value: String,
     },
     /// A job is wrong by itself.
-    #[error("{}", placed(error, &format!("job[{index}]")))]
+    #[error("{}", error.invalid().clone().within(&format!("job[{index}]")))]
     Job {
         /// Index of the job, from 0.
         index: usize,
@@ -57,34 +57,10 @@ impl FleetError {
         match self {
             Self::Field(error) => error.hint(),
             Self::Instances(error) => Some(error.hint()),
-            Self::Unpriced(error) => Some(error.hint()),
+            Self::PriceNotFound(error) => error.hint(),
             Self::Elsewhere { field, .. } => Some(format!("leave `{field}` out, or plan the job by itself")),
             Self::Job { error, .. } => error.hint(),
             Self::NoPlan { error, .. } => error.hint(),
-        }
-    }
-}
-
-/// Formats the error of a job that is a part of another file, with the paths of its fields in that file.
-fn placed(error: &JobError, part: &str) -> String {
-    match error {
-        JobError::Model(inner) => format!("in `{part}.model`: {inner}"),
-        JobError::Target(inner) => format!("in `{part}.training.target`: {inner}"),
-        JobError::DataSet(inner) => format!("in `{part}.data.dataset`: {inner}"),
-        JobError::Catalog { field, error } => format!("in `{part}.{field}`: {error}"),
-        JobError::Missing { field, why } => format!("`{part}.{field}` is missing: {why}"),
-        JobError::Conflict { first, second, rule } => {
-            format!("`{part}.{first}` and `{part}.{second}` exclude each other: {rule}")
-        }
-        JobError::Invalid { field, value, allowed } => format!("`{part}.{field}` is {value}, but it must be {allowed}"),
-        JobError::Unpriced(inner) => inner.in_table(&format!("{part}.cluster")),
-        JobError::OverQuota { why } => format!("in `{part}.cluster.quotas`: {why}"),
-        JobError::ClusterFile { .. }
-        | JobError::NoSpotBand { .. }
-        | JobError::Input(_)
-        | JobError::UnableStack { .. }
-        | JobError::Software(_) => {
-            format!("in `{part}`: {error}")
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A fleet as written becomes a pool and questions that can be solved.
 
 use super::{FleetError, FleetJob};
-use crate::problem::Unpriced;
-use crate::problem::{DEFAULT_REGION, JobError, problem};
+use crate::problem::{DEFAULT_REGION, inside, price_not_found, problem};
 use crate::problem::{Problem, price_of, purchase};
 use crate::queue::QueueError;
 use crate::queue::valid;
@@ -60,7 +59,7 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     // That terms contradict each other is told before that nobody offers them.
     let any = types.as_ref().map_or(&matching[0].name, |types| &types[0]);
     let submits = match (entries(spec, any), &types) {
-        (Err(FleetError::Field(QueueError::Unpriced(_))), Err(unpriced)) => return Err(unpriced.clone()),
+        (Err(FleetError::Field(QueueError::PriceNotFound(_))), Err(unpriced)) => return Err(unpriced.clone()),
         (submits, _) => submits?,
     };
     let types = types?;
@@ -118,8 +117,8 @@ fn types(pool: &FleetPoolSpec, matching: &[&Instance]) -> Result<Vec<String>, Fl
     let priced = matching.iter().filter(|instance| price_of(instance, query).is_some());
     let types: Vec<String> = priced.map(|instance| instance.name.clone()).collect();
     if types.is_empty() {
-        let unpriced = Unpriced::of(catalog(), matching, (rents, pricing), region(pool));
-        return Err(FleetError::Unpriced(Box::new(unpriced)));
+        let error = price_not_found(catalog(), matching, (rents, pricing), region(pool));
+        return Err(FleetError::PriceNotFound(error.within("pool")));
     }
     Ok(types)
 }
@@ -223,8 +222,8 @@ fn cluster(
         None => types.to_vec(),
         Some(patterns) => {
             let matching = catalog().matching(patterns).map_err(|error| {
-                let error = JobError::Catalog { field: "cluster.instances", error };
-                FleetError::Job { index, error: error.into() }
+                let error = inside("cluster.instances", &error, error.hint());
+                FleetError::Job { index, error: Box::new(error.into()) }
             })?;
             types.iter().filter(|name| matching.iter().any(|own| own.name == **name)).cloned().collect()
         }

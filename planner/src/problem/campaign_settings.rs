@@ -1,14 +1,15 @@
 //! What a job says of a whole training, checked.
 
-use super::error::{JobError, invalid};
 use super::input::data_set;
 use super::terms::{NoWarmPool, no_warm_pool};
 use super::training::epoch;
+use std::fmt::Display;
+use std::str::FromStr;
 use trainyard_hardware_profiles::Service;
 use trainyard_models::Model;
 use trainyard_plan::{CampaignSpec, CheckpointStorage, EvaluationSpec, JobSpec, Pricing, StartKind};
 use trainyard_sim::DataSet;
-use trainyard_units::{BytesPerSecond, Seconds};
+use trainyard_units::{BytesPerSecond, Invalid, Seconds};
 
 /// Multiples of the published reclaims that are shown.
 pub(crate) const SCENARIOS: [u32; 3] = [1, 5, 20];
@@ -54,27 +55,29 @@ pub(crate) fn settings(
     model: &Model,
     pricing: Pricing,
     service: Option<Service>,
-) -> Result<Settings, JobError> {
+) -> Result<Settings, Invalid> {
     let default = CampaignSpec::default();
     let spec = job.campaign.as_ref().unwrap_or(&default);
     terms(spec, pricing, service)?;
     let epoch = epoch(job, model)?;
     let scenario = spec.spot_scenario.unwrap_or(1);
     if !SCENARIOS.contains(&scenario) {
-        return Err(invalid("campaign.spot_scenario", scenario, "1, 5 or 20"));
+        return Err(Invalid::value("campaign.spot_scenario", scenario, "1, 5 or 20"));
     }
     if let Some(share) = spec.monthly_reclaims.filter(|share| !(0.0..1.0).contains(share)) {
-        return Err(invalid("campaign.monthly_reclaims", share, "from 0 to below 1"));
+        return Err(Invalid::value("campaign.monthly_reclaims", share, "from 0 to below 1"));
     }
     let straggler = spec.straggler.unwrap_or(0.0);
     if !(0.0..=1.0).contains(&straggler) {
-        return Err(invalid("campaign.straggler", straggler, "from 0 to 1"));
+        return Err(Invalid::value("campaign.straggler", straggler, "from 0 to 1"));
     }
+    let duration = |field, text| above_zero(field, text, "a duration such as 10 min", |time: &Seconds| time.0);
+    let rate = |field, text| above_zero(field, text, "a rate such as 1 GB/s", |rate: &BytesPerSecond| rate.0);
     Ok(Settings {
         start: spec.start,
         interval: duration("campaign.checkpoint_interval", spec.checkpoint_interval.as_deref())?,
         storage: spec.checkpoint_storage.unwrap_or_default(),
-        bandwidth: bandwidth(spec.checkpoint_bandwidth.as_deref())?,
+        bandwidth: rate("campaign.checkpoint_bandwidth", spec.checkpoint_bandwidth.as_deref())?,
         evaluation: spec.evaluation.as_ref().map(|spec| evaluation(spec, epoch)).transpose()?,
         scenario,
         monthly_reclaims: spec.monthly_reclaims,
@@ -85,15 +88,15 @@ pub(crate) fn settings(
 }
 
 /// Checks that the campaign agrees with the pricing and the service.
-fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Result<(), JobError> {
-    let conflict = |first, rule| Err(JobError::Conflict { first, second: "cluster.pricing", rule });
+fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Result<(), Invalid> {
+    let conflict = |first, rule| Err(Invalid::conflict(first, "cluster.pricing", rule));
     if let (Some(StartKind::WarmPool), Some(service)) = (spec.start, service) {
         let rule = "no warm pool of spot instances is kept; write on-demand, or start = \"cold\"";
         match no_warm_pool(service, pricing) {
             Some(NoWarmPool::Spot) => return conflict("campaign.start", rule),
             Some(NoWarmPool::Service) => {
                 let rule = "EC2 keeps no warm pools of trainings; write service = \"sagemaker\", or start = \"cold\"";
-                return Err(JobError::Conflict { first: "campaign.start", second: "cluster.service", rule });
+                return Err(Invalid::conflict("campaign.start", "cluster.service", rule));
             }
             None => {}
         }
@@ -109,51 +112,45 @@ fn terms(spec: &CampaignSpec, pricing: Pricing, service: Option<Service>) -> Res
     }
 }
 
-fn duration(field: &'static str, text: Option<&str>) -> Result<Option<Seconds>, JobError> {
+/// Reads a quantity above zero; `what` describes its form.
+pub(super) fn above_zero<T: FromStr<Err: Display>>(
+    field: &str,
+    text: Option<&str>,
+    what: &str,
+    amount: fn(&T) -> f64,
+) -> Result<Option<T>, Invalid> {
     let Some(text) = text else { return Ok(None) };
-    match text.parse::<Seconds>() {
-        Ok(time) if time.0 > 0.0 => Ok(Some(time)),
-        Ok(_) => Err(invalid(field, format!("`{text}`"), "longer than nothing")),
-        Err(error) => Err(invalid(field, format!("`{text}`"), format!("a duration such as 10 min: {error}"))),
+    let wrong = |allowed: String| Invalid::value(field, format!("`{text}`"), allowed);
+    match text.parse::<T>() {
+        Ok(value) if amount(&value) > 0.0 => Ok(Some(value)),
+        Ok(_) => Err(wrong("above zero".into())),
+        Err(error) => Err(wrong(format!("{what}: {error}"))),
     }
 }
 
-fn bandwidth(text: Option<&str>) -> Result<Option<BytesPerSecond>, JobError> {
-    const FIELD: &str = "campaign.checkpoint_bandwidth";
-    let Some(text) = text else { return Ok(None) };
-    match text.parse::<BytesPerSecond>() {
-        Ok(rate) if rate.0 > 0.0 => Ok(Some(rate)),
-        Ok(_) => Err(invalid(FIELD, format!("`{text}`"), "above zero")),
-        Err(error) => Err(invalid(FIELD, format!("`{text}`"), format!("a rate such as 1 GB/s: {error}"))),
-    }
-}
-
-fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPlan, JobError> {
+fn evaluation(spec: &EvaluationSpec, epoch: Option<u64>) -> Result<EvaluationPlan, Invalid> {
     if spec.samples == 0 {
-        return Err(invalid("campaign.evaluation.samples", 0, "at least 1"));
+        return Err(Invalid::value("campaign.evaluation.samples", 0, "at least 1"));
     }
     let every = match (spec.every_epochs, spec.every_steps) {
         (Some(_), Some(_)) => {
-            return Err(JobError::Conflict {
-                first: "campaign.evaluation.every_epochs",
-                second: "campaign.evaluation.every_steps",
-                rule: "write one of them",
-            });
+            return Err(Invalid::conflict(
+                "campaign.evaluation.every_epochs",
+                "campaign.evaluation.every_steps",
+                "write one of them",
+            ));
         }
         (None, None) => {
-            return Err(JobError::Missing {
-                field: "campaign.evaluation.every_epochs",
-                why: "write every_epochs or every_steps",
-            });
+            return Err(Invalid::missing("campaign.evaluation.every_epochs", "write every_epochs or every_steps"));
         }
-        (None, Some(0)) => return Err(invalid("campaign.evaluation.every_steps", 0, "at least 1")),
+        (None, Some(0)) => return Err(Invalid::value("campaign.evaluation.every_steps", 0, "at least 1")),
         (None, Some(steps)) => Every::Steps(steps),
         (Some(epochs), None) if !(epochs > 0.0 && epochs <= 1e6) => {
-            return Err(invalid("campaign.evaluation.every_epochs", epochs, "above 0 and at most 1000000"));
+            return Err(Invalid::value("campaign.evaluation.every_epochs", epochs, "above 0 and at most 1000000"));
         }
         (Some(epochs), None) => {
             let why = "write samples or tokens, the size of the data set, so that an epoch is known";
-            Every::Samples(epochs * epoch.ok_or(JobError::Missing { field: "data", why })? as f64)
+            Every::Samples(epochs * epoch.ok_or(Invalid::missing("data", why))? as f64)
         }
     };
     Ok(EvaluationPlan { every, samples: spec.samples })
@@ -172,7 +169,7 @@ mod tests {
         JobSpec { campaign: Some(campaign), ..job }
     }
 
-    fn checked(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> Result<Settings, JobError> {
+    fn checked(pricing: Pricing, change: impl FnOnce(&mut JobSpec, &mut CampaignSpec)) -> Result<Settings, Invalid> {
         let model = &trainyard_models::find("gpt2").expect("in the catalog").model;
         settings(&job(change), model, pricing, Some(Service::Ec2))
     }
@@ -218,12 +215,9 @@ mod tests {
         let with = |pricing, service| settings(&warm, model, pricing, service);
         assert!(with(Pricing::OnDemand, Some(Service::Sagemaker)).is_ok());
         assert!(with(Pricing::OnDemand, None).is_ok());
-        let second = |pricing, service| match with(pricing, Some(service)) {
-            Err(JobError::Conflict { second, .. }) => second,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(second(Pricing::OnDemand, Service::Ec2), "cluster.service");
-        assert_eq!(second(Pricing::Spot, Service::Sagemaker), "cluster.pricing");
+        let refused = |pricing, service| with(pricing, Some(service)).expect_err("refused").to_string();
+        assert!(refused(Pricing::OnDemand, Service::Ec2).contains("`cluster.service` exclude each other"));
+        assert!(refused(Pricing::Spot, Service::Sagemaker).contains("`cluster.pricing` exclude each other"));
     }
 
     #[test]

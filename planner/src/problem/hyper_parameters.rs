@@ -1,14 +1,14 @@
 //! The numbers of learning, checked before anything is planned.
 
-use super::error::{JobError, invalid};
 use trainyard_plan::{Decay, Optimizer, TrainingSpec};
+use trainyard_units::Invalid;
 
 /// Checks that the hyper-parameters suit the optimizer.
 ///
 /// # Errors
 ///
-/// [`JobError`] with the field, its value and what is allowed.
-pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobError> {
+/// The field, with its value and what is allowed.
+pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invalid> {
     let rates = [
         ("training.learning_rate", spec.learning_rate, 10.0),
         ("training.clip_norm", spec.clip_norm, 1e9),
@@ -17,7 +17,7 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
     ];
     for (field, value, most) in rates {
         if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= most)) {
-            return Err(invalid(field, value, format!("above 0 and at most {most}")));
+            return Err(Invalid::value(field, value, format!("above 0 and at most {most}")));
         }
     }
     let [first, second] = spec.betas.map_or([None; 2], |betas| betas.map(Some));
@@ -29,28 +29,28 @@ pub fn check_hyper_parameters(spec: &TrainingSpec, optimizer: Optimizer) -> Resu
     ];
     for (field, value) in shares {
         if let Some(value) = value.filter(|value| !(0.0..1.0).contains(value)) {
-            return Err(invalid(field, value, "at least 0 and below 1"));
+            return Err(Invalid::value(field, value, "at least 0 and below 1"));
         }
     }
     let peak = spec.learning_rate;
     match spec.final_learning_rate {
         Some(last) if !(last >= 0.0 && peak.is_none_or(|peak| last <= peak)) => {
-            Err(invalid("training.final_learning_rate", last, "from 0 to training.learning_rate"))
+            Err(Invalid::value("training.final_learning_rate", last, "from 0 to training.learning_rate"))
         }
         _ => contradiction(spec, optimizer),
     }
 }
 
 /// Checks that no hyper-parameter is written that would change nothing.
-fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobError> {
+fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), Invalid> {
     let decay = spec.decay.unwrap_or(Decay::Constant);
     if spec.decay_power.is_some() && decay != Decay::Polynomial {
         let rule = "only a polynomial has a power";
-        return Err(JobError::Conflict { first: "training.decay_power", second: "training.decay", rule });
+        return Err(Invalid::conflict("training.decay_power", "training.decay", rule));
     }
     if spec.final_learning_rate.is_some() && decay == Decay::Constant {
         let rule = "a rate that stays has no other value at the end; write decay = \"cosine\", linear or polynomial";
-        return Err(JobError::Conflict { first: "training.final_learning_rate", second: "training.decay", rule });
+        return Err(Invalid::conflict("training.final_learning_rate", "training.decay", rule));
     }
     let has_velocity = matches!(optimizer, Optimizer::Momentum | Optimizer::Lars);
     let has_means = matches!(optimizer, Optimizer::AdamW | Optimizer::Adam | Optimizer::Lamb);
@@ -74,7 +74,7 @@ fn contradiction(spec: &TrainingSpec, optimizer: Optimizer) -> Result<(), JobErr
     for (field, value, is_used, users) in numbers {
         if let Some(value) = value.filter(|_| !is_used) {
             let allowed = format!("left out with the optimizer {optimizer}: it is for {users}");
-            return Err(invalid(field, value, allowed));
+            return Err(Invalid::value(field, value, allowed));
         }
     }
     Ok(())
@@ -127,6 +127,5 @@ mod tests {
         let error = check_hyper_parameters(&velocity, Optimizer::Sgd).expect_err("it has no velocity");
         let message = error.to_string();
         assert!(message.contains("`training.momentum` is 0.8") && message.contains("sgd-momentum"), "{message}");
-        assert!(error.hint().is_some());
     }
 }

@@ -1,6 +1,5 @@
 //! The data of a job: from what a person wrote to how samples are brought in.
 
-use super::error::{JobError, invalid};
 use super::stored::{Samples, Stored, stored};
 use super::training::epoch;
 use trainyard_hardware_profiles::{Storage, catalog};
@@ -10,7 +9,7 @@ use trainyard_plan::{
     SampleFormat, StorageMode,
 };
 use trainyard_sim::{DataSet, InputError, Intake, Machine, Supply};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// Batches to prefetch if the job does not say. A stated default: that of PyTorch's `DataLoader`, for each worker.
 const PREFETCH: u32 = 2;
@@ -59,17 +58,17 @@ pub struct InputChoice {
 /// # Errors
 ///
 /// When a field is out of range or contradicts another.
-pub(crate) fn data(job: &JobSpec, model: &Model, samples: Option<u64>) -> Result<Option<Data>, JobError> {
+pub(crate) fn data(job: &JobSpec, model: &Model, samples: Option<u64>) -> Result<Option<Data>, Invalid> {
     let spec = &job.data;
     let Stored::As(Samples { bytes, deviation, format: usual, count, assumed }) = stored(job, model)? else {
         return Ok(None);
     };
     if !(1.0..=BYTES_MAX).contains(&bytes) {
-        return Err(invalid("data.bytes_per_sample", bytes, "from 1 to 1e15"));
+        return Err(Invalid::value("data.bytes_per_sample", bytes, "from 1 to 1e15"));
     }
     let bytes_deviation = spec.bytes_deviation.unwrap_or(deviation);
     if !(0.0..=bytes).contains(&bytes_deviation) {
-        return Err(invalid("data.bytes_deviation", bytes_deviation, "from 0 to data.bytes_per_sample"));
+        return Err(Invalid::value("data.bytes_deviation", bytes_deviation, "from 0 to data.bytes_per_sample"));
     }
     let samples = samples.or(count);
     counts(spec, samples)?;
@@ -91,24 +90,26 @@ pub(crate) fn data(job: &JobSpec, model: &Model, samples: Option<u64>) -> Result
     Ok(Some(Data { set, held: InputChoice { storage, decode, workers, prefetch, cache }, assumed }))
 }
 
-fn counts(spec: &DataSpec, samples: Option<u64>) -> Result<(), JobError> {
+fn counts(spec: &DataSpec, samples: Option<u64>) -> Result<(), Invalid> {
     if let Some(workers) = spec.workers.filter(|workers| !(1..=INPUT_COUNT_MAX).contains(workers)) {
-        return Err(invalid("data.workers", workers, format!("from 1 to {INPUT_COUNT_MAX}")));
+        return Err(Invalid::range("data.workers", workers, 1..=INPUT_COUNT_MAX));
     }
     if let Some(prefetch) = spec.prefetch.filter(|prefetch| *prefetch > INPUT_COUNT_MAX) {
-        return Err(invalid("data.prefetch", prefetch, format!("from 0 to {INPUT_COUNT_MAX}")));
+        return Err(Invalid::range("data.prefetch", prefetch, 0..=INPUT_COUNT_MAX));
     }
     let most = samples.unwrap_or(FILES_MAX);
     match spec.files.filter(|files| !(1..=most).contains(files)) {
         None => Ok(()),
-        Some(files) => Err(invalid("data.files", files, format!("from 1 to {most}, the samples that there are"))),
+        Some(files) => {
+            Err(Invalid::value("data.files", files, format!("from 1 to {most}, the samples that there are")))
+        }
     }
 }
 
 /// Checks rented storage for the data set: it must be for sale, and samples must be readable from it.
-fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
+fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), Invalid> {
     let unused = |first, wanted: &[StorageMode], rule| match spec.storage {
-        Some(other) if !wanted.contains(&other) => Err(JobError::Conflict { first, second: "data.storage", rule }),
+        Some(other) if !wanted.contains(&other) => Err(Invalid::conflict(first, "data.storage", rule)),
         _ => Ok(()),
     };
     let lustre = "it is for fsx-lustre";
@@ -116,13 +117,17 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
         unused("data.fsx_throughput", &[StorageMode::FsxLustre], lustre)?;
         if storage.fsx.tier(throughput).is_none() {
             let sold: Vec<String> = storage.fsx.tiers.iter().map(|tier| tier.throughput.value.to_string()).collect();
-            return Err(invalid("data.fsx_throughput", throughput, format!("one of {} for each TiB", sold.join(", "))));
+            return Err(Invalid::value(
+                "data.fsx_throughput",
+                throughput,
+                format!("one of {} for each TiB", sold.join(", ")),
+            ));
         }
     }
     if let Some(size) = spec.fsx_size {
         unused("data.fsx_size", &[StorageMode::FsxLustre], lustre)?;
         if !storage.fsx.is_sold(size) {
-            return Err(invalid("data.fsx_size", size, "1.2 TiB or a multiple of 2.4 TiB"));
+            return Err(Invalid::value("data.fsx_size", size, "1.2 TiB or a multiple of 2.4 TiB"));
         }
     }
     let volumes = [StorageMode::Ebs, StorageMode::S3File];
@@ -131,18 +136,18 @@ fn provisioned(spec: &DataSpec, storage: &Storage) -> Result<(), JobError> {
         unused("data.ebs_throughput", &volumes, volume)?;
         let (least, most) = (storage.ebs.throughput.value, storage.ebs.most.value);
         if !(least.0..=most.0).contains(&throughput.0) {
-            return Err(invalid("data.ebs_throughput", throughput, format!("from {least} to {most}")));
+            return Err(Invalid::value("data.ebs_throughput", throughput, format!("from {least} to {most}")));
         }
     }
     match spec.volume {
         None => Ok(()),
-        Some(Bytes(0)) => Err(invalid("data.volume", "0 B", "above 0")),
+        Some(Bytes(0)) => Err(Invalid::value("data.volume", "0 B", "above 0")),
         Some(_) => unused("data.volume", &volumes, volume),
     }
 }
 
 /// Returns the format of the samples: the job's, the data set's, or the usual one of what the model reads.
-fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Result<SampleFormat, JobError> {
+fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Result<SampleFormat, Invalid> {
     let sample = model.sample();
     let usual = match sample {
         Sample::Tokens(_) => SampleFormat::Tokens,
@@ -159,7 +164,7 @@ fn format(spec: &DataSpec, of_set: Option<SampleFormat>, model: &Model) -> Resul
         return Ok(format);
     }
     let rule = "tokens are for models that read them, jpeg for those that see images";
-    Err(JobError::Conflict { first: "data.format", second: "model", rule })
+    Err(Invalid::conflict("data.format", "model", rule))
 }
 
 /// Returns the bytes of a sample as training reads it: tokens as 64-bit integers, images as single-precision values;
@@ -265,7 +270,7 @@ pub(crate) fn chosen(supplies: &[(InputSpec, Supply)], step: Seconds, steps: u64
 }
 
 /// Returns the data set of a job, with its input; `None` if its samples are assumed to be at hand.
-pub(crate) fn data_set(job: &JobSpec, model: &Model) -> Result<Option<Data>, JobError> {
+pub(crate) fn data_set(job: &JobSpec, model: &Model) -> Result<Option<Data>, Invalid> {
     data(job, model, epoch(job, model)?)
 }
 

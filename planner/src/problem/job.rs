@@ -1,10 +1,10 @@
 //! A solvable question, and how a job becomes one.
 
-use super::campaign_settings::{Settings, settings};
-use super::error::{JobError, invalid};
+use super::campaign_settings::{Settings, above_zero, settings};
+use super::error::{JobError, inside};
 use super::input::{Data, data_set};
 use super::machines::place;
-use super::model::{countable, model_spec};
+use super::model::{countable, model_spec, valid};
 use super::place::{Description, Place};
 use super::resources::Resources;
 use super::stored::field_of_input;
@@ -16,7 +16,7 @@ use trainyard_plan::{
     StorageMode, TrainingSpec,
 };
 use trainyard_sim::{InputError, Machine};
-use trainyard_units::Seconds;
+use trainyard_units::{Invalid, Seconds};
 
 /// A solvable question.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub(crate) fn problem_on(
 ) -> Result<Problem, JobError> {
     let spec = model_spec(&job.model, resources.model_file.clone())?;
     let states_attention = spec.attention.is_some();
-    let model = Model::try_from(spec)?;
+    let model = valid(spec)?;
     countable(&model)?;
     let place = other(place(&job.cluster, resources, &model)?);
     let (deadline, budget) = goal(&job.goal, &place)?;
@@ -123,10 +123,10 @@ pub(crate) fn problem_on(
 }
 
 /// Returns the data set, if some of the machines can load its samples.
-fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, JobError> {
+fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, Invalid> {
     if let (true, Some(first)) = (place.is_measured(), field_of_input(&job.data)) {
         let rule = "the steps of a measured machine were measured with their input";
-        return Err(JobError::Conflict { first, second: "cluster.profile", rule });
+        return Err(Invalid::conflict(first, "cluster.profile", rule));
     }
     let Some(data) = data_set(job, model)? else { return Ok(None) };
     let machines = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None));
@@ -134,51 +134,47 @@ fn data_on(job: &JobSpec, model: &Model, place: &Place) -> Result<Option<Data>, 
     match refusals.and_then(|all| all.into_iter().next()) {
         // A warning says so.
         Some(_) if data.assumed && field_of_input(&job.data).is_none() => Ok(None),
-        Some(error) => Err(JobError::Input(error)),
+        Some(error) => Err(inside("data", &error, error.hint())),
         None => Ok(Some(data)),
     }
 }
 
 /// Checks the Region in which the data is stored: the name must look like a Region's, and the machines must be rented.
 /// FSx for Lustre and EBS must be in the machines' Region, since they are reached from their own zone only.
-pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), JobError> {
+pub(crate) fn region(data: &DataSpec, place: &Place) -> Result<(), Invalid> {
     let Some(region) = &data.region else { return Ok(()) };
     let parts: Vec<&str> = region.split('-').collect();
     let number = parts.last().is_some_and(|last| last.parse::<u8>().is_ok());
     let words = parts.iter().rev().skip(1).all(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase()));
     if parts.len() < 3 || !number || !words {
-        return Err(invalid("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
+        return Err(Invalid::value("data.region", format!("`{region}`"), "an AWS Region, such as us-east-1"));
     }
     let Some(price) = place.price(0) else {
         let rule = "machines that are not rented are in no Region";
-        return Err(JobError::Conflict { first: "data.region", second: "cluster", rule });
+        return Err(Invalid::conflict("data.region", "cluster", rule));
     };
     let zonal = matches!(data.storage, Some(StorageMode::FsxLustre | StorageMode::Ebs));
     if zonal && price.region != *region {
         let rule = "fsx-lustre and ebs are reached from their own Availability Zone only; write cluster.region";
-        return Err(JobError::Conflict { first: "data.region", second: "data.storage", rule });
+        return Err(Invalid::conflict("data.region", "data.storage", rule));
     }
     Ok(())
 }
 
-fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
+fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, Invalid> {
     let range = |field, value: u64| {
-        if (1..=BATCH_MAX).contains(&value) {
-            Ok(value)
-        } else {
-            Err(invalid(field, value, format!("from 1 to {BATCH_MAX}")))
-        }
+        if (1..=BATCH_MAX).contains(&value) { Ok(value) } else { Err(Invalid::range(field, value, 1..=BATCH_MAX)) }
     };
     match batch {
-        None => Err(JobError::Missing {
-            field: "training.global_batch",
-            why: "write the samples of an optimizer step, global_batch = 512 or { min = 256, max = 4096 }",
-        }),
+        None => Err(Invalid::missing(
+            "training.global_batch",
+            "write the samples of an optimizer step, global_batch = 512 or { min = 256, max = 4096 }",
+        )),
         Some(GlobalBatch::Exactly(samples)) => Ok(vec![range("training.global_batch", samples)?]),
         Some(GlobalBatch::Between { min, max }) => {
             let (min, max) = (range("training.global_batch.min", min)?, range("training.global_batch.max", max)?);
             if min > max {
-                return Err(invalid("training.global_batch.min", min, format!("at most max, {max}")));
+                return Err(Invalid::value("training.global_batch.min", min, format!("at most max, {max}")));
             }
             Ok(std::iter::successors(Some(min), |batch| batch.checked_mul(2))
                 .take_while(|batch| *batch <= max)
@@ -189,9 +185,9 @@ fn global_batches(batch: Option<GlobalBatch>) -> Result<Vec<u64>, JobError> {
 
 /// The number formats that may be chosen: of those that the job names, or of all, those that some of the machines
 /// compute in; and those that the job names in vain.
-fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec<Precision>), JobError> {
+fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec<Precision>), Invalid> {
     if spec.precision.as_ref().is_some_and(Vec::is_empty) {
-        return Err(invalid("training.precision", "[]", "a list with at least one number format"));
+        return Err(Invalid::value("training.precision", "[]", "a list with at least one number format"));
     }
     let machines: Vec<Machine> = (0..place.choices().len()).map(|choice| place.machine(choice, 1, None)).collect();
     let usable = |precision: &Precision| {
@@ -206,24 +202,16 @@ fn precisions(spec: &TrainingSpec, place: &Place) -> Result<(Vec<Precision>, Vec
         let listed = |formats: &[Precision]| formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let why = if place.is_measured() { "a measured machine runs" } else { "the GPUs have units for" };
         let allowed = format!("one of {}, which is what {why}", listed(&there));
-        return Err(invalid("training.precision", listed(&unusable), allowed));
+        return Err(Invalid::value("training.precision", listed(&unusable), allowed));
     }
     Ok((both, unusable))
 }
 
-fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), JobError> {
-    let deadline = goal
-        .deadline
-        .as_deref()
-        .map(|text| {
-            text.parse::<Seconds>()
-                .map_err(|error| error.to_string())
-                .and_then(|time| if time.0 > 0.0 { Ok(time) } else { Err("it is zero".into()) })
-                .map_err(|why| invalid("goal.deadline", format!("`{text}`"), format!("a duration such as 3d: {why}")))
-        })
-        .transpose()?;
+fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>), Invalid> {
+    let seconds = |time: &Seconds| time.0;
+    let deadline = above_zero("goal.deadline", goal.deadline.as_deref(), "a duration such as 3d", seconds)?;
     if goal.budget.is_some_and(|budget| !(budget > 0.0 && budget.is_finite())) {
-        return Err(invalid("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
+        return Err(Invalid::value("goal.budget", goal.budget.unwrap_or_default(), "above 0 USD"));
     }
     if let (Place::Owned { described_by, .. }, Some(_)) = (place, goal.budget) {
         let second = match described_by {
@@ -231,7 +219,7 @@ fn goal(goal: &GoalSpec, place: &Place) -> Result<(Option<Seconds>, Option<f64>)
             Description::ClusterFile(_) => "cluster.file",
         };
         let rule = "a machine that is not rented costs nothing";
-        return Err(JobError::Conflict { first: "goal.budget", second, rule });
+        return Err(Invalid::conflict("goal.budget", second, rule));
     }
     Ok((deadline, goal.budget))
 }

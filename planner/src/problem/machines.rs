@@ -1,8 +1,8 @@
 //! The machines of a job: to be rented, measured, or described by a file.
 
-use super::error::{JobError, invalid};
+use super::error::{JobError, inside};
 use super::place::{Description, Place, Rental, catalog_with, executor_stack};
-use super::price_not_found::Unpriced;
+use super::price_not_found::price_not_found;
 use super::quota::Quotas;
 use super::resources::Resources;
 use super::software::{AUTO_STACK, executable, names_of_those_that, of_today, trains};
@@ -15,6 +15,7 @@ use trainyard_hardware_profiles::{
 use trainyard_models::Model;
 use trainyard_plan::{ClusterChoice, Pricing};
 use trainyard_sim::Machine;
+use trainyard_units::Invalid;
 
 /// Patterns of the instance types that a job may choose from unless it says otherwise: four families.
 pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
@@ -26,32 +27,32 @@ pub(crate) const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) const MAX_INSTANCES: u32 = 16_384;
 
 pub(crate) fn place(choice: &ClusterChoice, resources: Resources, model: &Model) -> Result<Place, JobError> {
+    let unread = |field: &str, what: &str| Invalid::missing(field, format!("the {what} was not read"));
     if choice.constants.is_some() && resources.constants.is_none() {
-        return Err(JobError::Missing { field: "cluster.constants", why: "the constants file was not read" });
+        return Err(unread("cluster.constants", "constants file").into());
     }
     let before = Before {
         path: resources.constants_path.or_else(|| choice.constants.clone()).filter(|_| resources.constants.is_some()),
         constants: resources.constants,
     };
-    match (&choice.profile, &choice.file) {
+    Ok(match (&choice.profile, &choice.file) {
         (None, None) if choice.prices.is_some() && resources.prices.is_none() => {
-            Err(JobError::Missing { field: "cluster.prices", why: "the table of prices was not read" })
+            return Err(unread("cluster.prices", "table of prices").into());
         }
-        (None, None) => Ok(Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), model)?))),
-        (Some(_), Some(_)) => Err(JobError::Conflict {
-            first: "cluster.profile",
-            second: "cluster.file",
-            rule: "a measured machine is one, and a cluster file describes others",
-        }),
+        (None, None) => Place::Rented(Box::new(rental(choice, before, resources.prices.as_ref(), model)?)),
+        (Some(_), Some(_)) => {
+            let rule = "a measured machine is one, and a cluster file describes others";
+            return Err(Invalid::conflict("cluster.profile", "cluster.file", rule).into());
+        }
         (Some(_), None) => {
-            let missing = JobError::Missing { field: "cluster.profile", why: "the profile file was not read" };
-            owned(choice, resources.profile.ok_or(missing)?, resources.profile_path, before)
+            let profile = resources.profile.ok_or_else(|| unread("cluster.profile", "profile file"))?;
+            owned(choice, profile, resources.profile_path, before)?
         }
         (None, Some(_)) => {
-            let missing = JobError::Missing { field: "cluster.file", why: "the cluster file was not read" };
-            described(choice, resources.cluster_file.ok_or(missing)?, resources.cluster_path, before, model)
+            let file = resources.cluster_file.ok_or_else(|| unread("cluster.file", "cluster file"))?;
+            described(choice, file, resources.cluster_path, before, model)?
         }
-    }
+    })
 }
 
 /// Returns the field that says how machines are rented, if there is one.
@@ -79,14 +80,14 @@ fn owned(
     profile: MeasuredMachine,
     path: Option<String>,
     before: Before,
-) -> Result<Place, JobError> {
+) -> Result<Place, Invalid> {
     if let Some(first) = rental_field(choice).or(choice.stack.is_some().then_some("cluster.stack")) {
         let rule = "a measured machine is not rented and brings its own software";
-        return Err(JobError::Conflict { first, second: "cluster.profile", rule });
+        return Err(Invalid::conflict(first, "cluster.profile", rule));
     }
     let stack = executor_stack(before.constants.as_ref()).map_err(|_| {
         let rule = "a measured machine needs constants of the stack `trainyard-executor` only, and the file has none";
-        JobError::Conflict { first: "cluster.constants", second: "cluster.profile", rule }
+        Invalid::conflict("cluster.constants", "cluster.profile", rule)
     })?;
     let margin = memory_margin(choice)?.map(|part| Sourced::new(part, "cluster.memory_margin of the job"));
     let stack = Stack { memory_margin: margin, ..stack };
@@ -106,15 +107,14 @@ fn described(
     path: Option<String>,
     before: Before,
     model: &Model,
-) -> Result<Place, JobError> {
+) -> Result<Place, Invalid> {
     if let Some(first) = rental_field(choice) {
         let rule = "a cluster of one's own is not rented";
-        return Err(JobError::Conflict { first, second: "cluster.file", rule });
+        return Err(Invalid::conflict(first, "cluster.file", rule));
     }
     let path = path.or_else(|| choice.file.clone()).unwrap_or_default();
     let catalog = catalog_with(before.constants.as_ref());
-    let cluster =
-        Cluster::of_file(file, &catalog).map_err(|error| JobError::ClusterFile { path: path.clone(), error })?;
+    let cluster = Cluster::of_file(file, &catalog).map_err(|error| inside("cluster.file", &error, error.hint()))?;
     let stacks = stacks(choice, &catalog, model)?;
     let machine = Machine { cluster, stack: stacks[0].clone() };
     Ok(Place::Owned {
@@ -127,21 +127,13 @@ fn described(
 
 /// Returns the stacks that a job compares: the one that it names, or those that people use today. At least one must be
 /// able to train the model.
-fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, JobError> {
+fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Vec<Stack>, Invalid> {
     let of_today = of_today(catalog);
+    let named =
+        |name: &str| catalog.stack(name).cloned().map_err(|error| inside("cluster.stack", &error, error.hint()));
     let all = match choice.stack.as_deref().filter(|name| *name != AUTO_STACK) {
-        Some(name) => {
-            let named = catalog.stack(name).map_err(|error| JobError::Catalog { field: "cluster.stack", error })?;
-            vec![named.clone()]
-        }
-        None if of_today.is_empty() => {
-            vec![
-                catalog
-                    .stack(DEFAULT_STACK)
-                    .map_err(|error| JobError::Catalog { field: "cluster.stack", error })?
-                    .clone(),
-            ]
-        }
+        Some(name) => vec![named(name)?],
+        None if of_today.is_empty() => vec![named(DEFAULT_STACK)?],
         None => of_today.clone(),
     };
     let mut able = Vec::new();
@@ -152,8 +144,12 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Ve
     }
     if able.is_empty() {
         let others = names_of_those_that(&of_today, |runs| trains(runs, model));
-        let (value, model) = (all[0].name.clone(), model.name().to_owned());
-        return Err(JobError::UnableStack { value, model, others });
+        let hint = match others.as_slice() {
+            [] => format!("none of the stacks of today can; `--stack {DEFAULT_STACK}` predicts what it would take"),
+            others => format!("use one of {}, or `auto`", others.join(", ")),
+        };
+        let rule = format!("it does not train {}", model.name());
+        return Err(Invalid::breaks("cluster.stack", &all[0].name, rule).with_hint(hint));
     }
     let margin = memory_margin(choice)?;
     for stack in &mut able {
@@ -163,14 +159,15 @@ fn stacks(choice: &ClusterChoice, catalog: &Catalog, model: &Model) -> Result<Ve
 }
 
 /// Returns the part of each GPU's memory that a job leaves free, if it says so.
-pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, JobError> {
+pub(crate) fn memory_margin(choice: &ClusterChoice) -> Result<Option<f64>, Invalid> {
     let Some(text) = &choice.memory_margin else { return Ok(None) };
     let number = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
         None => text.trim().parse(),
     };
     let part = number.ok().filter(|part| (0.0..=0.5).contains(part));
-    part.map(Some).ok_or_else(|| invalid("cluster.memory_margin", format!("`{text}`"), "from 0% to 50%, such as 8%"))
+    part.map(Some)
+        .ok_or_else(|| Invalid::value("cluster.memory_margin", format!("`{text}`"), "from 0% to 50%, such as 8%"))
 }
 
 fn rental(
@@ -182,16 +179,15 @@ fn rental(
     let patterns =
         choice.instances.clone().unwrap_or_else(|| DEFAULT_INSTANCES.iter().map(|pattern| (*pattern).into()).collect());
     if patterns.is_empty() {
-        return Err(invalid("cluster.instances", "[]", "a list with at least one instance type"));
+        return Err(Invalid::value("cluster.instances", "[]", "a list with at least one instance type").into());
     }
     let catalog = catalog_with(before.constants.as_ref());
     let catalog = prices.map_or(catalog.clone(), |prices| Cow::Owned(catalog.with_prices(prices)));
-    let matching =
-        catalog.matching(&patterns).map_err(|error| JobError::Catalog { field: "cluster.instances", error })?;
+    let matching = catalog.matching(&patterns).map_err(|error| inside("cluster.instances", &error, error.hint()))?;
     let stacks = stacks(choice, &catalog, model)?;
     let max_instances = choice.max_instances.unwrap_or(DEFAULT_MAX_INSTANCES);
     if !(1..=MAX_INSTANCES).contains(&max_instances) {
-        return Err(invalid("cluster.max_instances", max_instances, format!("from 1 to {MAX_INSTANCES}")));
+        return Err(Invalid::range("cluster.max_instances", max_instances, 1..=MAX_INSTANCES).into());
     }
     let pricing = choice.pricing.unwrap_or(Pricing::OnDemand);
     let named = service(choice.service.as_deref())?;
@@ -202,16 +198,12 @@ fn rental(
     let (priced, unpriced): (Vec<&Instance>, Vec<&Instance>) =
         matching.iter().partition(|instance| price_of(instance, query).is_some());
     if priced.is_empty() {
-        return Err(Unpriced::of(&catalog, &matching, (service, pricing), region).into());
+        return Err(price_not_found(&catalog, &matching, (service, pricing), region).within("cluster").into());
     }
     let unpriced = unpriced.into_iter().map(|instance| instance.name.clone()).collect();
     let Within { instances, over_quota } = within(&quotas, priced, query)?;
-    let most = |(instance, _): &(Instance, Price)| {
-        let allowed = quotas.most(instance).map_or(max_instances, |most| u32::try_from(most).unwrap_or(u32::MAX));
-        allowed.min(max_instances)
-    };
     Ok(Rental {
-        most: instances.iter().map(most).collect(),
+        most: instances.iter().map(|(instance, _)| quotas.cap(instance, max_instances)).collect(),
         quotas,
         instances,
         unpriced,
@@ -246,13 +238,16 @@ fn within(quotas: &Quotas, priced: Vec<&Instance>, query: PriceQuery<'_>) -> Res
     }
     if instances.is_empty() {
         let why: Vec<String> = over_quota.iter().map(|(name, why)| format!("{name} {why}")).collect();
-        return Err(JobError::OverQuota { why: why.join("; ") });
+        let over = Invalid::inside("cluster.quotas", why.join("; "));
+        return Err(JobError::OverQuota(
+            over.with_hint("ask AWS for more (Service Quotas), or allow other types in cluster.instances"),
+        ));
     }
     Ok(Within { instances, over_quota })
 }
 
-fn service(name: Option<&str>) -> Result<Option<Service>, JobError> {
+fn service(name: Option<&str>) -> Result<Option<Service>, Invalid> {
     let Some(name) = name else { return Ok(None) };
-    let unknown = || invalid("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
+    let unknown = || Invalid::value("cluster.service", format!("`{name}`"), "one of ec2, sagemaker");
     Service::named(name).map(Some).ok_or_else(unknown)
 }

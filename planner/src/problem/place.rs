@@ -127,6 +127,12 @@ impl Place {
         machine
     }
 
+    /// Returns the machines that a plan is for, of a choice.
+    pub(crate) fn machine_of(&self, choice: usize, plan: &Plan) -> Machine {
+        let cluster = plan.cluster();
+        self.machine(choice, cluster.instances, Some(cluster.encrypted))
+    }
+
     /// Returns the machines as a plan names them.
     pub(crate) fn spec_of(&self, cluster: &Cluster) -> ClusterSpec {
         let (profile, file) = match self {

@@ -4,10 +4,9 @@
 //! demand or reserved, and apart from those the ones of spot instances (Amazon EC2 User Guide, "Spot Instance quotas",
 //! "On-Demand Instance quotas" and "Reserved Instance quotas"). Amazon SageMaker counts instances of each type.
 
-use super::error::{JobError, invalid};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Catalog, Instance, Service, matches};
-use trainyard_units::similar;
+use trainyard_units::{Invalid, similar};
 
 /// AWS's classes of instances with GPUs of NVIDIA, with the letters that their families begin with.
 const CLASSES: [(&str, &[&str]); 2] = [("P", &["p"]), ("G and VT", &["g", "vt"])];
@@ -44,14 +43,14 @@ impl Quotas {
         allowed: Option<&BTreeMap<String, u64>>,
         service: Service,
         catalog: &Catalog,
-    ) -> Result<Self, JobError> {
+    ) -> Result<Self, Invalid> {
         let allowed = allowed.cloned().unwrap_or_default();
         if let Some(key) = allowed.keys().find(|key| !catalog.instances().iter().any(|own| is_about(key, own))) {
             let families = catalog.instances().iter().map(Instance::family);
             let meant = similar(key, families.chain(CLASSES.iter().map(|(class, _)| *class)));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
             let allowed = "about a class (`P`, `G and VT`), a family (`p4d`) or a pattern of instance types (`g4dn.*`)";
-            return Err(invalid("cluster.quotas", format!("about `{key}`"), format!("{allowed}{meant}")));
+            return Err(Invalid::value("cluster.quotas", format!("about `{key}`"), format!("{allowed}{meant}")));
         }
         Ok(Self { allowed, instances: service == Service::Sagemaker })
     }
@@ -59,6 +58,11 @@ impl Quotas {
     /// Returns the most instances of a type that may be rented at once; `None` if no quota applies to it.
     pub(crate) fn most(&self, instance: &Instance) -> Option<u64> {
         self.tightest(instance).map(|(_, allowed)| allowed / self.each(instance))
+    }
+
+    /// Returns the most instances of a type that may be rented at once, of `most` without quotas.
+    pub(crate) fn cap(&self, instance: &Instance, most: u32) -> u32 {
+        self.most(instance).map_or(most, |allowed| u32::try_from(allowed).map_or(most, |allowed| allowed.min(most)))
     }
 
     /// Explains why this many instances of a type may not be rented; `None` if they may.
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
     use trainyard_hardware_profiles::catalog;
 
-    fn quotas(allowed: &[(&str, u64)], service: Service) -> Result<Quotas, JobError> {
+    fn quotas(allowed: &[(&str, u64)], service: Service) -> Result<Quotas, Invalid> {
         let allowed = allowed.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect();
         Quotas::new(Some(&allowed), service, catalog())
     }

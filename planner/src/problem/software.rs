@@ -12,6 +12,7 @@ use trainyard_plan::{
     Placement, Precision, Recompute, ScheduleName, StateSharding, Store,
 };
 use trainyard_sim::Machine;
+use trainyard_units::Invalid;
 
 /// The word with which a job asks for a comparison of the stacks that people use today.
 pub const AUTO_STACK: &str = "auto";
@@ -33,26 +34,12 @@ const OFFLOADS: &[(Offload, StateSharding)] = &[
 const FUSED: [Family; 7] =
     [Family::Gpt, Family::GptMoe, Family::Bert, Family::Llama, Family::Vit, Family::Electra, Family::Bart];
 
-/// A word in the description of a stack that plan documents do not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`stacks.{stack}.runs.{field}` holds `{value}`: {problem}")]
-pub struct SoftwareError {
-    /// The stack.
-    pub stack: String,
-    /// The list.
-    pub field: &'static str,
-    /// The word.
-    pub value: String,
-    /// The error, with the words that are allowed.
-    pub problem: String,
-}
-
 /// Converts the description of a stack into the plans that it can run.
 ///
 /// # Errors
 ///
 /// When its description holds a word that plan documents do not have.
-pub fn executable(stack: &Stack) -> Result<Executable, SoftwareError> {
+pub fn executable(stack: &Stack) -> Result<Executable, Invalid> {
     let runs = &stack.runs;
     let words = Words { stack };
     let degree = |name: &str| runs.degrees.as_ref().is_none_or(|degrees| degrees.iter().any(|own| own == name));
@@ -96,7 +83,7 @@ pub fn executable(stack: &Stack) -> Result<Executable, SoftwareError> {
 }
 
 /// Returns the plans that a stack can run on its machine's GPUs.
-pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, SoftwareError> {
+pub(crate) fn executable_on(machine: &Machine) -> Result<Executable, Invalid> {
     let mut software = executable(&machine.stack)?;
     let Some(gpu) = machine.cluster.first().device.gpu() else { return Ok(software) };
     let runs = &machine.stack.runs;
@@ -114,20 +101,15 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn one<T: for<'de> Deserialize<'de>>(&self, field: &'static str, name: &str) -> Result<T, SoftwareError> {
-        T::deserialize(name.into_deserializer()).map_err(|problem: UnknownWord| SoftwareError {
-            stack: self.stack.name.clone(),
-            field,
-            value: name.into(),
-            problem: problem.to_string(),
+    fn one<T: for<'de> Deserialize<'de>>(&self, field: &'static str, name: &str) -> Result<T, Invalid> {
+        T::deserialize(name.into_deserializer()).map_err(|problem: UnknownWord| {
+            let field = format!("stacks.{}.runs.{field}", self.stack.name);
+            Invalid::inside(field, format!("`{name}`: {problem}"))
+                .with_hint("the words are those of plan documents; `trainyard schemas` writes plan.json, their schema")
         })
     }
 
-    fn each<T: for<'de> Deserialize<'de>>(
-        &self,
-        field: &'static str,
-        names: &[String],
-    ) -> Result<Vec<T>, SoftwareError> {
+    fn each<T: for<'de> Deserialize<'de>>(&self, field: &'static str, names: &[String]) -> Result<Vec<T>, Invalid> {
         names.iter().map(|name| self.one(field, name)).collect()
     }
 
@@ -137,13 +119,13 @@ impl Words<'_> {
         field: &'static str,
         names: Option<&[String]>,
         all: &'static [T],
-    ) -> Result<Cow<'static, [T]>, SoftwareError> {
+    ) -> Result<Cow<'static, [T]>, Invalid> {
         let Some(names) = names else { return Ok(Cow::Borrowed(all)) };
         let named: Vec<T> = self.each(field, names)?;
         Ok(all.iter().copied().filter(|value| named.contains(value)).collect())
     }
 
-    fn offloads(&self) -> Result<Cow<'static, [(Offload, StateSharding)]>, SoftwareError> {
+    fn offloads(&self) -> Result<Cow<'static, [(Offload, StateSharding)]>, Invalid> {
         let runs = &self.stack.runs;
         let Some(names) = &runs.offload else { return Ok(Cow::Borrowed(OFFLOADS)) };
         let mut least = [("optimizer", StateSharding::None); 4];
@@ -250,7 +232,8 @@ mod tests {
         let mut wrong = stack("pytorch-ddp");
         wrong.runs.schedules = Some(vec!["2f2b".into()]);
         let error = executable(&wrong).expect_err("no schedule");
-        assert_eq!((error.field, error.value.as_str()), ("schedules", "2f2b"));
+        assert_eq!(error.field(), "stacks.pytorch-ddp.runs.schedules");
+        assert!(error.to_string().contains("`2f2b`"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! How the samples of a job are stored: as it says, as its data set is, or as the data set that its model is usually
 //! trained on; and what to be careful about where nobody knows.
 
-use super::error::JobError;
+use super::error::inside;
 use trainyard_models::{Model, Sample, StoredDataSet, StoredFormat, find, find_data_set};
 use trainyard_plan::{DataSpec, JobSpec, SampleFormat};
+use trainyard_units::Invalid;
 
 /// The name of the data set whose samples are at hand when a step needs them.
 pub(crate) const NO_DATA_SET: &str = "none";
@@ -66,7 +67,7 @@ pub(crate) fn field_of_input(spec: &DataSpec) -> Option<&'static str> {
 ///
 /// When it names an unknown data set or one that its model does not read, or says how samples are loaded that are at
 /// hand or of which nothing is known.
-pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
+pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, Invalid> {
     let spec = &job.data;
     if spec.dataset.as_deref() == Some(NO_DATA_SET) {
         return match field_of_input(spec) {
@@ -74,7 +75,7 @@ pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
             Some(second) => {
                 let rule =
                     "`none` says that samples are there when a step wants them; name a data set, or leave it out";
-                Err(JobError::Conflict { first: "data.dataset", second, rule })
+                Err(Invalid::conflict("data.dataset", second, rule))
             }
         };
     }
@@ -88,16 +89,16 @@ pub(crate) fn stored(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
 }
 
 /// Returns the data set that a job names; `None` if it names none, or says that samples are at hand.
-pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, JobError> {
+pub(crate) fn named_set(spec: &DataSpec) -> Result<Option<&'static StoredDataSet>, Invalid> {
     let name = spec.dataset.as_deref().filter(|name| *name != NO_DATA_SET);
-    Ok(name.map(find_data_set).transpose()?)
+    name.map(find_data_set).transpose().map_err(|error| inside("data.dataset", &error, error.hint()))
 }
 
 /// Returns the samples of a data set that the job names, with the job's sample size if it states one.
-fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stored, JobError> {
+fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stored, Invalid> {
     let own = bytes.is_some();
     let rule = "the model does not read such samples; `trainyard show datasets` lists the others";
-    let unread = JobError::Conflict { first: "data.dataset", second: "model", rule };
+    let unread = Invalid::conflict("data.dataset", "model", rule);
     let bytes = set.bytes_for(model).map(|stored| bytes.unwrap_or(stored)).ok_or(unread)?;
     let deviation = set.bytes_deviation.as_ref().filter(|_| !own).map_or(0.0, |deviation| deviation.value as f64);
     let count = set.samples.as_ref().map(|samples| samples.value);
@@ -111,7 +112,7 @@ fn of_set(set: &StoredDataSet, model: &Model, bytes: Option<f64>) -> Result<Stor
 }
 
 /// Returns the samples of a job that says nothing of them.
-fn usual(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
+fn usual(job: &JobSpec, model: &Model) -> Result<Stored, Invalid> {
     if job.cluster.profile.is_some() {
         return Ok(Stored::There);
     }
@@ -122,10 +123,10 @@ fn usual(job: &JobSpec, model: &Model) -> Result<Stored, JobError> {
             Stored::As(samples) => Stored::As(Samples { assumed: true, ..samples }),
             other => other,
         }),
-        None if asked.is_some() => Err(JobError::Missing {
-            field: "data.bytes_per_sample",
-            why: "the job says how samples are brought in; write how large one is as stored, or the data set",
-        }),
+        None if asked.is_some() => Err(Invalid::missing(
+            "data.bytes_per_sample",
+            "the job says how samples are brought in; write how large one is as stored, or the data set",
+        )),
         None => Ok(Stored::Unknown),
     }
 }
@@ -179,13 +180,14 @@ mod tests {
         assert!((samples.bytes - 200_000.0).abs() < f64::EPSILON);
         named.data.dataset = Some(NO_DATA_SET.into());
         let model = &find("resnet50").expect("in the catalog").model;
-        assert!(matches!(stored(&named, model), Err(JobError::Conflict { second: "data.bytes_per_sample", .. })));
+        let refused = |named: &JobSpec| stored(named, model).expect_err("refused").to_string();
+        assert!(refused(&named).contains("`data.bytes_per_sample` exclude each other"));
         named.data.bytes_per_sample = None;
         assert_eq!(of(&named), Stored::There);
         named.data.dataset = Some("text".into());
-        assert!(matches!(stored(&named, model), Err(JobError::Conflict { second: "model", .. })));
+        assert!(refused(&named).contains("`data.dataset` and `model` exclude each other"));
         named.data.dataset = Some("imagnet".into());
-        assert!(matches!(stored(&named, model), Err(JobError::DataSet(_))));
+        assert!(refused(&named).starts_with("in `data.dataset`: "));
     }
 
     #[test]

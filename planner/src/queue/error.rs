@@ -1,7 +1,7 @@
 //! Why a queue cannot be simulated.
 
-use crate::problem::Unpriced;
 use trainyard_hardware_profiles::CatalogError;
+use trainyard_units::Invalid;
 
 /// An error in a queue. `field` is a path in its file, jobs counted from 0: `job[0].duration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,8 +44,8 @@ pub enum QueueError {
     #[error("in `pool.instance`: {0}")]
     Instance(CatalogError),
     /// The instance has no price on these terms.
-    #[error("{}", .0.in_table("pool"))]
-    Unpriced(Box<Unpriced>),
+    #[error(transparent)]
+    PriceNotFound(Invalid),
     /// A job never fits into the pool.
     #[error("`{field}` asks for {instances} instances, but `pool.max_instances` is {quota}: the job could never start")]
     TooWide {
@@ -76,18 +76,12 @@ pub enum QueueError {
     },
 }
 
-impl From<Unpriced> for QueueError {
-    fn from(error: Unpriced) -> Self {
-        Self::Unpriced(Box::new(error))
-    }
-}
-
 impl QueueError {
     /// Returns advice on how to fix the queue.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Instance(error) => Some(error.hint()),
-            Self::Unpriced(error) => Some(error.hint()),
+            Self::PriceNotFound(error) => error.hint(),
             Self::TooWide { .. } => Some("raise the quota, or give the job fewer instances".into()),
             Self::OtherType { found, .. } => Some(format!(
                 "a pool has one type of instances: write a queue for {found}, or plan the job with --instances"

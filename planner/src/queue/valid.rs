@@ -1,7 +1,7 @@
 //! A queue as written becomes one that can be simulated.
 
 use super::QueueError;
-use crate::problem::Unpriced;
+use crate::problem::price_not_found;
 use crate::problem::{DEFAULT_REGION, MAX_INSTANCES};
 use crate::problem::{NoWarmPool, no_warm_pool, price_of, purchase};
 use std::collections::BTreeMap;
@@ -220,7 +220,8 @@ fn price(pool: &PoolSpec, service: Service) -> Result<Option<Price>, QueueError>
     let query = PriceQuery { region, service, purchase: purchase(pricing) };
     let price = price_of(instance, query).cloned();
     if price.is_none() && !instance.prices.is_empty() {
-        return Err(Unpriced::of(catalog(), &[instance], (service, pricing), region).into());
+        let error = price_not_found(catalog(), &[instance], (service, pricing), region);
+        return Err(QueueError::PriceNotFound(error.within("pool")));
     }
     Ok(price)
 }

@@ -188,6 +188,15 @@ impl Ranking {
     }
 }
 
+/// Returns the objective that is not minimized.
+pub(crate) fn other(objective: Objective) -> Objective {
+    match objective {
+        Objective::Cost => Objective::Time,
+        Objective::Time => Objective::Cost,
+    }
+}
+
+/// Returns the value of an objective: seconds, or USD where there is a price.
 pub(crate) fn amount(objective: Objective, totals: Totals) -> f64 {
     match objective {
         Objective::Time => totals.time_s,

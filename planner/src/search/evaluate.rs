@@ -1,7 +1,7 @@
 //! All variants of one candidate: cut, checked and bounded; and the simulation of one.
 
 use super::bounds::Bounds;
-use super::memory_bound::{NEAR, Room};
+use super::memory_bound::{MemoryBound, NEAR};
 use super::space::{Candidate, Space, Variant};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) struct Looked {
 /// its step time.
 pub(crate) fn look(
     space: &Space<'_>,
-    (bounds, room): (&Bounds, &Room),
+    (bounds, memory): (&Bounds, &MemoryBound),
     candidate: &Candidate,
     matters: impl Fn(&Plan, f64) -> bool,
 ) -> Looked {
@@ -38,7 +38,7 @@ pub(crate) fn look(
     let builder = Builder {
         space,
         bounds,
-        room,
+        memory,
         candidate,
         weights,
         machine: &machine,
@@ -82,7 +82,7 @@ pub(crate) struct Built {
 struct Builder<'a> {
     space: &'a Space<'a>,
     bounds: &'a Bounds,
-    room: &'a Room,
+    memory: &'a MemoryBound,
     candidate: &'a Candidate,
     /// Seconds of each layer.
     weights: &'a [f64],
@@ -114,7 +114,7 @@ impl Builder<'_> {
             let stages = self.bounds.cut(self.candidate, parallel.pipeline * variant.virtual_stages);
             let Some(stages) = stages else { continue };
             let first = self.runs_of_first_stage(&variant, &stages);
-            if let Some((needed, available)) = self.room.first_stage_lacks(self.candidate, &variant, &first) {
+            if let Some((needed, available)) = self.memory.first_stage_shortfall(self.candidate, &variant, &first) {
                 looked.note_too_large(needed, available);
                 continue;
             }
@@ -168,7 +168,7 @@ impl Builder<'_> {
     }
 
     /// Cuts the stages of a plan by time and memory, with fewer layers than the balance asks where a stage holds more
-    /// than others. Tried only if the stages fit on average, the fullest lacks less than a tenth, and each has one run
+    /// than others. Tried only if the stages fit on average, the fullest shortfalls less than a tenth, and each has one run
     /// of layers.
     fn cut_within_memory(&self, variant: &Variant, plan: &Plan, needed: &Footprint) -> Option<Plan> {
         let stages = plan.stages();

@@ -1,4 +1,4 @@
-//! How the samples of each candidate are brought in. It does not interact with the layout but through the step, so one
+//! The input of each candidate, and how long its steps wait for samples. It does not interact with the layout but through the step, so one
 //! way is chosen for each candidate, at the time that no step of it beats; a longer step then never makes a shorter
 //! training, and bounds stay bounds.
 
@@ -18,7 +18,7 @@ type Site = (usize, u32, ParallelSpec, u64);
 
 /// An input for each candidate; empty if the job does not say how large samples are.
 #[derive(Debug, Default)]
-pub(crate) struct Feeding {
+pub(crate) struct InputStalls {
     supplies: BTreeMap<Site, Vec<(InputSpec, Supply)>>,
     /// The index of the supply, among its site's, that each candidate uses.
     chosen: BTreeMap<Key, usize>,
@@ -33,22 +33,22 @@ fn site(candidate: &Candidate) -> Site {
     (candidate.choice, candidate.instances, candidate.parallel, candidate.batch.global)
 }
 
-impl Feeding {
+impl InputStalls {
     pub(crate) fn new(space: &Space<'_>, bounds: &Bounds, candidates: &[Candidate]) -> Self {
-        let mut feeding = Self::default();
-        let Some(data) = space.problem().data else { return feeding };
+        let mut stalls = Self::default();
+        let Some(data) = space.problem().data else { return stalls };
         for candidate in candidates {
-            let supplies = feeding.supplies.entry(site(candidate)).or_insert_with(|| {
+            let supplies = stalls.supplies.entry(site(candidate)).or_insert_with(|| {
                 let machine = space.machine(candidate);
                 data.supplies(space.fixed(), &machine, candidate.parallel, candidate.batch).unwrap_or_default()
             });
             let Some(step) = bounds.step_time(candidate) else { continue };
             let steps = space.problem().training.steps(candidate.batch.global);
             if let Some(way) = chosen(supplies, Seconds(step), steps) {
-                feeding.chosen.insert(key(candidate), way);
+                stalls.chosen.insert(key(candidate), way);
             }
         }
-        feeding
+        stalls
     }
 
     fn supply(&self, candidate: &Candidate) -> Option<&(InputSpec, Supply)> {
@@ -63,7 +63,7 @@ impl Feeding {
 
     /// Computes how loading samples delays a training whose steps take this long when they never wait; `None` if its
     /// samples are assumed to be at hand.
-    pub(crate) fn feed(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<Feed> {
+    pub(crate) fn of(&self, candidate: &Candidate, step_time_s: f64, steps: u64) -> Option<Feed> {
         self.supply(candidate).map(|(_, supply)| supply.feed(Seconds(step_time_s), steps))
     }
 

@@ -21,7 +21,7 @@ type Key = (usize, ParallelSpec, Precision, Recompute, u64, Offload);
 
 /// The memory of a device, by type of machine.
 #[derive(Clone, Copy, Debug)]
-struct DeviceRoom {
+struct DeviceMemory {
     /// Memory that the software takes in any case.
     software: Bytes,
     /// The part of each held byte that the allocator wastes.
@@ -76,15 +76,15 @@ impl Held {
 }
 
 /// Lower bounds of the memory of every candidate.
-pub(crate) struct Room {
+pub(crate) struct MemoryBound {
     /// Per type of machine; `None` where ranks share the memory of a measured machine.
-    devices: Vec<Option<DeviceRoom>>,
+    devices: Vec<Option<DeviceMemory>>,
     held: BTreeMap<Key, Option<Vec<Held>>>,
     /// The possible offloads of each choice.
     offloads: Vec<Vec<Offload>>,
 }
 
-impl Room {
+impl MemoryBound {
     pub(crate) fn new(space: &Space<'_>, place: &Place, candidates: &[Candidate]) -> Self {
         let choices = place.choices().len();
         let devices = (0..choices).map(|choice| device(place, choice)).collect();
@@ -106,7 +106,7 @@ impl Room {
     /// Returns the least memory that some stage of every variant needs and the memory that there is, if it is certain
     /// that the candidate does not fit. For this bound, each stage has its part of the model, with everything sharded
     /// and offloaded that can be, and one micro-batch in flight. `None` where it may fit, or no such bound is known.
-    pub(crate) fn lacks(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
+    pub(crate) fn shortfall(&self, candidate: &Candidate) -> Option<(Bytes, Bytes)> {
         let device = self.devices[candidate.choice]?;
         let parallel = candidate.parallel;
         let mut least = Bytes(u64::MAX);
@@ -123,7 +123,7 @@ impl Room {
     /// Returns the least memory that the first stage of a variant with these runs of layers needs and the memory that
     /// there is, if it is certain that it does not fit. The first stage holds as many micro-batches as any other, of
     /// its own layers.
-    pub(crate) fn first_stage_lacks(
+    pub(crate) fn first_stage_shortfall(
         &self,
         candidate: &Candidate,
         variant: &Variant,
@@ -161,19 +161,19 @@ impl Room {
     }
 }
 
-impl DeviceRoom {
+impl DeviceMemory {
     fn needed(self, held: f64) -> Bytes {
         Bytes((held * (1.0 + self.unused)) as u64) + self.software
     }
 }
 
-fn device(place: &Place, choice: usize) -> Option<DeviceRoom> {
+fn device(place: &Place, choice: usize) -> Option<DeviceMemory> {
     let machine = place.machine(choice, 1, None);
     let memory = machine.cluster.pools.iter().map(|pool| Some(pool.device.gpu()?.memory.value));
     let stack = &machine.stack;
     let available = usable(memory.collect::<Option<Vec<Bytes>>>()?.into_iter().max()?, stack);
     let (software, unused) = (stack.resident.value, stack.fragmentation.value);
-    Some(DeviceRoom { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
+    Some(DeviceMemory { software, unused, bucketed: machine.lowering().bucket.is_some(), available })
 }
 
 fn key(candidate: &Candidate, offload: Offload) -> Key {

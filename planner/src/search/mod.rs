@@ -19,7 +19,7 @@ mod searcher;
 mod space;
 mod totals;
 
-pub(crate) use aim::{Aim, Ranking, Within, nearest};
+pub(crate) use aim::{Aim, Ranking, Within, nearest, other};
 pub(crate) use found::Found;
 pub(crate) use prepared::Prepared;
 pub(crate) use robust::{choose, preferred};

@@ -1,7 +1,7 @@
 //! The overheads of all candidates of a search.
 
 use super::space::Candidate;
-use crate::cost::{Overheads, Saved, Surroundings, ranks_of_state};
+use crate::cost::{Overheads, RunConditions, Saved, ranks_of_state};
 use crate::problem::{Place, Problem};
 use std::collections::BTreeMap;
 use trainyard_plan::{Precision, checkpoint_bytes_of};
@@ -38,7 +38,7 @@ impl SearchOverheads {
                 machines.entry((choice, instances)).or_insert_with(|| problem.place.machine(choice, instances, None));
             let bytes = bytes.get(&precision).copied().unwrap_or_else(|| bytes_of(precision));
             let overheads = |shared_out| {
-                Overheads::new(&Surroundings {
+                Overheads::new(&RunConditions {
                     machine,
                     settings: &problem.settings,
                     saved: Saved { bytes, ranks, shared_out },

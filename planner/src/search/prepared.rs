@@ -4,8 +4,8 @@ use super::aim::Aim;
 use super::bounds::Bounds;
 use super::complexity::{Complexity, Ordinary};
 use super::found::Found;
-use super::input_stalls::Feeding;
-use super::memory_bound::Room;
+use super::input_stalls::InputStalls;
+use super::memory_bound::MemoryBound;
 use super::overheads::SearchOverheads;
 use super::space::{Candidate, Space};
 use super::totals::{Evaluated, Totals};
@@ -27,9 +27,9 @@ pub(crate) struct Prepared<'a> {
     pub(super) candidates: Vec<Candidate>,
     /// Statistics of the candidates that were dropped because they cannot fit.
     pub(super) dropped: Found,
-    pub(super) room: Room,
+    pub(super) memory: MemoryBound,
     pub(super) bounds: Bounds,
-    pub(super) feeding: Feeding,
+    pub(super) input_stalls: InputStalls,
     pub(super) overheads: SearchOverheads,
     /// By choice.
     pub(super) ordinary: Vec<Ordinary>,
@@ -44,23 +44,24 @@ impl<'a> Prepared<'a> {
         for candidate in &candidates {
             *plans.entry(problem.place.kind(candidate.choice)).or_default() += u64::from(candidate.plans);
         }
-        let room = Room::new(&space, &problem.place, &candidates);
+        let memory = MemoryBound::new(&space, &problem.place, &candidates);
         let mut dropped = Found::default();
-        let lacks: Vec<Option<(Bytes, Bytes)>> = candidates.par_iter().map(|candidate| room.lacks(candidate)).collect();
+        let shortfalls: Vec<Option<(Bytes, Bytes)>> =
+            candidates.par_iter().map(|candidate| memory.shortfall(candidate)).collect();
         for (candidate, (needed, available)) in
-            candidates.iter().zip(&lacks).filter_map(|(candidate, lacks)| Some((candidate, (*lacks)?)))
+            candidates.iter().zip(&shortfalls).filter_map(|(candidate, shortfalls)| Some((candidate, (*shortfalls)?)))
         {
             dropped.note_too_large(problem.place.kind(candidate.choice), u64::from(candidate.plans), needed, available);
         }
-        let mut lacks = lacks.iter();
-        candidates.retain(|_| lacks.next().is_some_and(Option::is_none));
+        let mut shortfalls = shortfalls.iter();
+        candidates.retain(|_| shortfalls.next().is_some_and(Option::is_none));
         let bounds = Bounds::new(problem, fixed, &space, &candidates);
-        let feeding = Feeding::new(&space, &bounds, &candidates);
+        let input_stalls = InputStalls::new(&space, &bounds, &candidates);
         let overheads = SearchOverheads::new(problem, &candidates);
         let choices = 0..problem.place.choices().len();
         let ordinary = choices.map(|choice| ordinary(&problem.place.machine(choice, 1, None))).collect();
         let least = OnceLock::new();
-        Self { problem, space, plans, candidates, dropped, room, bounds, feeding, overheads, ordinary, least }
+        Self { problem, space, plans, candidates, dropped, memory, bounds, input_stalls, overheads, ordinary, least }
     }
 
     /// Returns lower bounds of the plans of each candidate that is fed and priced, by its number: the same for every
@@ -68,7 +69,7 @@ impl<'a> Prepared<'a> {
     pub(super) fn least(&self) -> &[(u32, Totals)] {
         self.least.get_or_init(|| {
             let least = |(number, candidate): (usize, &Candidate)| {
-                let step_time_s = self.bounds.step_time(candidate).filter(|_| self.feeding.reaches(candidate))?;
+                let step_time_s = self.bounds.step_time(candidate).filter(|_| self.input_stalls.reaches(candidate))?;
                 // Whether sharding the state is cheaper depends on the plan, so the bound is the smaller of the two
                 // in each figure.
                 let [whole, shared] = [false, true].map(|shared_out| self.totals(candidate, shared_out, step_time_s));
@@ -118,7 +119,7 @@ impl<'a> Prepared<'a> {
     /// their state.
     pub(super) fn totals(&self, candidate: &Candidate, shared_out: bool, step_time_s: f64) -> Totals {
         let steps = self.problem.training.steps(candidate.batch.global);
-        let feed = self.feeding.feed(candidate, step_time_s, steps);
+        let feed = self.input_stalls.of(candidate, step_time_s, steps);
         let time_s = feed.map_or(step_time_s * steps as f64, |feed| feed.time.0);
         let step_time_s = feed.map_or(step_time_s, |feed| feed.step_time.0);
         let overheads = self.overheads.of(candidate, shared_out);
@@ -126,10 +127,10 @@ impl<'a> Prepared<'a> {
             return Totals { step_time_s, time_s, elapsed_s: time_s, cost_usd: None };
         };
         let download = feed.map_or(Seconds(0.0), |feed| feed.download);
-        let course = overheads.course(steps, Seconds(time_s), download);
-        let input = self.feeding.input(candidate).map(|input| input.storage);
-        let cost_usd = Some(overheads.cost(&course, price.hourly(), input).total());
-        Totals { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd }
+        let spent = overheads.training_cost(steps, Seconds(time_s), download);
+        let input = self.input_stalls.input(candidate).map(|input| input.storage);
+        let cost_usd = Some(overheads.cost(&spent, price.hourly(), input).total());
+        Totals { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd }
     }
 }
 

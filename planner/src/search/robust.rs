@@ -4,7 +4,7 @@
 //! two plans within some percent of each other may come in either order. So the best plan only sets the bar, and what is
 //! recommended is chosen among those near it.
 
-use super::aim::{Aim, Ceilings, amount};
+use super::aim::{Aim, Ceilings, amount, other};
 use super::complexity::Complexity;
 use super::found::Found;
 use super::prepared::Prepared;
@@ -47,10 +47,7 @@ pub(crate) fn choose(prepared: &Prepared<'_>, problem: &Problem, aim: Aim, mut f
     let own_stack = problem.place.software(best.choice);
     let near = |stack| Ceilings::near(aim.objective, Totals::found(best), 1.0 + indistinct(own_stack, stack));
     let one = Aim { top: 1, ..aim };
-    let other = match aim.objective {
-        Objective::Cost => Objective::Time,
-        Objective::Time => Objective::Cost,
-    };
+    let other = other(aim.objective);
     let mut chosen = best.clone();
     let mut not_much_worse = Ceilings::NONE;
     if best.cost_usd.is_some() {

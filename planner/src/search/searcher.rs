@@ -9,11 +9,11 @@
 //! The list of the best holds one plan for each type and number of machines. On the same machines a plan that takes
 //! longer also costs more, so a candidate must beat the best that is known on its own machines to matter at all.
 
-use super::aim::Aim;
+use super::aim::{Aim, amount};
 use super::complexity::Complexity;
 use super::evaluate::{Built, Looked, Simulated, look, simulated};
 use super::found::Found;
-use super::input_stalls::Feeding;
+use super::input_stalls::InputStalls;
 use super::prepared::Prepared;
 use super::ranked::Ranked;
 use super::space::Candidate;
@@ -23,7 +23,7 @@ use crate::problem::{Enough, Place, Problem};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
-use trainyard_plan::{Fixed, Objective, Plan};
+use trainyard_plan::{Fixed, Plan};
 
 /// Number of candidates looked at in parallel, at first and at most, and of plans simulated in parallel. They are few,
 /// so that the result of one spares later ones; and fixed, so that the result does not depend on the thread count.
@@ -185,14 +185,14 @@ impl<'a> Searcher<'a> {
 
     /// Does the next work in parallel. Counts the looks that found a plan that fits.
     fn take(&mut self, turn: Turn, untried: &mut Untried, found: &mut Found) -> u64 {
-        let Prepared { space, bounds, room, .. } = self.prepared;
+        let Prepared { space, bounds, memory, .. } = self.prepared;
         let look_at = |(candidate, limit): &(Candidate, f64)| {
             let worth = |plan: &Plan, seconds| self.assess(candidate, shares_out(plan), seconds);
             let ordinary = self.prepared.ordinary[candidate.choice];
             let wanted = |plan: &Plan| self.aim.complexity.is_none_or(|class| Complexity::of(plan, ordinary) == class);
             let matters =
                 |plan: &Plan, seconds| wanted(plan) && worth(plan, seconds).is_some_and(|value| value < *limit);
-            look(space, (bounds, room), candidate, matters)
+            look(space, (bounds, memory), candidate, matters)
         };
         let simulate = |(candidate, built): &(Candidate, Box<Built>)| simulated(space, bounds, candidate, &built.plan);
         let (looked, simulations): (Vec<Looked>, Vec<Option<Simulated>>) = rayon::join(
@@ -236,8 +236,8 @@ impl<'a> Searcher<'a> {
         self.prepared.problem
     }
 
-    fn feeding(&self) -> &Feeding {
-        &self.prepared.feeding
+    fn input_stalls(&self) -> &InputStalls {
+        &self.prepared.input_stalls
     }
 
     /// Lists the candidates that could meet the goal, each with its bound, best first. Notes the lower bounds of each
@@ -270,11 +270,7 @@ impl<'a> Searcher<'a> {
 
     /// Returns the objective's value of a training run; less is better.
     fn value(&self, totals: Totals) -> f64 {
-        match self.aim.objective {
-            Objective::Time => totals.time_s,
-            // Plans without a price are compared by time.
-            Objective::Cost => totals.cost_usd.unwrap_or(totals.time_s),
-        }
+        amount(self.aim.objective, totals)
     }
 
     fn within_goal(&self, totals: Totals) -> bool {
@@ -303,22 +299,19 @@ impl<'a> Searcher<'a> {
     }
 
     fn worth(&self, evaluated: &Evaluated) -> f64 {
-        match self.aim.objective {
-            Objective::Time => evaluated.time_s,
-            Objective::Cost => evaluated.cost_usd.unwrap_or(evaluated.time_s),
-        }
+        self.value(Totals::found(evaluated))
     }
 
     fn keep(&mut self, candidate: &Candidate, built: Built, simulated: Simulated) {
         let (choice, Built { plan, memory_peak, .. }) = (candidate.choice, built);
         let Simulated { step_time_s, outcome } = simulated;
-        let plan = match self.feeding().input(candidate) {
+        let plan = match self.input_stalls().input(candidate) {
             Some(input) => plan.with_input(input).expect("counts of an input are checked where a job is read"),
             None => plan,
         };
         let totals = self.prepared.totals(candidate, shares_out(&plan), step_time_s);
         let steps = self.problem().training.steps(candidate.batch.global);
-        let fed = self.feeding().feed(candidate, step_time_s, steps);
+        let fed = self.input_stalls().of(candidate, step_time_s, steps);
         let Totals { step_time_s, time_s, elapsed_s, cost_usd } = totals;
         let download_s = fed.map_or(0.0, |feed| feed.download.0);
         let evaluated =
@@ -358,7 +351,7 @@ mod tests {
     use crate::problem::{Resources, problem};
     use crate::search::Within;
     use crate::search::space::Variant;
-    use trainyard_plan::{GlobalBatch, JobSpec, StageId, Stages};
+    use trainyard_plan::{GlobalBatch, JobSpec, Objective, StageId, Stages};
     use trainyard_sim::{footprint, step_time, step_time_bound};
 
     /// Samples are there, or are so large that some machines wait for them.
@@ -388,8 +381,11 @@ mod tests {
             let plan = space.plan(candidate, variant, stages.specs(), &machine).expect("a valid plan");
             let needed = footprint(&plan, &machine);
             let runs: Vec<_> = plan.stages().runs_of(StageId(0)).collect();
-            let lacks = prepared.room.first_stage_lacks(candidate, variant, &runs);
-            assert!(lacks.is_none_or(|(lacks, _)| lacks <= needed.total(StageId(0))), "{candidate:?} {variant:?}");
+            let shortfalls = prepared.memory.first_stage_shortfall(candidate, variant, &runs);
+            assert!(
+                shortfalls.is_none_or(|(shortfalls, _)| shortfalls <= needed.total(StageId(0))),
+                "{candidate:?} {variant:?}"
+            );
             needed.fits().ok()?;
             let simulated = step_time(&plan, &machine).expect("a GPU prices everything").0;
             let fine = step_time_bound(&plan, &machine).expect("a GPU prices everything").0;

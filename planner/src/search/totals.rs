@@ -51,10 +51,10 @@ impl Totals {
             return Some(Self { step_time_s, time_s, elapsed_s: time_s, cost_usd: None });
         };
         let overheads = Overheads::of_plan(problem, plan, machine, price);
-        let course = overheads.course(steps, Seconds(time_s), download);
+        let spent = overheads.training_cost(steps, Seconds(time_s), download);
         let storage = plan.input().map(|input| input.storage);
-        let cost_usd = Some(overheads.cost(&course, price.hourly(), storage).total());
-        Some(Self { step_time_s, time_s, elapsed_s: course.elapsed().0, cost_usd })
+        let cost_usd = Some(overheads.cost(&spent, price.hourly(), storage).total());
+        Some(Self { step_time_s, time_s, elapsed_s: spent.elapsed().0, cost_usd })
     }
 
     /// Returns the smaller of the two in each figure.
@@ -72,14 +72,13 @@ impl Totals {
 impl Evaluated {
     /// Computes the cost over `steps` steps, with overheads at a price of one machine.
     pub(crate) fn cost(&self, overheads: &Overheads, steps: u64, hourly: UsdPerHour) -> CostParts {
-        let course = overheads.course(steps, Seconds(self.time_s), Seconds(self.download_s));
-        overheads.cost(&course, hourly, self.plan.input().map(|input| input.storage))
+        let spent = overheads.training_cost(steps, Seconds(self.time_s), Seconds(self.download_s));
+        overheads.cost(&spent, hourly, self.plan.input().map(|input| input.storage))
     }
 
     /// Returns the machines that the plan is for.
     pub(crate) fn machine(&self, problem: &Problem) -> Machine {
-        let cluster = self.plan.cluster();
-        problem.place.machine(self.choice, cluster.instances, Some(cluster.encrypted))
+        problem.place.machine_of(self.choice, &self.plan)
     }
 }
 

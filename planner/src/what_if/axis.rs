@@ -3,7 +3,7 @@
 use super::key::{Key, Kind, Level, find, similar};
 use crate::edits::{EXACT_MAX, Setting};
 use trainyard_plan::{Fixed, VariedKey};
-use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, ParseQuantityError, Seconds, UsdPerHour, count};
+use trainyard_units::{Bytes, BytesPerSecond, FlopsPerSecond, Invalid, ParseQuantityError, Seconds, UsdPerHour, count};
 
 /// The most combinations of values.
 pub const COMBINATIONS_MAX: usize = 1000;
@@ -21,117 +21,71 @@ pub struct Axis {
     pub(crate) values: Vec<(String, Setting)>,
 }
 
-/// The reason why a `--vary KEY=VALUES` cannot be understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AxisError {
-    /// There is no `=`.
-    #[error("`--vary {text}` has no `=`; write --vary KEY=A,B,C")]
-    NoValues {
-        /// The text that was written.
-        text: String,
-    },
-    /// No key has this name.
-    #[error("`--vary {key}=…`: nothing that can be varied is called `{key}`")]
-    UnknownKey {
-        /// The key that was written.
-        key: String,
-        /// The most similar key.
-        similar: Option<&'static str>,
-    },
-    /// There is nothing after the `=`, or between two commas.
-    #[error("`--vary {key}=…`: a value is empty")]
-    Empty {
-        /// The key.
-        key: String,
-    },
-    /// A value does not fit the key.
-    #[error("`--vary {key}=…`: `{value}` {problem}")]
-    BadValue {
-        /// The key.
-        key: String,
-        /// The value that was written.
-        value: String,
-        /// The error in it.
-        problem: String,
-    },
-    /// The same key is varied twice.
-    #[error("`--vary {key}=…` is given twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
-    /// Too many keys.
-    #[error("{count} keys are varied, but there may be at most {KEYS_MAX}")]
-    TooManyKeys {
-        /// Number of keys.
-        count: usize,
-    },
-    /// Too many combinations.
-    #[error("these are more than {COMBINATIONS_MAX} combinations of values")]
-    TooMany,
-}
-
-impl AxisError {
-    /// Returns advice on how to fix the option.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoValues { .. } => {
-                "for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps".into()
-            }
-            Self::UnknownKey { similar: Some(similar), .. } => {
-                format!("did you mean `{similar}`? `trainyard what-if --help` lists all keys")
-            }
-            Self::UnknownKey { similar: None, .. } => "`trainyard what-if --help` lists all keys".into(),
-            Self::Empty { .. } => "write values with commas between them: A,B,C".into(),
-            Self::BadValue { .. } => return None,
-            Self::Twice { .. } => "write all its values after one --vary, with commas between them".into(),
-            Self::TooManyKeys { .. } => "hold the others with --fix, or ask once for each value of one of them".into(),
-            Self::TooMany => "take fewer values, or a larger step: 1..64/4".into(),
-        })
-    }
-}
-
 /// Reads every `--vary`.
 ///
 /// # Errors
 ///
 /// For a key that is unknown or varied twice, for a value that does not fit it, and for too many of either.
-pub fn axes(texts: &[String]) -> Result<Vec<Axis>, AxisError> {
+pub fn axes(texts: &[String]) -> Result<Vec<Axis>, Invalid> {
     if texts.len() > KEYS_MAX {
-        return Err(AxisError::TooManyKeys { count: texts.len() });
+        return Err(Invalid::breaks(
+            "--vary",
+            format!("{} keys", texts.len()),
+            format!("it may be at most {KEYS_MAX}"),
+        )
+        .with_hint("hold the others with --fix, or ask once for each value of one of them"));
     }
     let axes: Vec<Axis> = texts.iter().map(|text| axis(text)).collect::<Result<_, _>>()?;
     if let [first, second] = axes.as_slice()
         && first.key.name == second.key.name
     {
-        return Err(AxisError::Twice { key: first.key.name.into() });
+        return Err(Invalid::inside(option(first.key.name), "it is given twice")
+            .with_hint("write all its values after one --vary, with commas between them"));
     }
     let count: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
-    if count > COMBINATIONS_MAX as u128 { Err(AxisError::TooMany) } else { Ok(axes) }
+    if count > COMBINATIONS_MAX as u128 { Err(too_many()) } else { Ok(axes) }
 }
 
-fn axis(text: &str) -> Result<Axis, AxisError> {
-    let (name, values) = text.split_once('=').ok_or_else(|| AxisError::NoValues { text: text.into() })?;
+fn axis(text: &str) -> Result<Axis, Invalid> {
+    let (name, values) = text.split_once('=').ok_or_else(|| {
+        Invalid::breaks("--vary", format!("`{text}`"), "it has no `=`; write --vary KEY=A,B,C")
+            .with_hint("for example --vary instances=1..16, or --vary cluster.network=25Gbps,100Gbps")
+    })?;
     let name = name.trim();
-    let key = find(name).ok_or_else(|| AxisError::UnknownKey { key: name.into(), similar: similar(name) })?;
+    let key = find(name).ok_or_else(|| {
+        let meant = similar(name).map_or_else(String::new, |similar| format!("did you mean `{similar}`? "));
+        Invalid::inside(option(name), format!("nothing that can be varied is called `{name}`"))
+            .with_hint(format!("{meant}`trainyard what-if --help` lists all keys"))
+    })?;
     let mut all = Vec::new();
     for written in values.split(',').map(str::trim) {
-        let bad = |problem: String| AxisError::BadValue { key: name.into(), value: written.into(), problem };
+        let bad = |problem: String| Invalid::inside(option(name), format!("`{written}` {problem}"));
         if written.is_empty() {
-            return Err(AxisError::Empty { key: name.into() });
+            return Err(Invalid::inside(option(name), "a value is empty")
+                .with_hint("write values with commas between them: A,B,C"));
         }
         if let (Some((first, last)), true) = (written.split_once(".."), key.kind != Kind::Word) {
             for count in range(key.kind, first, last).map_err(bad)? {
                 all.push((count.to_string(), Setting::Number(count as f64)));
             }
             if all.len() > COMBINATIONS_MAX {
-                return Err(AxisError::TooMany);
+                return Err(too_many());
             }
         } else {
             all.push((written.into(), setting(key, written).map_err(bad)?));
         }
     }
     Ok(Axis { key, values: all })
+}
+
+/// Returns the option that varies a key.
+fn option(key: &str) -> String {
+    format!("--vary {key}=…")
+}
+
+fn too_many() -> Invalid {
+    Invalid::inside("--vary", format!("these are more than {COMBINATIONS_MAX} combinations of values"))
+        .with_hint("take fewer values, or a larger step: 1..64/4")
 }
 
 /// Lists the whole numbers of a range, both ends included: doubling, in equal steps, or with the step after a slash.
@@ -326,9 +280,10 @@ mod tests {
     #[test]
     fn keys_and_combinations_are_limited() {
         let all = |texts: &[&str]| axes(&texts.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert!(matches!(all(&["instances=1", "region=a", "service=ec2"]), Err(AxisError::TooManyKeys { count: 3 })));
-        assert!(matches!(all(&["instances=1", "cluster.instances=2"]), Err(AxisError::Twice { .. })));
-        assert!(matches!(all(&["instances=1..100/1", "batch.micro=1..11/1"]), Err(AxisError::TooMany)));
+        let refused = |texts: &[&str]| all(texts).expect_err("refused").to_string();
+        assert_eq!(refused(&["instances=1", "region=a", "service=ec2"]), "`--vary` is 3 keys, but it may be at most 2");
+        assert_eq!(refused(&["instances=1", "cluster.instances=2"]), "in `--vary instances=…`: it is given twice");
+        assert!(refused(&["instances=1..100/1", "batch.micro=1..11/1"]).contains("more than 1000 combinations"));
         assert_eq!(all(&["instances=1..100/1", "batch.micro=1..10/1"]).map(|axes| axes.len()), Ok(2));
     }
 
