@@ -13,7 +13,8 @@ use trainyard_hardware_profiles::{
     Catalog, ClusterFile, Constants, ConstantsError, ConstantsFile, MeasuredMachine, PriceTable, catalog,
 };
 use trainyard_history::Document;
-use trainyard_models::{ModelFile, ModelSpec, ONNX_BYTES_MAX, from_hugging_face, from_onnx, hugging_face_name};
+use trainyard_interop::{ONNX_BYTES_MAX, from_onnx};
+use trainyard_models::{ModelFile, ModelSpec, from_hugging_face, hugging_face_name};
 use trainyard_plan::document::PlanDocument;
 use trainyard_planner::{MachineFile, MachineFiles, UNNAMED_MODEL};
 use trainyard_units::{Bytes, human_bytes};

@@ -26,7 +26,6 @@ mod graph;
 mod hugging_face;
 pub mod layers;
 mod model;
-mod onnx;
 mod operator;
 mod spec;
 mod tokens;
@@ -40,7 +39,6 @@ pub use families::*;
 pub use graph::{Layer, LayerRole, OperatorGraph};
 pub use hugging_face::{ConfigError, from_hugging_face, hugging_face_name, to_hugging_face};
 pub use model::Sample;
-pub use onnx::{ONNX_BYTES_MAX, OnnxError, from_onnx};
 pub use operator::{
     AdditiveAttention, Attention, AttentionKernel, Cell, Convolution, Divisible, Extent, Gemm, Image, Mask, Operator,
     OperatorKind, Pass, Places, Pool, Recommendation, Recurrent, RelativePositions, Routing, Sequential, Sharing,

@@ -25,7 +25,6 @@
 //! ```
 
 mod campaign;
-pub mod chakra;
 mod check;
 mod collective;
 mod decision;
@@ -87,7 +86,7 @@ pub use parameters::{Chain, Held};
 pub use partition::{StageId, Stages};
 pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};
-pub use replay::{REPLAY_SCHEMA, ReplayDocument};
+pub use replay::{GraphNode, GraphWork, REPLAY_SCHEMA, RankGraph, ReplayDocument};
 pub use schedules::{Accumulation, BetweenSteps, Pipeline, Schedule, ScheduleName, Slot, Sought, StagePass, StepBound};
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,

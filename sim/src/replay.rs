@@ -11,8 +11,7 @@ use crate::network::Demand;
 use crate::wiring::Wiring;
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{DevicePosition, Gpu, Rate};
-use trainyard_plan::chakra::{GraphNode, GraphWork, RankGraph};
-use trainyard_plan::{Collective, Collectives};
+use trainyard_plan::{Collective, Collectives, GraphNode, GraphWork, RankGraph};
 use trainyard_units::{Bytes, Instant, Seconds, Span};
 
 /// The longest time of all nodes together, which keeps instants within 64 bits: three years.

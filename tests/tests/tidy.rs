@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates and what each may depend on (design: data goes one way).
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("units", &[]),
     ("models", &["units"]),
     ("hardware-profiles", &["units"]),
     ("plan", &["units", "models"]),
+    ("interop", &["units", "models", "plan"]),
     ("sim", &["units", "hardware-profiles", "plan"]),
     ("calibration", &["units", "models", "hardware-profiles", "plan", "sim"]),
     ("planner", &["units", "models", "hardware-profiles", "plan", "sim", "calibration"]),
@@ -25,6 +26,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "models",
             "hardware-profiles",
             "plan",
+            "interop",
             "sim",
             "calibration",
             "planner",

@@ -192,7 +192,7 @@ pub(super) fn graph(file: Bytes) -> Result<Graph, String> {
         }
         Ok(())
     })?;
-    if graph.nodes.is_empty() { Err("its graph has no nodes".into()) } else { Ok(graph) }
+    if graph.nodes.is_empty() { Err("it has no nodes".into()) } else { Ok(graph) }
 }
 
 /// A tensor, whose data may be long and stays where it is.

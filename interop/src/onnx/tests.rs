@@ -1,9 +1,9 @@
-//! Graphs built here, and what becomes of them; `models/tests/onnx.rs` has files of PyTorch's exporters.
+//! Graphs built here, and what becomes of them; `interop/tests/onnx.rs` has files of PyTorch's exporters.
 
 use super::proto::{Attribute, Dimension, Node, Tensor, TensorShape, TensorType, Type, ValueInfo};
 use super::*;
-use crate::operator::Sharing;
 use prost::Message;
+use trainyard_models::{OperatorGraph, Sharing};
 
 /// `GraphProto`, whole.
 #[derive(Clone, PartialEq, Message)]
@@ -85,7 +85,7 @@ impl Graph {
         TestModel { ir_version: 10, graph: Some(self.0) }.encode_to_vec()
     }
 
-    fn model(self) -> Result<Model, OnnxError> {
+    fn model(self) -> Result<Model, Invalid> {
         from_onnx(self.bytes(), "own").map(|spec| Model::try_from(spec).expect("checked"))
     }
 
@@ -104,9 +104,9 @@ fn native(input: &str, layers: &str) -> Model {
 fn assert_same(read: &Model, native: &Model) {
     let (read, native) = (read.graph(), native.graph());
     assert_eq!(read.parameters(), native.parameters());
-    let flops = |graph: &crate::OperatorGraph| graph.training_flops().0;
+    let flops = |graph: &OperatorGraph| graph.training_flops().0;
     assert!((flops(&read) - flops(&native)).abs() < 0.5, "{} {}", flops(&read), flops(&native));
-    let kinds = |graph: &crate::OperatorGraph| -> Vec<_> {
+    let kinds = |graph: &OperatorGraph| -> Vec<_> {
         let operators = graph.layers().flat_map(|layer| layer.operators.clone());
         operators.map(|operator| operator.on_rank(1, Sharing::WHOLE)).collect()
     };
@@ -280,15 +280,18 @@ fn what_is_not_known_is_named_with_its_node() {
     for (graph, parts) in [
         (
             start().node("NonMaxSuppression", "pick", "x", &[]),
-            vec!["`pick`", "`NonMaxSuppression` is not known", "docs/onnx.md"],
+            vec!["`node pick`", "`NonMaxSuppression` is not known", "docs/onnx.md"],
         ),
-        (start().node("Conv", "c", "x w", &[("pads", &[0, 0, 1, 1])]), vec!["`c` (Conv)", "`pads` before"]),
-        (start().node("Exp", "e", "x", &[]), vec!["`e` (Exp)", "not known outside of attention"]),
-        (start().node("MatMul", "m", "x x", &[]), vec!["`m` (MatMul)", "not for attention"]),
-        (start().node("Softmax", "s", "x", &[]).node("Relu", "r", "s", &[]), vec!["`s` (Softmax)", "no attention"]),
-        (start().node("Reshape", "v", "x x", &[]), vec!["`v` (Reshape)", "not known before the model runs"]),
-        (Graph::of(FLOAT, &[1, 3, 0, 8]).node("Relu", "r", "x", &[]), vec!["input `x`", "dimension 2 (N)", "fixed"]),
-        (Graph::of(FLOAT, &[1]).node("Relu", "r", "x", &[]), vec!["input `x`", "[1] is no sample"]),
+        (start().node("Conv", "c", "x w", &[("pads", &[0, 0, 1, 1])]), vec!["`node c (Conv)`", "`pads` before"]),
+        (start().node("Exp", "e", "x", &[]), vec!["`node e (Exp)`", "not known outside of attention"]),
+        (start().node("MatMul", "m", "x x", &[]), vec!["`node m (MatMul)`", "not for attention"]),
+        (
+            start().node("Softmax", "s", "x", &[]).node("Relu", "r", "s", &[]),
+            vec!["`node s (Softmax)`", "no attention"],
+        ),
+        (start().node("Reshape", "v", "x x", &[]), vec!["`node v (Reshape)`", "not known before the model runs"]),
+        (Graph::of(FLOAT, &[1, 3, 0, 8]).node("Relu", "r", "x", &[]), vec!["`input x`", "dimension 2 (N)", "fixed"]),
+        (Graph::of(FLOAT, &[1]).node("Relu", "r", "x", &[]), vec!["`input x`", "[1] is no sample"]),
         (Graph::of(FLOAT, &[1, i64::MAX, 8, 8]).node("Relu", "r", "x", &[]), vec!["too large to be counted"]),
     ] {
         let said = graph.complaint();
@@ -356,5 +359,5 @@ fn a_length_of_0_hides_no_shape_that_is_too_large() {
         .node("Expand", "wide", "deep large", &[])
         .node("Flatten", "flat", "wide", &[("axis", &[2])]);
     let said = graph.complaint();
-    assert!(said.contains("`wide` (Expand)") && said.contains("too large to be counted"), "{said}");
+    assert!(said.contains("`node wide (Expand)`") && said.contains("too large to be counted"), "{said}");
 }

@@ -1,9 +1,9 @@
 //! The graph of a file with what is known of each of its values: what is constant, what stands beside the samples, and
 //! the shape of what flows.
 
-use super::error::OnnxError;
 use super::proto::{self, Attribute, Node};
 use std::collections::BTreeMap;
+use trainyard_units::Invalid;
 
 /// A shape with its batch, which is one sample where the file leaves it open.
 pub(super) type Dims = Vec<u64>;
@@ -55,7 +55,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// A graph as it was read, with the shape of every value.
-    pub(super) fn new(read: proto::Graph) -> Result<Self, OnnxError> {
+    pub(super) fn new(read: proto::Graph) -> Result<Self, Invalid> {
         let mut about = BTreeMap::new();
         for tensor in &read.tensors {
             let dims: Option<Dims> = tensor.dims.iter().map(|size| u64::try_from(*size).ok()).collect();
@@ -67,7 +67,7 @@ impl Graph {
         // Token ids come before masks whatever the exporter's order.
         inputs.sort_by_key(|input| input.name.contains("mask"));
         let Some(first) = inputs.first() else {
-            return Err(OnnxError::Broken { problem: "its graph has no input".into() });
+            return Err(broken("it has no input"));
         };
         let (input, mut sample) = (first.name.clone(), Sample::Values);
         for (place, value) in inputs.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Graph {
         for (index, node) in read.nodes.iter().enumerate() {
             for name in node.output.iter().filter(|name| !name.is_empty()) {
                 if about.contains_key(name) || makers.insert(name.clone(), index).is_some() {
-                    return Err(OnnxError::Broken { problem: format!("its value `{name}` is made twice") });
+                    return Err(broken(format!("its value `{name}` is made twice")));
                 }
             }
             for name in node.input.iter().filter(|name| !name.is_empty()) {
@@ -92,7 +92,7 @@ impl Graph {
         // Nodes stand in the order in which they compute, so that nothing goes round in circles.
         let early = readers.iter().find(|(name, readers)| makers.get(*name).is_some_and(|maker| readers[0] <= *maker));
         if let Some((name, _)) = early {
-            return Err(OnnxError::Broken { problem: format!("its value `{name}` is read before it is made") });
+            return Err(broken(format!("its value `{name}` is read before it is made")));
         }
         let outputs = read.outputs.into_iter().map(|output| output.name).collect();
         let mut graph = Self { nodes: read.nodes, about, makers, readers, input, sample, outputs };
@@ -111,7 +111,7 @@ impl Graph {
     }
 
     /// The shape of a value that a node reads.
-    pub(super) fn dims(&self, node: &Node, name: &str) -> Result<Dims, OnnxError> {
+    pub(super) fn dims(&self, node: &Node, name: &str) -> Result<Dims, Invalid> {
         let dims = self.about.get(name).and_then(|about| about.dims.clone());
         dims.ok_or_else(|| unfit(node, format!("the shape of `{name}` is not known")))
     }
@@ -136,8 +136,8 @@ fn is_real(kind: i32) -> bool {
 }
 
 /// The shape and type that a graph declares for an input; the batch may be open.
-fn declared(value: &proto::ValueInfo) -> Result<(Dims, i32), OnnxError> {
-    let wrong = |problem: String| OnnxError::Input { name: value.name.clone(), problem };
+fn declared(value: &proto::ValueInfo) -> Result<(Dims, i32), Invalid> {
+    let wrong = |problem: String| wrong_input(&value.name, &problem);
     let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor.as_ref());
     let tensor = tensor.ok_or_else(|| wrong("it is no tensor".into()))?;
     let shape = tensor.shape.as_ref().ok_or_else(|| wrong("it has no shape".into()))?;
@@ -162,7 +162,7 @@ pub(super) fn checked(dims: &Dims) -> Result<(), String> {
     let elements = dims.iter().try_fold(1u64, |product, size| product.checked_mul((*size).max(1)));
     match elements {
         Some(elements) if elements <= ELEMENTS_MAX && dims.len() <= 8 => Ok(()),
-        _ => Err(format!("{} is too large to be counted", super::error::shown(dims))),
+        _ => Err(format!("{} is too large to be counted", shown(dims))),
     }
 }
 
@@ -172,8 +172,16 @@ pub(super) fn called(node: &Node) -> String {
     if node.name.is_empty() { made } else { node.name.clone() }
 }
 
-pub(super) fn unfit(node: &Node, problem: impl Into<String>) -> OnnxError {
-    OnnxError::Unfit { node: called(node), operator: node.op_type.clone(), problem: problem.into() }
+pub(super) fn unfit(node: &Node, problem: impl Into<String>) -> Invalid {
+    let operator = node.op_type.as_str();
+    let hint = match operator {
+        "MatMul" | "Softmax" => {
+            "self-attention is known by the products of one input with its weights, their Softmax between two MatMuls, \
+             and the product behind; see docs/onnx.md"
+        }
+        _ => USES,
+    };
+    Invalid::inside(format!("node {} ({operator})", called(node)), problem.into()).with_hint(hint)
 }
 
 /// Attributes by name.
@@ -202,4 +210,26 @@ impl Node {
     pub(super) fn input_at(&self, place: usize) -> Option<&str> {
         self.input.get(place).map(String::as_str).filter(|name| !name.is_empty())
     }
+}
+
+/// Advice on operators in uses that are not known.
+pub(super) const USES: &str = "docs/onnx.md says which uses are known";
+
+/// Returns the error of a file that holds no usable graph.
+pub(super) fn broken(problem: impl std::fmt::Display) -> Invalid {
+    Invalid::inside("graph", problem).with_hint("export it with torch.onnx.export(model, sample, \"model.onnx\")")
+}
+
+/// Returns the error of an input that is none of the kinds that are known.
+pub(super) fn wrong_input(name: &str, problem: &str) -> Invalid {
+    Invalid::inside(format!("input {name}"), problem).with_hint(
+        "export it for fixed sizes: all but the batch, the first dimension, must be numbers; images, volumes, \
+         sequences, vectors and tokens are known",
+    )
+}
+
+/// Formats a shape for messages.
+pub(super) fn shown(dims: &Dims) -> String {
+    let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
+    format!("[{}]", dims.join(", "))
 }

@@ -2,17 +2,17 @@
 
 mod write;
 
-use super::error::{OnnxError, shown};
-use super::graph::{Dims, Graph, Kind, Sample, unfit};
+use super::graph::{Dims, Graph, Kind, Sample, broken, shown, unfit, wrong_input};
 use super::infer::{Windows, axes, axis};
 use super::patterns::{Found, Patterns};
 use super::proto::Node;
-use crate::layers::{
+use std::collections::BTreeMap;
+use trainyard_models::ModelSpec;
+use trainyard_models::layers::{
     Activation, Add, Concat, Conv, Depthwise, Embedding, GroupNorm, InputSpec, Joined, Linear, MaxPool, MeanPool,
     OperatorSpec, Padding, PaddingRule, Sizes, TransposedConv, Word,
 };
-use crate::spec::ModelSpec;
-use std::collections::BTreeMap;
+use trainyard_units::Invalid;
 
 /// An operator with the values that it reads: what flows, and what is joined with it.
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ struct Seen {
 }
 
 /// The layers of a graph, with their input, under a name.
-pub(super) fn spec(graph: &Graph, patterns: &Patterns, name: &str) -> Result<ModelSpec, OnnxError> {
+pub(super) fn spec(graph: &Graph, patterns: &Patterns, name: &str) -> Result<ModelSpec, Invalid> {
     let dims = graph.about[&graph.input].dims.clone().unwrap_or_default();
     let convolved = graph.readers.get(&graph.input).is_some_and(|readers| {
         readers.iter().any(|reader| ["Conv", "ConvTranspose"].contains(&graph.nodes[*reader].op_type.as_str()))
     });
-    let wrong = || OnnxError::Input { name: graph.input.clone(), problem: format!("{} is no sample", shown(&dims)) };
+    let wrong = || wrong_input(&graph.input, &format!("{} is no sample", shown(&dims)));
     let (input, channel) = match (graph.sample, dims.as_slice()) {
         (Sample::Tokens, [.., tokens]) if dims.len() <= 2 => {
             (InputSpec { tokens: Some(*tokens), ..InputSpec::default() }, None)
@@ -70,9 +70,8 @@ pub(super) fn spec(graph: &Graph, patterns: &Patterns, name: &str) -> Result<Mod
         }
     }
     let last = graph.outputs.iter().filter_map(|output| emit.seen.get(output)).map(|seen| seen.value).max();
-    let last = last
-        .filter(|value| *value > 0)
-        .ok_or_else(|| OnnxError::Broken { problem: "no output of its graph depends on its first input".into() })?;
+    let last =
+        last.filter(|value| *value > 0).ok_or_else(|| broken("none of its outputs depends on its first input"))?;
     Ok(write::model(name, input, &emit.made, last))
 }
 
@@ -101,13 +100,13 @@ impl Emit<'_> {
     }
 
     /// What a node reads, as layers see it.
-    fn read(&self, node: &Node, name: &str) -> Result<Seen, OnnxError> {
+    fn read(&self, node: &Node, name: &str) -> Result<Seen, Invalid> {
         let seen = self.seen.get(name).copied();
         seen.ok_or_else(|| unfit(node, format!("it reads `{name}`, which is inside of what is computed as one")))
     }
 
     /// The first input, which must flow.
-    fn main(&self, node: &Node) -> Result<Seen, OnnxError> {
+    fn main(&self, node: &Node) -> Result<Seen, Invalid> {
         let name = self.graph.flowing(node).first().copied().unwrap_or_default();
         self.read(node, name)
     }
@@ -120,7 +119,7 @@ impl Emit<'_> {
         main: usize,
         joined: Option<usize>,
         channel: usize,
-    ) -> Result<(), OnnxError> {
+    ) -> Result<(), Invalid> {
         let dims = self.graph.dims(node, node.first_output())?;
         self.made.push(Made { operator, main, joined });
         self.shapes.push(self.shape(&dims, Some(channel)));
@@ -132,7 +131,7 @@ impl Emit<'_> {
         self.seen.insert(node.first_output().to_owned(), seen);
     }
 
-    fn found(&mut self, node: &Node, found: &Found) -> Result<(), OnnxError> {
+    fn found(&mut self, node: &Node, found: &Found) -> Result<(), Invalid> {
         let seen = self.read(node, &found.input)?;
         let rank = self.graph.dims(node, &found.output)?.len();
         let channel = match &found.operator {
@@ -144,7 +143,7 @@ impl Emit<'_> {
     }
 
     /// A value whose channels are its last dimension, flattened if all of it is.
-    fn last(&mut self, node: &Node, name: &str, seen: Seen) -> Result<Seen, OnnxError> {
+    fn last(&mut self, node: &Node, name: &str, seen: Seen) -> Result<Seen, Invalid> {
         let dims = self.graph.dims(node, name)?;
         let (_, elements) = self.shapes[seen.value];
         match (seen.channel, dims.last()) {
@@ -161,7 +160,7 @@ impl Emit<'_> {
     }
 
     /// A value whose channels are its second dimension, as those of maps are.
-    fn second(&self, node: &Node) -> Result<Seen, OnnxError> {
+    fn second(&self, node: &Node) -> Result<Seen, Invalid> {
         let seen = self.main(node)?;
         match seen.channel {
             Some(1) => Ok(seen),
@@ -169,7 +168,7 @@ impl Emit<'_> {
         }
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn node(&mut self, node: &Node) -> Result<(), Invalid> {
         let word = |word| OperatorSpec::Word(word);
         match node.op_type.as_str() {
             "Identity" | "Cast" | "Dropout" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose"
@@ -215,7 +214,7 @@ impl Emit<'_> {
     }
 
     /// The same elements, seen in another way.
-    fn view(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn view(&mut self, node: &Node) -> Result<(), Invalid> {
         let seen = self.main(node)?;
         let before = self.graph.dims(node, node.input_at(0).unwrap_or_default())?;
         let after = self.graph.dims(node, node.first_output())?;
@@ -235,7 +234,7 @@ impl Emit<'_> {
         Ok(())
     }
 
-    fn activation(&mut self, node: &Node, activation: Activation) -> Result<(), OnnxError> {
+    fn activation(&mut self, node: &Node, activation: Activation) -> Result<(), Invalid> {
         let seen = self.main(node)?;
         let seen = match seen.channel {
             Some(_) => seen,
@@ -244,7 +243,7 @@ impl Emit<'_> {
         self.push(node, OperatorSpec::Activation(activation), seen.value, None, seen.channel.unwrap_or(0))
     }
 
-    fn linear(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn linear(&mut self, node: &Node) -> Result<(), Invalid> {
         let [name] = self.graph.flowing(node)[..] else {
             return Err(unfit(node, "it multiplies two values that depend on the sample, but not for attention"));
         };
@@ -261,7 +260,7 @@ impl Emit<'_> {
         self.push(node, OperatorSpec::Linear(linear), seen.value, None, rank - 1)
     }
 
-    fn conv(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn conv(&mut self, node: &Node) -> Result<(), Invalid> {
         let seen = self.second(node)?;
         let weights = self.graph.dims(node, node.input_at(1).unwrap_or_default())?;
         let (windows, (channels, _)) = (Windows::of(self.graph, node)?, self.shapes[seen.value]);
@@ -281,7 +280,7 @@ impl Emit<'_> {
         self.push(node, operator, seen.value, None, 1)
     }
 
-    fn transposed(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn transposed(&mut self, node: &Node) -> Result<(), Invalid> {
         let seen = self.second(node)?;
         let (windows, dims) = (Windows::of(self.graph, node)?, self.graph.dims(node, node.first_output())?);
         let operator = OperatorSpec::TransposedConv(TransposedConv {
@@ -296,7 +295,7 @@ impl Emit<'_> {
         self.push(node, operator, seen.value, None, 1)
     }
 
-    fn pool(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn pool(&mut self, node: &Node) -> Result<(), Invalid> {
         let (seen, windows) = (self.second(node)?, Windows::of(self.graph, node)?);
         if windows.dilations.iter().any(|dilation| *dilation != 1) {
             return Err(unfit(node, "`dilations` of a pool are not known"));
@@ -312,7 +311,7 @@ impl Emit<'_> {
     }
 
     /// The mean of all pixels or tokens.
-    fn mean(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn mean(&mut self, node: &Node) -> Result<(), Invalid> {
         let (seen, axes) = (self.main(node)?, axes(self.graph, node)?);
         let dims = self.graph.dims(node, node.input_at(0).unwrap_or_default())?;
         let channel = seen.channel.unwrap_or(usize::MAX);
@@ -325,7 +324,7 @@ impl Emit<'_> {
         self.push(node, OperatorSpec::Word(Word::GlobalPool), seen.value, None, channel - gone)
     }
 
-    fn layer_norm(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn layer_norm(&mut self, node: &Node) -> Result<(), Invalid> {
         let name = node.input_at(0).unwrap_or_default().to_owned();
         let seen = self.read(node, &name)?;
         let rank = self.graph.dims(node, &name)?.len();
@@ -337,7 +336,7 @@ impl Emit<'_> {
     }
 
     /// Sums of two values, biases, trained scales; what is done with a constant takes no operator of its own.
-    fn elementwise(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn elementwise(&mut self, node: &Node) -> Result<(), Invalid> {
         let flowing: Vec<String> = self.graph.flowing(node).into_iter().map(str::to_owned).collect();
         if let [a, b] = flowing.as_slice() {
             let (a, b) = (self.read(node, a)?, self.read(node, b)?);
@@ -408,7 +407,7 @@ impl Emit<'_> {
         rows
     }
 
-    fn concat(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn concat(&mut self, node: &Node) -> Result<(), Invalid> {
         let names: Vec<&str> = self.graph.flowing(node);
         let all = node.input.iter().all(|input| names.contains(&input.as_str()));
         let rank = self.graph.dims(node, node.first_output())?.len();
@@ -434,7 +433,7 @@ impl Emit<'_> {
     }
 
     /// A look-up of tokens in a table, or one of the tokens of a sequence.
-    fn gather(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn gather(&mut self, node: &Node) -> Result<(), Invalid> {
         let (table, indices) = (node.input_at(0).unwrap_or_default(), node.input_at(1).unwrap_or_default());
         let dims = self.graph.dims(node, table)?;
         if self.graph.flows(indices) {
@@ -453,7 +452,7 @@ impl Emit<'_> {
         self.chosen(node, seen, at, one, scalar)
     }
 
-    fn slice(&mut self, node: &Node) -> Result<(), OnnxError> {
+    fn slice(&mut self, node: &Node) -> Result<(), Invalid> {
         let seen = self.main(node)?;
         let before = self.graph.dims(node, node.input_at(0).unwrap_or_default())?;
         let after = self.graph.dims(node, node.first_output())?;
@@ -469,7 +468,7 @@ impl Emit<'_> {
     }
 
     /// One token of a sequence, which is priced as the mean of all of them: it reads no more than that.
-    fn chosen(&mut self, node: &Node, seen: Seen, at: usize, one: bool, dropped: bool) -> Result<(), OnnxError> {
+    fn chosen(&mut self, node: &Node, seen: Seen, at: usize, one: bool, dropped: bool) -> Result<(), Invalid> {
         let dims = self.graph.dims(node, node.input_at(0).unwrap_or_default())?;
         match seen.channel {
             Some(channel) if one && dims.len() == 3 && at > 0 && at != channel => {
@@ -506,7 +505,7 @@ fn differs(dims: &Dims, usual: u64) -> Option<Sizes> {
 }
 
 /// What is put around a map, which must be the same on both sides.
-fn padding(node: &Node, windows: &Windows) -> Result<Padding, OnnxError> {
+fn padding(node: &Node, windows: &Windows) -> Result<Padding, Invalid> {
     if windows.same {
         return Ok(Padding::Rule(PaddingRule::Same));
     }

@@ -1,8 +1,8 @@
 //! The shape of every value, node by node, and the values of those from which shapes are computed.
 
-use super::error::{OnnxError, shown};
-use super::graph::{About, Dims, Graph, Kind, checked, unfit};
+use super::graph::{About, Dims, Graph, Kind, called, checked, shown, unfit};
 use super::proto::Node;
+use trainyard_units::Invalid;
 
 /// Functions of each element, of one value or of several that are brought to one shape.
 const ELEMENTWISE: [&str; 40] = [
@@ -49,7 +49,7 @@ const ELEMENTWISE: [&str; 40] = [
 ];
 
 /// Fills in what is known of every value.
-pub(super) fn infer(graph: &mut Graph) -> Result<(), OnnxError> {
+pub(super) fn infer(graph: &mut Graph) -> Result<(), Invalid> {
     for index in 0..graph.nodes.len() {
         let node = graph.nodes[index].clone();
         let kind = kind(graph, &node);
@@ -59,7 +59,9 @@ pub(super) fn infer(graph: &mut Graph) -> Result<(), OnnxError> {
                 "" | "ai.onnx" => node.op_type.clone(),
                 domain => format!("{domain}.{}", node.op_type),
             };
-            return Err(OnnxError::UnknownOperator { node: super::graph::called(&node), operator });
+            let hint = "docs/onnx.md lists what is known; a model may also be written out, see docs/models.md";
+            let node = format!("node {}", called(&node));
+            return Err(Invalid::inside(node, format!("the operator `{operator}` is not known")).with_hint(hint));
         }
         let shapes = match shapes(graph, &node) {
             Ok(shapes) => shapes.into_iter().map(Some).collect(),
@@ -133,7 +135,7 @@ fn is_known(operator: &str) -> bool {
 }
 
 /// The shapes of what a node makes.
-fn shapes(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
+fn shapes(graph: &Graph, node: &Node) -> Result<Vec<Dims>, Invalid> {
     let input = || graph.dims(node, node.input_at(0).unwrap_or_default());
     let one = match node.op_type.as_str() {
         operator if ELEMENTWISE.contains(&operator) => elementwise(graph, node)?,
@@ -190,13 +192,13 @@ fn shapes(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
 }
 
 /// Whole numbers, none negative, that a node reads.
-fn numbers(graph: &Graph, node: &Node, place: usize) -> Result<Dims, OnnxError> {
+fn numbers(graph: &Graph, node: &Node, place: usize) -> Result<Dims, Invalid> {
     let known = known(graph, node, place)?;
     known.iter().map(|value| u64::try_from(*value).map_err(|_| unfit(node, format!("{value} is no size")))).collect()
 }
 
 /// Whole numbers that a node reads and that are the same for all samples.
-pub(super) fn known(graph: &Graph, node: &Node, place: usize) -> Result<Vec<i64>, OnnxError> {
+pub(super) fn known(graph: &Graph, node: &Node, place: usize) -> Result<Vec<i64>, Invalid> {
     let name = node.input_at(place).ok_or_else(|| unfit(node, format!("it has no input {place}")))?;
     match graph.of(name).kind {
         Kind::Known(Some(values)) => Ok(values),
@@ -205,14 +207,14 @@ pub(super) fn known(graph: &Graph, node: &Node, place: usize) -> Result<Vec<i64>
 }
 
 /// A place among so many, which may be counted from the end.
-pub(super) fn axis(node: &Node, axis: i64, rank: usize) -> Result<usize, OnnxError> {
+pub(super) fn axis(node: &Node, axis: i64, rank: usize) -> Result<usize, Invalid> {
     let place = if axis < 0 { axis + (rank as u64).cast_signed() } else { axis };
     let place = usize::try_from(place).ok().filter(|place| *place < rank);
     place.ok_or_else(|| unfit(node, format!("there is no axis {axis} of {rank}")))
 }
 
 /// The axes of a node, by attribute or input; of Unsqueeze those of the result.
-pub(super) fn axes(graph: &Graph, node: &Node) -> Result<Vec<usize>, OnnxError> {
+pub(super) fn axes(graph: &Graph, node: &Node) -> Result<Vec<usize>, Invalid> {
     let given: Vec<i64> = match node.ints("axes") {
         Some(axes) => axes.to_vec(),
         None if node.input_at(1).is_some() => known(graph, node, 1)?,
@@ -223,7 +225,7 @@ pub(super) fn axes(graph: &Graph, node: &Node) -> Result<Vec<usize>, OnnxError> 
     given.iter().map(|given| axis(node, *given, rank)).collect()
 }
 
-fn elementwise(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn elementwise(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let several = ["Add", "Sub", "Mul", "Div", "Pow", "Where", "Equal", "And", "Or", "Greater", "Less"];
     let count = if several.contains(&node.op_type.as_str()) { node.input.len() } else { 1 };
     let mut shape: Dims = Vec::new();
@@ -260,12 +262,12 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn of(graph: &Graph, node: &Node) -> Result<Self, OnnxError> {
+    pub(super) fn of(graph: &Graph, node: &Node) -> Result<Self, Invalid> {
         let kernel: Dims = match node.ints("kernel_shape") {
             Some(kernel) => sizes(node, kernel)?,
             None => graph.dims(node, node.input_at(1).unwrap_or_default())?.into_iter().skip(2).collect(),
         };
-        let of = |name, default: u64, count: usize| -> Result<Dims, OnnxError> {
+        let of = |name, default: u64, count: usize| -> Result<Dims, Invalid> {
             let given = node.ints(name).map(|given| sizes(node, given)).transpose()?;
             let given = given.unwrap_or_else(|| vec![default; count]);
             let fits = given.len() == count;
@@ -288,7 +290,7 @@ impl Windows {
     }
 }
 
-fn sizes(node: &Node, given: &[i64]) -> Result<Dims, OnnxError> {
+fn sizes(node: &Node, given: &[i64]) -> Result<Dims, Invalid> {
     const MOST: i64 = 1 << 16;
     let size = |value: &i64| u64::try_from(*value).ok().filter(|_| *value <= MOST);
     given
@@ -297,7 +299,7 @@ fn sizes(node: &Node, given: &[i64]) -> Result<Dims, OnnxError> {
         .collect()
 }
 
-fn windows(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn windows(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let windows = Windows::of(graph, node)?;
     if dims.len() != windows.kernel.len() + 2 {
@@ -321,7 +323,7 @@ fn windows(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok(shape)
 }
 
-fn spread(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn spread(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let weights = graph.dims(node, node.input_at(1).unwrap_or_default())?;
     let windows = Windows::of(graph, node)?;
@@ -339,7 +341,7 @@ fn spread(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok(shape)
 }
 
-fn reduced(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn reduced(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let (dims, axes) = (graph.dims(node, node.input_at(0).unwrap_or_default())?, axes(graph, node)?);
     let keep = node.int("keepdims").unwrap_or(1) != 0;
     let gone = |place: usize| axes.is_empty() || axes.contains(&place);
@@ -347,7 +349,7 @@ fn reduced(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok(kept.map(|(place, size)| if gone(place) { 1 } else { *size }).collect())
 }
 
-fn gemm(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn gemm(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let (dims, weights) = (
         graph.dims(node, node.input_at(0).unwrap_or_default())?,
         graph.dims(node, node.input_at(1).unwrap_or_default())?,
@@ -360,14 +362,14 @@ fn gemm(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok(vec![dims[0], n])
 }
 
-fn fits(node: &Node, dims: &Dims, depth: u64) -> Result<(), OnnxError> {
+fn fits(node: &Node, dims: &Dims, depth: u64) -> Result<(), Invalid> {
     match dims.last() {
         Some(last) if *last == depth => Ok(()),
         _ => Err(unfit(node, format!("it gets {}, but multiplies {depth} values", shown(dims)))),
     }
 }
 
-fn product(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn product(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let (a, b) = (
         graph.dims(node, node.input_at(0).unwrap_or_default())?,
         graph.dims(node, node.input_at(1).unwrap_or_default())?,
@@ -381,7 +383,7 @@ fn product(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok([batch, vec![a[rows], *columns]].concat())
 }
 
-fn reshaped(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn reshaped(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let wanted = known(graph, node, 1)?;
     let whole: u64 = dims.iter().product();
@@ -402,7 +404,7 @@ fn reshaped(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     if shape.iter().product::<u64>() == whole { Ok(shape) } else { Err(wrong()) }
 }
 
-fn concatenated(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn concatenated(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let mut shape = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let at = axis(node, node.int("axis").unwrap_or(0), shape.len())?;
     for name in &node.input[1..] {
@@ -413,7 +415,7 @@ fn concatenated(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
     Ok(shape)
 }
 
-fn split(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
+fn split(graph: &Graph, node: &Node) -> Result<Vec<Dims>, Invalid> {
     let dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let at = axis(node, node.int("axis").unwrap_or(0), dims.len())?;
     let sizes = match node.ints("split") {
@@ -429,7 +431,7 @@ fn split(graph: &Graph, node: &Node) -> Result<Vec<Dims>, OnnxError> {
     Ok(sizes.iter().map(part).collect())
 }
 
-fn sliced(graph: &Graph, node: &Node) -> Result<Dims, OnnxError> {
+fn sliced(graph: &Graph, node: &Node) -> Result<Dims, Invalid> {
     let mut dims = graph.dims(node, node.input_at(0).unwrap_or_default())?;
     let (starts, ends) = (known(graph, node, 1)?, known(graph, node, 2)?);
     let every: Vec<i64> = (0..(starts.len() as u64).cast_signed()).collect();

@@ -1,10 +1,9 @@
 //! From operators that read any earlier value to layers in which one value flows.
 
 use super::Made;
-use crate::families::Family;
-use crate::layers::{Add, Concat, InputSpec, Joined, LayerSpec, Load, OperatorSpec, Save, Word};
-use crate::spec::ModelSpec;
 use std::collections::BTreeSet;
+use trainyard_models::layers::{Add, Concat, InputSpec, Joined, LayerSpec, Load, OperatorSpec, Save, Word};
+use trainyard_models::{Family, ModelSpec};
 
 /// Operators between two places where one value alone goes on.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,13 @@
 //! From files to graphs.
 
-use super::error::ChakraError;
-use super::proto::{self, Metadata, Node};
-use super::{CHAKRA_NODES_MAX, GraphNode, GraphWork, RankGraph};
-use crate::collective::Collective;
+use super::proto::{self, Metadata, Node, comm_type};
+use super::{CHAKRA_NODES_MAX, too_many};
 use prost::Message;
 use prost::bytes::Buf;
 use prost::encoding::decode_varint;
 use std::collections::{BTreeMap, BTreeSet};
-use trainyard_units::{Bytes, Seconds};
+use trainyard_plan::{Collective, GraphNode, GraphWork, RankGraph};
+use trainyard_units::{Bytes, Invalid, Seconds};
 
 /// The largest size of the message of one node, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
@@ -27,14 +26,14 @@ const TIME_MAX: Seconds = Seconds(86_400.0);
 /// # Errors
 ///
 /// Fails if the bytes are no trace, or if the nodes do not fit together.
-pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
+pub fn read(file: &[u8]) -> Result<RankGraph, Invalid> {
     let mut rest = file;
     let mut nodes: Vec<Node> = Vec::new();
     let mut edges = 0;
     let mut first = true;
     while rest.has_remaining() {
         let place = file.len() - rest.len();
-        let broken = |problem: String| ChakraError::Broken { place, problem };
+        let broken = |problem: String| broken(place, &problem);
         let length = decode_varint(&mut rest).map_err(|error| broken(error.to_string()))?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > rest.len() {
@@ -52,12 +51,12 @@ pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
         let node = Node::decode(message).map_err(|error| broken(error.to_string()))?;
         edges += node.control.len() + node.data.len();
         if nodes.len() >= CHAKRA_NODES_MAX || edges > EDGES_MAX {
-            return Err(ChakraError::TooMany { maximum: CHAKRA_NODES_MAX });
+            return Err(too_many());
         }
         nodes.push(node);
     }
     if nodes.is_empty() {
-        return Err(ChakraError::Broken { place: file.len(), problem: "there are no nodes".into() });
+        return Err(broken(file.len(), "there are no nodes"));
     }
     ordered(&nodes)
 }
@@ -67,12 +66,15 @@ pub fn read(file: &[u8]) -> Result<RankGraph, ChakraError> {
 /// # Errors
 ///
 /// Fails if the text is no object of lists of ranks.
-pub fn groups(text: &str) -> Result<BTreeMap<String, Vec<u32>>, ChakraError> {
-    serde_json::from_str(text).map_err(|error| ChakraError::Groups { problem: error.to_string() })
+pub fn groups(text: &str) -> Result<BTreeMap<String, Vec<u32>>, Invalid> {
+    serde_json::from_str(text).map_err(|error| {
+        Invalid::inside("groups", format!("they are no object of lists of ranks: {error}"))
+            .with_hint("write {\"1\": [0, 1], \"2\": [2, 3]}, as ASTRA-sim reads it")
+    })
 }
 
 /// Sorts the nodes in an order in which they could run: of those that are ready, the first of the file comes next.
-fn ordered(nodes: &[Node]) -> Result<RankGraph, ChakraError> {
+fn ordered(nodes: &[Node]) -> Result<RankGraph, Invalid> {
     let mut places = BTreeMap::new();
     for (place, node) in nodes.iter().enumerate() {
         if places.insert(node.id, place).is_some() {
@@ -114,24 +116,29 @@ fn ordered(nodes: &[Node]) -> Result<RankGraph, ChakraError> {
     }
     match new_places.iter().position(Option::is_none) {
         None => Ok(graph),
-        Some(place) => Err(ChakraError::Cycle { id: nodes[place].id, name: nodes[place].name.clone() }),
+        Some(place) => Err(wrong(&nodes[place], "it waits for itself, by way of others")),
     }
 }
 
-fn wrong(node: &Node, problem: impl Into<String>) -> ChakraError {
-    ChakraError::Node { id: node.id, name: node.name.clone(), problem: problem.into() }
+fn broken(place: usize, problem: &str) -> Invalid {
+    Invalid::inside(format!("byte {place}"), format!("it is no execution trace, or cut short: {problem}"))
+        .with_hint("a file holds GlobalMetadata, then nodes, each behind its length (et_def.proto)")
 }
 
-fn work(node: &Node) -> Result<GraphWork, ChakraError> {
+fn wrong(node: &Node, problem: impl Into<String>) -> Invalid {
+    Invalid::inside(format!("node {} ({})", node.id, node.name), problem.into())
+}
+
+fn work(node: &Node) -> Result<GraphWork, Invalid> {
     let needs = |name: &str| wrong(node, format!("it needs the attribute `{name}`"));
-    let size = |name: &str| -> Result<Bytes, ChakraError> {
+    let size = |name: &str| -> Result<Bytes, Invalid> {
         let value = node.int(name).ok_or_else(|| needs(name))?;
         match u64::try_from(value) {
             Ok(bytes) if bytes <= BUFFER_MAX => Ok(Bytes(bytes)),
             _ => Err(wrong(node, format!("`{name}` is {value}, but it must be from 0 to {BUFFER_MAX}"))),
         }
     };
-    let peer = |name: &str| -> Result<u32, ChakraError> {
+    let peer = |name: &str| -> Result<u32, Invalid> {
         let value = node.int(name).ok_or_else(|| needs(name))?;
         u32::try_from(value).map_err(|_| wrong(node, format!("`{name}` is {value}, which is no rank")))
     };
@@ -155,7 +162,7 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
                 proto::REDUCE_SCATTER_BLOCK => Collective::ReduceScatter,
                 other => Collective::ALL
                     .into_iter()
-                    .find(|collective| collective.chakra() == Some(other))
+                    .find(|collective| comm_type(*collective) == Some(other))
                     .ok_or_else(|| wrong(node, format!("collectives of type {other} are not known")))?,
             };
             let barrier = node.int("comm_type") == Some(proto::BARRIER);
@@ -167,7 +174,7 @@ fn work(node: &Node) -> Result<GraphWork, ChakraError> {
 }
 
 /// Returns the duration of a node; `None` where it was not recorded.
-fn time(node: &Node) -> Result<Option<Seconds>, ChakraError> {
+fn time(node: &Node) -> Result<Option<Seconds>, Invalid> {
     let seconds = match node.number("runtime_ns") {
         Some(nanoseconds) => nanoseconds * 1e-9,
         None => node.duration_micros as f64 * 1e-6,

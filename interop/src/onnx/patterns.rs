@@ -1,11 +1,11 @@
 //! What exporters write as several nodes and a model computes as one: attention, normalisations and functions of each
 //! element. Each is found from the node that nothing else has: its Softmax, its Erf, its first mean.
 
-use super::error::{OnnxError, shown};
-use super::graph::{Graph, Kind, unfit};
+use super::graph::{Graph, Kind, shown, unfit};
 use super::proto::Node;
-use crate::layers::{Activation, AttentionSpec, OperatorSpec, Word};
 use std::collections::{BTreeMap, BTreeSet};
+use trainyard_models::layers::{Activation, AttentionSpec, OperatorSpec, Word};
+use trainyard_units::Invalid;
 
 /// Several nodes that are one operator.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Patterns {
 const VIEWS: [&str; 8] = ["Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", "Dropout", "Flatten"];
 
 /// Everything in a graph that is known.
-pub(super) fn patterns(graph: &Graph) -> Result<Patterns, OnnxError> {
+pub(super) fn patterns(graph: &Graph) -> Result<Patterns, Invalid> {
     let mut patterns = Patterns::default();
     for (index, node) in graph.nodes.iter().enumerate() {
         if !graph.flows(node.first_output()) || patterns.covered.contains(&index) {
@@ -205,7 +205,7 @@ struct Projection {
 }
 
 /// Self-attention around a Softmax, with its projections.
-fn attention(graph: &Graph, index: usize) -> Result<Match, OnnxError> {
+fn attention(graph: &Graph, index: usize) -> Result<Match, Invalid> {
     let softmax = &graph.nodes[index];
     let unknown = |problem: &str| unfit(softmax, format!("it belongs to no attention that is known: {problem}"));
     let mut walk = Walk { graph, nodes: vec![index] };

@@ -1,15 +1,14 @@
 //! From a simulated step to files.
 
-use super::CHAKRA_NODES_MAX;
-use super::error::ChakraError;
-use super::proto::{self, Attribute, Metadata, Node, Value};
-use crate::mesh::{Mesh, Rank};
-use crate::trace::{
-    Between, Direction, Message, RankTrace, StepTrace, TraceDetail, TracedPart, TracedTask, TracedWork,
-};
-use crate::{CopyDirection, Plan};
+use super::proto::{self, Attribute, Metadata, Node, Value, comm_type};
+use super::{CHAKRA_NODES_MAX, too_many};
 use prost::Message as _;
 use std::collections::BTreeMap;
+use trainyard_plan::{
+    Between, CopyDirection, Direction, Mesh, Message, Plan, Rank, RankTrace, StepTrace, TraceDetail, TracedPart,
+    TracedTask, TracedWork,
+};
+use trainyard_units::Invalid;
 
 /// The version of the format.
 const VERSION: &str = "0.0.4";
@@ -31,11 +30,11 @@ pub struct ChakraFiles {
 /// # Errors
 ///
 /// Fails if there would be too many nodes even with one node per pass.
-pub fn write(trace: &StepTrace, plan: &Plan) -> Result<ChakraFiles, ChakraError> {
+pub fn write(trace: &StepTrace, plan: &Plan) -> Result<ChakraFiles, Invalid> {
     let details = [TraceDetail::Operators, TraceDetail::Layers, TraceDetail::Passes];
     let fitting =
         details.into_iter().map(|detail| trace.clone().coarser(detail)).find(|trace| count(trace) <= CHAKRA_NODES_MAX);
-    let Some(trace) = fitting else { return Err(ChakraError::TooMany { maximum: CHAKRA_NODES_MAX }) };
+    let Some(trace) = fitting else { return Err(too_many()) };
     let mut writing = Writing { trace: &trace, mesh: plan.mesh(), groups: BTreeMap::new() };
     let mut ranks: Vec<(Rank, Vec<u8>)> = Vec::new();
     for traced in &trace.ranks {
@@ -140,7 +139,7 @@ impl Writing<'_> {
         let int = |name: &str, value: i64| Attribute::new(name, Value::Int64(value));
         let elements = message.elements(members.len() as u64).map_or(0, |(put_in, _)| put_in);
         let size = elements.saturating_mul(message.element).cast_signed();
-        let Some(kind) = message.kind.chakra() else {
+        let Some(kind) = comm_type(message.kind) else {
             let of = |place: usize| members.get(place).map_or(0, |rank| i64::from(rank.0));
             node.kind = if task.receives { proto::RECEIVE } else { proto::SEND };
             node.name = format!("{}: {}", if task.receives { "receive" } else { "send" }, task.activity);

@@ -1,6 +1,7 @@
-//! Files of PyTorch's exporters (`models/tests/onnx/make.py`) against the same models written out.
+//! Files of PyTorch's exporters (`interop/tests/onnx/make.py`) against the same models written out.
 
-use trainyard_models::{Model, ModelSpec, from_onnx};
+use trainyard_interop::from_onnx;
+use trainyard_models::{Model, ModelSpec};
 
 fn read(name: &str) -> Model {
     let path = format!("{}/tests/onnx/{name}", env!("CARGO_MANIFEST_DIR"));

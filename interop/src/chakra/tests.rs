@@ -1,11 +1,12 @@
 use super::proto::{Attribute, Metadata, Node, Value};
 use super::*;
-use crate::{Activity, Between, Group, Message as Sent, RankTrace, Seat, StageId, StreamKind, TracedPart, TracedTask};
-use crate::{
-    BatchSpec, ClusterSpec, ParallelSpec, Plan, PlanSpec, Rank, StepTrace, TraceDetail, TracedKernels, TracedWork,
-};
 use prost::Message;
-use trainyard_units::Instant;
+use trainyard_plan::{
+    Activity, BatchSpec, Between, ClusterSpec, Collective, Direction, GraphWork, Group, Message as Sent, ParallelSpec,
+    Plan, PlanSpec, Rank, RankTrace, Seat, StageId, StepTrace, StreamKind, TraceDetail, TracedKernels, TracedPart,
+    TracedTask, TracedWork,
+};
+use trainyard_units::{Bytes, Instant, Seconds};
 
 fn file(nodes: &[Node]) -> Vec<u8> {
     let mut bytes = Metadata { version: "0.0.4".into(), attr: Vec::new() }.encode_length_delimited_to_vec();
@@ -32,7 +33,7 @@ fn step() -> (StepTrace, Plan) {
     let plan = Plan::try_from(spec).expect("a valid plan");
     let stage = StageId(0);
     let kernels = |operator: &'static str| {
-        let direction = crate::Direction::Forward;
+        let direction = Direction::Forward;
         TracedWork::Kernels(TracedKernels { operator: operator.into(), layer: None, direction, flops: 8.0, bytes: 4.0 })
     };
     let sum = Sent {

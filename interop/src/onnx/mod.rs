@@ -8,17 +8,14 @@
 
 mod constants;
 mod emit;
-mod error;
 mod graph;
 mod infer;
 mod patterns;
 mod proto;
 
-pub use error::OnnxError;
-
-use crate::families::Model;
-use crate::spec::ModelSpec;
 use prost::bytes::Bytes;
+use trainyard_models::{Model, ModelSpec};
+use trainyard_units::Invalid;
 
 /// Longest file: as long as the format lets one be. Weights beyond that stand in files of their own.
 pub const ONNX_BYTES_MAX: u64 = 1 << 31;
@@ -28,14 +25,16 @@ pub const ONNX_BYTES_MAX: u64 = 1 << 31;
 /// # Errors
 ///
 /// When they are no ONNX file, or one of a model that cannot be written out in layers.
-pub fn from_onnx(file: Vec<u8>, name: &str) -> Result<ModelSpec, OnnxError> {
-    let read = proto::graph(Bytes::from(file)).map_err(|problem| OnnxError::Broken { problem })?;
+pub fn from_onnx(file: Vec<u8>, name: &str) -> Result<ModelSpec, Invalid> {
+    let read = proto::graph(Bytes::from(file)).map_err(graph::broken)?;
     let graph = graph::Graph::new(read)?;
     let patterns = patterns::patterns(&graph)?;
     let spec = emit::spec(&graph, &patterns, name)?;
     match Model::try_from(spec.clone()) {
         Ok(_) => Ok(spec),
-        Err(error) => Err(OnnxError::Layers { problem: error.to_string() }),
+        Err(error) => {
+            Err(Invalid::inside("graph", format!("as layers it does not fit together: {error}")).with_hint(graph::USES))
+        }
     }
 }
 
