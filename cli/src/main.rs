@@ -16,6 +16,7 @@ mod history_arguments;
 mod interrupt;
 mod job;
 mod machine;
+mod misplaced;
 mod output;
 mod places;
 mod plot;

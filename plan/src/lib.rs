@@ -33,7 +33,6 @@ pub mod document;
 mod executable;
 mod explanation;
 mod fields;
-pub mod fleet;
 mod hyper_parameters;
 mod input;
 mod job;
@@ -47,7 +46,6 @@ mod offload;
 mod parameters;
 mod partition;
 mod placement;
-pub mod queue;
 mod rates;
 mod replay;
 mod schedules;
@@ -88,6 +86,8 @@ pub use placement::{Axis, Placement};
 pub use rates::{CollectiveCurve, OperatorRate, Roofline};
 pub use replay::{GraphNode, GraphWork, REPLAY_SCHEMA, RankGraph, ReplayDocument};
 pub use schedules::{Accumulation, BetweenSteps, Pipeline, Schedule, ScheduleName, Slot, Sought, StagePass, StepBound};
+#[doc(hidden)]
+pub use spec::folded;
 pub use spec::{
     BatchSpec, ClusterSpec, Collectives, GradientCompression, GradientReduction, Optimizer, ParallelSpec, PlanSpec,
     Precision, Pricing, Recompute, StageSpec, StateSharding, UnknownName,

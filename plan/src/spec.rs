@@ -150,6 +150,7 @@ pub struct StageSpec {
 
 /// An enumeration whose values are words, printed as they are written in documents. What stands behind a bar is read too:
 /// the spellings of other programs. Capitals are read as small letters and underscores as hyphens.
+#[macro_export]
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident = $text:literal $(| $spelling:literal)*),+ $(,)?
@@ -176,7 +177,7 @@ macro_rules! named {
         impl std::str::FromStr for $name {
             type Err = $crate::UnknownName;
             fn from_str(text: &str) -> Result<Self, $crate::UnknownName> {
-                match $crate::spec::folded(text).as_str() {
+                match $crate::folded(text).as_str() {
                     $($text $(| $spelling)* => Ok(Self::$variant),)+
                     _ => Err($crate::UnknownName { text: text.into(), allowed: vec![$($text),+] }),
                 }
@@ -192,7 +193,7 @@ macro_rules! named {
 }
 
 /// A word without what writers differ in: `ZeRO_3` is `zero-3`.
-pub(crate) fn folded(text: &str) -> String {
+pub fn folded(text: &str) -> String {
     text.trim().to_ascii_lowercase().replace('_', "-")
 }
 

@@ -30,8 +30,10 @@ pub const DEFAULT_INSTANCES: [&str; 4] = ["g4dn.*", "p3.*", "p3dn.*", "p4d.*"];
 pub const UNNAMED_MODEL: &str = "own-model";
 
 const DEFAULT_MAX_INSTANCES: u32 = 16;
-pub(crate) const DEFAULT_REGION: &str = "us-east-1";
-pub(crate) const MAX_INSTANCES: u32 = 16_384;
+/// The region of instances unless a job says otherwise.
+pub const DEFAULT_REGION: &str = "us-east-1";
+/// The most instances of a cluster or a pool.
+pub const MAX_INSTANCES: u32 = 16_384;
 const MAX_SAMPLES: f64 = 1e18;
 const MAX_STEPS: u64 = 1_000_000_000_000;
 

@@ -2,7 +2,7 @@
 //!
 //! [`problem()`] turns a job as written into a [`Problem`] that can be solved; [`recommend`] searches every plan in its
 //! space, proves with lower bounds which ones need no simulation, and says why the best one is best. [`resimulate`]
-//! predicts a plan document anew, and [`predict_queue`] many jobs that share a pool of instances.
+//! predicts a plan document anew.
 //!
 //! ```
 //! use trainyard_plan::{GlobalBatch, JobSpec};
@@ -32,7 +32,6 @@ mod draft;
 mod evaluate;
 mod explain;
 mod feeding;
-mod fleet;
 mod front;
 mod goal;
 mod hyper_parameters;
@@ -43,7 +42,6 @@ mod overheads;
 mod predict;
 mod price_dates;
 mod problem;
-mod queue;
 mod quota;
 mod ranked;
 mod reasons;
@@ -70,16 +68,19 @@ pub use campaign::{CampaignError, campaign};
 pub use cancellation::Cancellation;
 pub use draft::{Draft, draft};
 pub use explain::{ExplainError, NamedPlan, explain};
-pub use fleet::{FleetError, FleetJob, PlannedFleet, missed_fleet_goal, plan_fleet};
 pub use front::{PointError, point};
 pub use hyper_parameters::check_hyper_parameters;
 pub use input::{Data, InputChoice};
-pub use job::{DEFAULT_INSTANCES, JobError, Resources, UNNAMED_MODEL, problem, stored_bytes};
+pub use job::{
+    DEFAULT_INSTANCES, DEFAULT_REGION, JobError, MAX_INSTANCES, Resources, UNNAMED_MODEL, problem, stored_bytes,
+};
 pub use predict::{DocumentError, MachineFile, MachineFiles, PredictionError, machine, resimulate, trace_step};
-pub use problem::{Description, Place, Problem, Rental, Training};
-pub use queue::{QueueError, predict_queue};
-pub use recommendation::{Limits, NoPlan, missed_by_choice, missed_goal, optimum, recommend};
+pub use problem::{
+    Description, NoWarmPool, Place, Problem, Rental, Training, no_warm_pool, price_of, price_used, purchase,
+};
+pub use recommendation::{Limits, NoPlan, OnEach, missed_by_choice, missed_goal, on_each, optimum, recommend};
 pub use report::{ReportContent, SourcedConstant, report_content};
+pub use search::Evaluated;
 pub use software::{AUTO_STACK, SoftwareError, executable};
 pub use trainyard_plan::{FixError, Fixed};
 pub use unpriced::Unpriced;

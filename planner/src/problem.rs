@@ -166,7 +166,7 @@ impl Rental {
 }
 
 /// Converts a pricing into a purchase.
-pub(crate) fn purchase(pricing: Pricing) -> Purchase {
+pub fn purchase(pricing: Pricing) -> Purchase {
     match pricing {
         Pricing::OnDemand => Purchase::OnDemand,
         Pricing::Spot => Purchase::Spot,
@@ -187,7 +187,7 @@ fn pricing(purchase: Purchase) -> Pricing {
 
 /// The reason why no warm pool keeps instances from one training job to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoWarmPool {
+pub enum NoWarmPool {
     /// The service has none.
     Service,
     /// Spot instances are not kept.
@@ -196,7 +196,7 @@ pub(crate) enum NoWarmPool {
 
 /// Returns the reason that rules out a warm pool on these terms, if there is one (Amazon SageMaker Developer Guide,
 /// "Managed Warm Pools").
-pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmPool> {
+pub fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmPool> {
     match (service, pricing) {
         (_, Pricing::Spot) => Some(NoWarmPool::Spot),
         (Service::Ec2, _) => Some(NoWarmPool::Service),
@@ -205,12 +205,12 @@ pub(crate) fn no_warm_pool(service: Service, pricing: Pricing) -> Option<NoWarmP
 }
 
 /// Returns the price of an instance that answers a query.
-pub(crate) fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
+pub fn price_of<'a>(instance: &'a Instance, query: PriceQuery<'_>) -> Option<&'a Price> {
     instance.prices.iter().find(|price| price.answers(query))
 }
 
 /// Converts a price into its form in a document.
-pub(crate) fn price_used(price: &Price) -> PriceUsed {
+pub fn price_used(price: &Price) -> PriceUsed {
     PriceUsed {
         usd_per_hour: price.hourly().0,
         low_usd_per_hour: price.low.0,

@@ -313,13 +313,15 @@ pub(crate) fn best(problem: &Problem, limits: &Limits) -> Result<Evaluated, NoPl
 
 /// The best plan on each type and number of machines that pays off, and the effort of finding them.
 #[derive(Clone, Debug)]
-pub(crate) struct OnEach {
+pub struct OnEach {
     /// By type, then by number.
-    pub(crate) best: Vec<Evaluated>,
-    pub(crate) candidates: u64,
-    pub(crate) simulated: u64,
+    pub best: Vec<Evaluated>,
+    /// Plans in the spaces that were searched.
+    pub candidates: u64,
+    /// Plans that were simulated.
+    pub simulated: u64,
     /// Fields that were held.
-    pub(crate) limits: Limits,
+    pub limits: Limits,
 }
 
 /// More machines of a type pay off if they take at most this much of the time of fewer.
@@ -328,7 +330,11 @@ const WORTH_WHILE: f64 = 0.95;
 /// Finds the best plan on each type and number of machines, without deadline and budget. Larger numbers that are hardly
 /// faster than smaller ones are left out: they cost more and leave less to other jobs. Where twice as many do not pay
 /// off, no more are tried: there communication takes what they save, and it grows with them.
-pub(crate) fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
+///
+/// # Errors
+///
+/// When there is no plan on any of them.
+pub fn on_each(problem: &Problem, limits: &Limits) -> Result<OnEach, NoPlan> {
     let wanted = |name: &String| limits.fixed.instance.as_ref().is_none_or(|held| held == name);
     let types = problem.place.types();
     let types: Vec<OnEach> =

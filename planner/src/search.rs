@@ -34,7 +34,7 @@ const SIMULATIONS: usize = 2;
 
 /// A plan with what it takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Evaluated {
+pub struct Evaluated {
     /// The plan.
     pub plan: Plan,
     /// Index among the choices of the place: a type of machine with a stack.
@@ -46,7 +46,7 @@ pub(crate) struct Evaluated {
     /// Seconds from the request for machines to the last checkpoint.
     pub elapsed_s: f64,
     /// Seconds of downloading before the first step.
-    pub(crate) download_s: f64,
+    pub download_s: f64,
     /// Price of the training and its overheads, in USD.
     pub cost_usd: Option<f64>,
     /// Memory needed by the rank that needs most.

@@ -4,7 +4,7 @@ use crate::problem::purchase;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_hardware_profiles::{Catalog, Instance, Price, PriceQuery, Service};
 use trainyard_plan::Pricing;
-use trainyard_units::similar;
+use trainyard_units::{Invalid, similar};
 
 /// The most types that are listed by name.
 const NAMED: usize = 4;
@@ -52,7 +52,7 @@ pub enum Unpriced {
 
 impl Unpriced {
     /// Finds why none of `instances`, of which there is at least one, has a price from `service` on these terms.
-    pub(crate) fn of(
+    pub fn of(
         catalog: &Catalog,
         instances: &[&Instance],
         (service, pricing): (Service, Pricing),
@@ -88,9 +88,14 @@ impl Unpriced {
         }
     }
 
+    /// Returns the error with the field of a table of rental terms, and advice.
+    pub fn within(&self, table: &str) -> Invalid {
+        Invalid::inside(format!("{table}.{}", self.field()), self).with_hint(self.hint())
+    }
+
     /// Formats the error with the field of a table of rental terms.
     pub(crate) fn in_table(&self, table: &str) -> String {
-        format!("in `{table}.{}`: {self}", self.field())
+        self.within(table).to_string()
     }
 
     /// Returns advice: the prices that are known instead.

@@ -13,13 +13,12 @@
 
 mod abilities;
 mod campaign;
-mod chart;
+pub mod chart;
 mod comparison;
 mod data_sets;
 mod decision;
 mod explanation;
-mod fleet;
-mod format;
+pub mod format;
 mod front;
 mod history;
 mod jobs;
@@ -27,7 +26,6 @@ mod launch;
 mod plan;
 mod plots;
 mod profile;
-mod queue;
 mod refit;
 mod replay;
 mod report;
@@ -44,19 +42,17 @@ pub use comparison::{comparison, loss_unit};
 pub use data_sets::{data_set, data_sets};
 pub use decision::tuning;
 pub use explanation::explanation;
-pub use fleet::fleet;
 pub use format::Width;
 pub use front::Points;
 pub use history::{compared, harmless, history, kept};
 pub use jobs::{jobs, varied};
 pub use launch::{Flag, LaunchError, LaunchOptions, Target, launch, launch_listing, launch_page};
-pub use plan::plan;
+pub use plan::{cluster, plan, strategy};
 pub use plots::{
-    StepPoint, bandwidth, campaign_plot, fleet_gantt, front_plot, gantt, measured_bandwidth, memory_plot, path_plot,
-    paths_plot, phases, predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,
+    StepPoint, bandwidth, campaign_plot, front_plot, measured_bandwidth, memory_plot, path_plot, paths_plot, phases,
+    predicted_against_measured, roofline_plot, step_gantt, training, what_if_plot,
 };
 pub use profile::profile;
-pub use queue::queue;
 pub use refit::{corrections, refit, refit_widths};
 pub use replay::replay;
 pub use report::{pictures, report};

@@ -57,7 +57,7 @@ fn stacks(document: &PlanDocument, width: Width) -> String {
 }
 
 /// Formats the machines: `2 × p4d.24xlarge`.
-pub(crate) fn cluster(plan: &PlanSpec) -> String {
+pub fn cluster(plan: &PlanSpec) -> String {
     match &plan.cluster.profile {
         Some(profile) => format!("this machine ({profile})"),
         None => format!("{} × {}", plan.cluster.instances, plan.cluster.instance),
@@ -65,7 +65,7 @@ pub(crate) fn cluster(plan: &PlanSpec) -> String {
 }
 
 /// Formats the strategy: `data 4 × tensor 8 (sequence too) × pipeline 2 (interleaved-1f1b, 2 runs each)`.
-pub(crate) fn strategy(plan: &PlanSpec) -> String {
+pub fn strategy(plan: &PlanSpec) -> String {
     let parallel = plan.parallel;
     let runs = if plan.virtual_stages > 1 { format!(", {} runs each", plan.virtual_stages) } else { String::new() };
     let degrees = [

@@ -35,7 +35,6 @@ mod input;
 mod layout;
 mod machine;
 pub mod network;
-pub mod queue;
 mod replay;
 mod simulate;
 mod trace;

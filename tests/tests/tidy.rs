@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Crates and what each may depend on (design: data goes one way).
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("models", &["units"]),
     ("hardware-profiles", &["units"]),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("executor", &["units", "models", "hardware-profiles", "plan", "data", "checkpoint"]),
     ("history", &[]),
     ("reports", &["units", "models", "hardware-profiles", "plan", "calibration", "planner", "history"]),
+    ("pool", &["units", "hardware-profiles", "plan", "sim", "planner", "reports"]),
     ("server", &["units", "models", "hardware-profiles", "plan", "sim", "planner", "history"]),
     (
         "cli",
@@ -34,6 +35,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "executor",
             "history",
             "reports",
+            "pool",
             "server",
         ],
     ),
