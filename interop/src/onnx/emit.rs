@@ -99,7 +99,7 @@ impl Emit<'_> {
         (channel.and_then(|at| dims.get(at).copied()).unwrap_or(elements), elements)
     }
 
-    /// What a node reads, as layers see it.
+    /// Returns the value that a node reads, as layers see it.
     fn read(&self, node: &Node, name: &str) -> Result<Seen, Invalid> {
         let seen = self.seen.get(name).copied();
         seen.ok_or_else(|| unfit(node, format!("it reads `{name}`, which is inside of what is computed as one")))
@@ -480,7 +480,7 @@ impl Emit<'_> {
     }
 }
 
-/// Where a dimension is when a value is seen under another shape; nothing if it is split or joined with others.
+/// Returns the place of a dimension after a reshape; `None` if it is split or joined with others.
 fn kept(before: &Dims, at: usize, after: &Dims) -> Option<usize> {
     let ahead: u64 = before[..at].iter().product();
     let mut product = 1;
@@ -504,7 +504,7 @@ fn differs(dims: &Dims, usual: u64) -> Option<Sizes> {
     dims.iter().any(|size| *size != usual).then(|| each(dims))
 }
 
-/// What is put around a map, which must be the same on both sides.
+/// Returns the padding of a map, which must be the same on both sides.
 fn padding(node: &Node, windows: &Windows) -> Result<Padding, Invalid> {
     if windows.same {
         return Ok(Padding::Rule(PaddingRule::Same));

@@ -11,7 +11,7 @@ pub(super) type Dims = Vec<u64>;
 /// Most elements of a value: keeps every count within 64 bits.
 const ELEMENTS_MAX: u64 = 1 << 40;
 
-/// What a value is.
+/// The part that a value has in training.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     /// The same for all samples: weights, shapes, masks. With its values where they are whole numbers and few.
@@ -22,17 +22,17 @@ pub(super) enum Kind {
     Flow,
 }
 
-/// What is known of a value.
+/// The facts of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct About {
     pub(super) kind: Kind,
     /// Of what is not known to have a shape, nothing.
     pub(super) dims: Option<Dims>,
-    /// Whether training changes it.
+    /// `true` if training changes it.
     pub(super) trained: bool,
 }
 
-/// What one sample is.
+/// The kind of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sample {
     Tokens,
@@ -100,7 +100,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// What is known of a value; an input that is left out is a constant without shape.
+    /// Returns the facts of a value; an input that is left out is a constant without shape.
     pub(super) fn of(&self, name: &str) -> About {
         let nothing = About { kind: Kind::Known(None), dims: None, trained: false };
         self.about.get(name).cloned().unwrap_or(nothing)
@@ -130,7 +130,7 @@ impl Graph {
     }
 }
 
-/// Whether a type of `TensorProto.DataType` holds real numbers: float, float16, double, bfloat16.
+/// Returns `true` if a type of `TensorProto.DataType` holds real numbers: float, float16, double, bfloat16.
 fn is_real(kind: i32) -> bool {
     [1, 10, 11, 16].contains(&kind)
 }
@@ -166,7 +166,7 @@ pub(super) fn checked(dims: &Dims) -> Result<(), String> {
     }
 }
 
-/// What a node is called: by its name, or by what it makes.
+/// Returns the name of a node, or of its output.
 pub(super) fn called(node: &Node) -> String {
     let made = node.output.first().cloned().unwrap_or_default();
     if node.name.is_empty() { made } else { node.name.clone() }

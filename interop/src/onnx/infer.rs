@@ -87,7 +87,7 @@ pub(super) fn infer(graph: &mut Graph) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Whether what a node makes of weights is weights still: turned round, or under another shape.
+/// Returns `true` if the output of a node is its weights still: turned round, or under another shape.
 fn keeps_weights(graph: &Graph, node: &Node) -> bool {
     let same = ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"].contains(&node.op_type.as_str());
     let weights = node.op_type == "Constant" && node.attribute("value").is_some_and(|value| value.t.is_some());
@@ -257,7 +257,7 @@ pub(super) struct Windows {
     pub(super) dilations: Dims,
     pub(super) before: Dims,
     pub(super) behind: Dims,
-    /// Whether the stride alone decides how many there are.
+    /// `true` if the stride alone decides how many there are.
     pub(super) same: bool,
 }
 

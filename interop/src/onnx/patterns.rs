@@ -1,5 +1,4 @@
-//! What exporters write as several nodes and a model computes as one: attention, normalisations and functions of each
-//! element. Each is found from the node that nothing else has: its Softmax, its Erf, its first mean.
+//! Operators that exporters write as several nodes: attention, normalisations and functions of each element. Each is found from the node that nothing else has: its Softmax, its Erf, its first mean.
 
 use super::graph::{Graph, Kind, shown, unfit};
 use super::proto::Node;
@@ -17,7 +16,7 @@ pub(super) struct Found {
     pub(super) operator: OperatorSpec,
 }
 
-/// What is found in a graph: by the node that makes its output, and the other nodes that it covers.
+/// The operators found in a graph, by the node that makes their output, and the other nodes that they cover.
 #[derive(Default)]
 pub(super) struct Patterns {
     pub(super) found: BTreeMap<usize, Found>,
@@ -268,7 +267,7 @@ fn scores<'a>(walk: &mut Walk<'a>, softmax: &'a Node) -> Option<(&'a Node, bool)
     }
 }
 
-/// Whether a node adds or chooses by a constant that is different for every pair of tokens.
+/// Returns `true` if a node adds or chooses by a constant that is different for every pair of tokens.
 fn hides_later(graph: &Graph, node: &Node) -> bool {
     let square = |name: &String| {
         let about = graph.of(name);
@@ -315,7 +314,7 @@ fn projection(walk: &mut Walk<'_>, name: &str) -> Option<Projection> {
     }
 }
 
-/// Whether all but the last of a value's dimensions are one.
+/// Returns `true` if all but the last of a value's dimensions are one.
 pub(super) fn vector(graph: &Graph, name: &str) -> bool {
     let dims = graph.of(name).dims.unwrap_or_default();
     dims.split_last().is_some_and(|(last, others)| *last > 1 && others.iter().all(|size| *size == 1))

@@ -156,7 +156,7 @@ pub(super) struct Graph {
     pub(super) outputs: Vec<ValueInfo>,
 }
 
-/// Where the graph stands in a model, and its parts in a graph.
+/// Tags of the graph in a model, and of its parts in a graph.
 const GRAPH: u32 = 7;
 const NODE: u32 = 1;
 const TENSOR: u32 = 5;

@@ -1,4 +1,4 @@
-//! Why a fleet cannot be planned.
+//! Errors of fleets.
 
 use trainyard_planner::{JobError, NoPlan};
 use trainyard_units::Invalid;

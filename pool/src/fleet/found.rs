@@ -1,4 +1,4 @@
-//! What was found for a fleet, as it is printed.
+//! From the best choice and its schedule to the document of a fleet.
 
 use super::choose::{Judge, Solution};
 use super::schedule::{Effort, Placed, Pools};

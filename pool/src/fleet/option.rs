@@ -1,4 +1,4 @@
-//! What each kind of jobs could run on: its best plan on every type and number of instances.
+//! The options of each kind of jobs: its best plan on every type and number of instances.
 
 use super::valid::ValidKind;
 use super::{FleetError, MILLENNIA};

@@ -6,7 +6,7 @@ use crate::queue::{PoolSpec, QueueSpec, QueuedJobSpec};
 use std::collections::BTreeMap;
 use trainyard_hardware_profiles::{Instance, catalog};
 use trainyard_plan::{ClusterChoice, GoalSpec, JobSpec, Objective, Pricing};
-use trainyard_planner::{JobError, Problem, problem};
+use trainyard_planner::{Problem, problem};
 use trainyard_units::{Instant, Invalid, Seconds};
 
 /// The most kinds of jobs: each is a search of its own.
@@ -50,7 +50,10 @@ pub(super) struct ValidFleet {
 
 /// Checks a fleet. `jobs` are the jobs of its entries, in their order.
 pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<ValidFleet, FleetError> {
-    let matching = matching(&spec.pool)?;
+    if spec.pool.instances.is_empty() {
+        return Err(Invalid::value("pool.instances", "[]", "a list with at least one instance type").into());
+    }
+    let matching = matching(&spec.pool.instances, "pool.instances")?;
     let pool = spec.pool.of_type(&matching[0].name);
     let terms = Terms::of(&pool)?;
     let goal = goal(&spec.goal).map_err(|invalid| invalid.within("goal"))?;
@@ -84,14 +87,9 @@ pub(super) fn valid_fleet(spec: &FleetSpec, jobs: Vec<FleetJob>) -> Result<Valid
     Ok(ValidFleet { goal, kinds, idle })
 }
 
-/// Returns the instances that the pool names, at least one.
-fn matching(pool: &FleetPoolSpec) -> Result<Vec<&'static Instance>, Invalid> {
-    if pool.instances.is_empty() {
-        return Err(Invalid::value("pool.instances", "[]", "a list with at least one instance type"));
-    }
-    catalog()
-        .matching(&pool.instances)
-        .map_err(|error| Invalid::inside("pool.instances", &error).with_hint(error.hint()))
+/// Returns the instances that a field names, at least one.
+fn matching(patterns: &[String], field: &str) -> Result<Vec<&'static Instance>, Invalid> {
+    catalog().matching(patterns).map_err(|error| Invalid::inside(field, &error).with_hint(error.hint()))
 }
 
 /// Returns the types of the pool that have a price on its terms, at least one.
@@ -167,7 +165,7 @@ fn cluster(
     types: &[String],
     own: &ClusterChoice,
     index: usize,
-) -> Result<ClusterChoice, FleetError> {
+) -> Result<ClusterChoice, Invalid> {
     let field = |name: &str| format!("job[{index}].cluster.{name}");
     let rented = "a pool is made of instances to be rented";
     let limited = "a pool is rented at the prices of the catalog, and its instances are its quota";
@@ -178,13 +176,13 @@ fn cluster(
         ("quotas", own.quotas.is_some(), "pool.max_instances", limited),
     ] {
         if written {
-            return Err(Invalid::conflict(field(name), other, rule).into());
+            return Err(Invalid::conflict(field(name), other, rule));
         }
     }
-    let elsewhere = |name: &str, value: &str, of_pool: &str, pool_value: &str| {
-        let rule = format!("`pool.{of_pool}` is {pool_value}: jobs of a fleet run in its pool");
+    let elsewhere = |name: &str, value: &str, of_pool: &str| {
+        let rule = format!("`pool.{name}` is {of_pool}: jobs of a fleet run in its pool");
         let hint = format!("leave `{}` out, or plan the job by itself", field(name));
-        Err(Invalid::breaks(field(name), value, rule).with_hint(hint).into())
+        Err(Invalid::breaks(field(name), value, rule).with_hint(hint))
     };
     for (name, value, of_pool) in [
         ("region", own.region.as_deref(), terms.region),
@@ -192,22 +190,19 @@ fn cluster(
         ("service", own.service.as_deref(), terms.service.name()),
     ] {
         if let Some(value) = value.filter(|value| *value != of_pool) {
-            return elsewhere(name, value, name, of_pool);
+            return elsewhere(name, value, of_pool);
         }
     }
     let instances = match &own.instances {
         None => types.to_vec(),
         Some(patterns) => {
-            let matching = catalog().matching(patterns).map_err(|error| {
-                let error = JobError::Catalog { field: "cluster.instances", error };
-                FleetError::Job { index, error: error.into() }
-            })?;
+            let matching = matching(patterns, &field("instances"))?;
             types.iter().filter(|name| matching.iter().any(|own| own.name == **name)).cloned().collect()
         }
     };
     if instances.is_empty() {
         let wanted = own.instances.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
-        return elsewhere("instances", &wanted, "instances", &pool.instances.join(", "));
+        return elsewhere("instances", &wanted, &pool.instances.join(", "));
     }
     // None at all is an error that the job tells.
     let most = own.max_instances.map_or(pool.max_instances, |own| own.min(pool.max_instances));

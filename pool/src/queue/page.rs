@@ -1,4 +1,4 @@
-//! What becomes of a queue, as a page.
+//! A simulated queue as a page.
 
 use super::{InstanceSeconds, JobRun, PoolSpec, QueueCost, QueueDocument, QueueOrder, QueuePrediction, Waiting};
 use trainyard_plan::Pricing;

@@ -1,4 +1,4 @@
-//! What becomes of a queue: a lane for each instance of the pool, and below it how many jobs wait. A fleet is drawn as its
+//! A simulated queue as a Gantt chart: a lane for each instance of the pool, and below it how many jobs wait. A fleet is drawn as its
 //! queues, one below the other.
 
 use super::page::{time, title};

@@ -39,7 +39,7 @@ pub struct Kept {
     pub since: Instant,
     /// To here.
     pub until: Instant,
-    /// Why no longer.
+    /// The reason for its end.
     pub ended: WarmEnd,
 }
 

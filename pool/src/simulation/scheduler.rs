@@ -1,4 +1,4 @@
-//! Who runs when.
+//! The scheduler: it gives instances to jobs.
 
 use super::instances::{Held, Pool};
 use super::outcome::{Kept, QueueOutcome, Run, State};

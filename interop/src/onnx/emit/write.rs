@@ -63,7 +63,7 @@ pub(super) fn model(name: &str, input: InputSpec, made: &[Made], last: usize) ->
     ModelSpec { input: Some(input), layer: Some(written), ..ModelSpec::new(name, Family::Layers) }
 }
 
-/// What a layer is called: by what it is mostly.
+/// Returns the name of a layer, which says what it is mostly.
 fn called(layer: &Segment) -> &'static str {
     let first = layer.operators.iter().find(|operator| multiplies(operator));
     match first {
@@ -75,7 +75,7 @@ fn called(layer: &Segment) -> &'static str {
     }
 }
 
-/// What is made, in order, without what nothing reads that leads to `last`.
+/// Returns the operators that lead to `last`, in order.
 fn needed(made: &[Made], last: usize) -> BTreeSet<usize> {
     let mut needed = BTreeSet::new();
     let mut open = vec![last];
