@@ -1,7 +1,7 @@
 //! A planned fleet as a page.
 
 use crate::format::{Width, bullets, facts, percent, table, usd};
-use crate::plan::{cluster, strategy};
+use crate::layout::{cluster, strategy};
 use crate::queue::{runs, time};
 use trainyard_plan::Objective;
 use trainyard_plan::fleet::document::{FleetDocument, FleetPlan};

@@ -11,32 +11,40 @@
 //! assert!(page.contains("v100-sxm2-16gb") && page.lines().all(|line| line.chars().count() <= 80));
 //! ```
 
+// What pages and pictures are made of: words, numbers, tables and axes.
+mod chart;
+mod format;
+mod layout;
+mod shell;
+
+// Pages, one for each kind of document.
 mod abilities;
 mod campaign;
-mod chart;
 mod comparison;
 mod data_sets;
 mod decision;
 mod explanation;
 mod fleet;
-mod format;
 mod front;
 mod history;
 mod jobs;
-mod launch;
 mod plan;
-mod plots;
 mod profile;
 mod queue;
 mod refit;
 mod replay;
-mod report;
-mod shell;
 mod show;
 mod simulation;
-mod trace;
 mod validation;
 mod what_if;
+
+// Pictures, and files for other programs.
+mod launch;
+mod plots;
+mod trace;
+
+// One page with all of it.
+mod report;
 
 pub use campaign::campaign;
 pub use chart::{Breadth, Picture, Scheme, Theme};
