@@ -1,4 +1,4 @@
-//! Graphs built here, and what becomes of them; `models/tests/onnx.rs` has files of PyTorch's exporters.
+//! Graphs built here, and what becomes of them; `models/tests/integration/onnx.rs` has files of PyTorch's exporters.
 
 use super::proto::{Attribute, Dimension, Node, Tensor, TensorShape, TensorType, Type, ValueInfo};
 use super::*;

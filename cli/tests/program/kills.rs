@@ -1,16 +1,13 @@
 //! Runs that are killed at any moment and gone on from: the weights and the state of the optimizer at the end are those of
 //! a run that nobody disturbed, to the last bit. Ignored by default because it takes minutes:
 //!
-//!     cargo test --release --workspace --test kills -- --ignored
-//!     cargo test --release --workspace --features trainyard-cli/mpi --test kills -- --ignored
+//!     cargo test --release --workspace --test program kills:: -- --ignored
+//!     cargo test --release --workspace --features trainyard-cli/mpi --test program kills:: -- --ignored
 //!
 //! With the feature `mpi` every rank is a process of its own, and one of them is killed; without it all ranks are.
 //! `TRAINYARD_KILLS` says how often (50), `TRAINYARD_KILLS_SEED` which moments are drawn.
 
-mod disturbed;
-mod tiny;
-
-use disturbed::{CHECKPOINT_EVERY, STEPS, Straight, state, straight, training};
+use crate::disturbed::{CHECKPOINT_EVERY, STEPS, Straight, state, straight, training};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::fs;

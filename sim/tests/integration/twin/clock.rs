@@ -5,8 +5,8 @@
 //! nanosecond more or less is not small: a transfer that starts a little earlier takes bytes from others, they end later,
 //! and over a few dozen transfers that grows ten-thousandfold.
 
-use crate::script::{Script, What};
-use crate::shares::max_min;
+use super::script::{Script, What};
+use super::shares::max_min;
 use trainyard_sim::Phase;
 
 const NANOSECONDS: f64 = 1e9;

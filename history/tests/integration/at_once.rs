@@ -40,7 +40,7 @@ fn a_process_that_keeps_entries() {
 fn process(place: &Path, count: u64) -> Child {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.args(["--exact", "a_process_that_keeps_entries", "--ignored", "--nocapture"]);
+    command.args(["--exact", "at_once::a_process_that_keeps_entries", "--ignored", "--nocapture"]);
     command.env(PLACE, place).env(COUNT, count.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("this program starts")
 }

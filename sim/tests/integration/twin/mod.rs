@@ -39,8 +39,8 @@ mod schedules;
 mod script;
 mod shares;
 
-use crate::clock::Timing;
-use crate::script::{Script, Stream};
+use self::clock::Timing;
+use self::script::{Script, Stream};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_plan::{Activity, Plan, StageId, StreamKind, Timeline};

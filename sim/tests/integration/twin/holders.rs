@@ -1,7 +1,7 @@
 //! What the holders of the same parameters do: sum gradients, bring weights together, update.
 
-use crate::author::{Author, Own};
-use crate::script::Stream;
+use super::author::{Author, Own};
+use super::script::Stream;
 use std::ops::Range;
 use trainyard_plan::{
     Activity, Collective, Content, CopyDirection, Exchange, GradientReduction, Group, Held, StageId, StateSharding,

@@ -378,8 +378,8 @@ fn models_that_are_written_out_are_planned() {
 
 #[test]
 fn the_example_of_a_model_of_ones_own_is_planned() {
-    let job: JobSpec = toml::from_str(include_str!("../../examples/own-layers.toml")).expect("a job");
-    let model_file = Some(toml::from_str(include_str!("../../examples/own-layers-model.toml")).expect("a model"));
+    let job: JobSpec = toml::from_str(include_str!("../../../examples/own-layers.toml")).expect("a job");
+    let model_file = Some(toml::from_str(include_str!("../../../examples/own-layers-model.toml")).expect("a model"));
     let asked = problem(&job, Resources { model_file, ..Resources::default() }).expect("a solvable job");
     let limits = Limits { top: 1, max_simulations: None, fixed: Fixed::default() };
     let document = recommend(&asked, &limits, &job).expect("a plan");

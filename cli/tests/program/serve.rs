@@ -1,8 +1,6 @@
 //! `trainyard serve` as a process: it says where it is, answers, refuses a port that is taken, and ends on Ctrl-C.
 
-mod signals;
-
-use signals::interrupt;
+use crate::signals::interrupt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};

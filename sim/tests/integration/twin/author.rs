@@ -1,9 +1,9 @@
 //! What each rank does in a step, written down from the definition of the plan: passes of micro-batches, what they hand
 //! on, and what of them is kept on the machine. What the holders of the same parameters do is in `holders`.
 
-use crate::ranks::Ranks;
-use crate::schedules::{Pass, program, steps};
-use crate::script::{Draft, Name, Script, Stream, What};
+use super::ranks::Ranks;
+use super::schedules::{Pass, program, steps};
+use super::script::{Draft, Name, Script, Stream, What};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trainyard_plan::{

@@ -1,8 +1,6 @@
 //! The schemas that `trainyard schemas` writes describe what the program reads and prints.
 
-mod schema;
-
-use schema::problem;
+use crate::schema::problem;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -173,6 +173,44 @@ fn old_entries_are_pruned_and_the_tagged_stay() {
     assert_eq!(entries(place).len(), 0);
 }
 
+#[test]
+fn entries_are_found_by_kind_model_and_age_and_ids_as_people_type_them() {
+    let place = workplace();
+    let place = place.path();
+    for file in ["one.json", "two.json"] {
+        ends(0, place, &["simulate", file, "-q"]);
+    }
+    let listed = |filter: &[&str]| {
+        let listed = document(&ends(0, place, &[&["history", "list", "--format", "json"], filter].concat()));
+        listed["entries"].as_array().expect("a list").len()
+    };
+    assert_eq!(listed(&["--kind", "simulation", "--model", "gpt2-*", "--since", "7d"]), 2);
+    assert_eq!(listed(&["--kind", "run", "--model", "gpt2-*"]), 0);
+    assert_eq!(listed(&["--model", "llama*"]), 0);
+    let id = entries(place)[0]["id"].as_str().expect("an id").to_owned();
+    let typed = id[..5].to_uppercase().replace('0', "O");
+    let changed = |arguments: &[&str]| {
+        let command = [&["history"], arguments, &["--format", "json"]].concat();
+        document(&ends(0, place, &command))["entries"][0].clone()
+    };
+    assert_eq!(changed(&["tag", &typed, "baseline", "paper"])["tags"], serde_json::json!(["baseline", "paper"]));
+    assert_eq!(changed(&["tag", &typed, "paper", "--remove"])["tags"], serde_json::json!(["baseline"]));
+    assert_eq!(changed(&["note", &typed, "<b>the</b> one"])["note"], "<b>the</b> one");
+    assert_eq!(entries(place)[0]["id"], id);
+}
+
+#[test]
+fn names_of_others_are_text_whatever_is_in_them() {
+    let place = workplace();
+    let place = place.path();
+    fs::copy(plan("hostile.json"), place.join("hostile.json")).expect("room");
+    ends(0, place, &["simulate", "hostile.json", "-q"]);
+    let id = entries(place)[0]["id"].as_str().expect("an id").to_owned();
+    let shown = String::from_utf8(ends(0, place, &["history", "show", &id]).stdout).expect("text");
+    assert!(shown.contains("<b>\\u{1b}[31m") && shown.contains("red\\u{202e}"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_reader_that_goes_away_and_a_kill_leave_the_history_whole() {

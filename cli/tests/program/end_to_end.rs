@@ -1,11 +1,7 @@
 //! The whole loop through the binary: calibrate, plan, simulate, run, compare, and go on from a checkpoint.
 
-mod schema;
-mod signals;
-mod tiny;
-
+use crate::signals::interrupt;
 use serde_json::Value;
-use signals::interrupt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +10,7 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 /// A folder with a job and text to train on.
 fn workplace() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    tiny::write_job(folder.path(), "");
+    crate::tiny::write_job(folder.path(), "");
     folder
 }
 
@@ -45,7 +41,7 @@ fn read(path: &Path) -> Value {
 
 fn is_described(document: &Value, place: &Path, name: &str) {
     ends(0, place, &["schemas", "--out", "schemas"]);
-    assert_eq!(schema::problem(document, &read(&place.join(format!("schemas/{name}.json")))), None);
+    assert_eq!(crate::schema::problem(document, &read(&place.join(format!("schemas/{name}.json")))), None);
 }
 
 fn losses(folder: &Path) -> Vec<Value> {

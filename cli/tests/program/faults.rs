@@ -2,13 +2,10 @@
 //! checkpoint, a link is slow. Ignored by default because it takes a Linux that lets users have namespaces (`unshare`),
 //! and programs that set the clock of another (`faketime`) and slow a link down (`tc`, `mpirun`):
 //!
-//!     cargo test --release --workspace --test faults -- --ignored
-//!     cargo test --release --workspace --features trainyard-cli/mpi --test faults -- --ignored
+//!     cargo test --release --workspace --test program faults:: -- --ignored
+//!     cargo test --release --workspace --features trainyard-cli/mpi --test program faults:: -- --ignored
 
-mod disturbed;
-mod tiny;
-
-use disturbed::{state, straight, training};
+use crate::disturbed::{state, straight, training};
 use std::fs;
 use std::process::{Command, Output};
 
@@ -27,7 +24,7 @@ fn within(namespaces: &str, before: &str, after: &str, command: &Command) -> Out
 #[cfg(not(feature = "mpi"))]
 mod of_one_process {
     use super::*;
-    use disturbed::{STEPS, Straight};
+    use crate::disturbed::{STEPS, Straight};
     use std::path::{Path, PathBuf};
     use std::process::Child;
 

@@ -3,7 +3,7 @@
 use trainyard_calibration::{Entry, configure, read_measurements};
 
 /// Each row names its publication; `fits` says whether it ran or was out of memory.
-const FACTS: &str = include_str!("../../tests/published/memory.csv");
+const FACTS: &str = include_str!("../../../tests/published/memory.csv");
 
 /// What a prediction of memory may be off: needed over available, where a fact says on which side of 1 it is.
 const TOLERANCE: f64 = 0.15;

@@ -8,9 +8,9 @@ use trainyard_calibration::{
 };
 use trainyard_units::Seconds;
 
-const STEP_TIMES: &str = include_str!("../../tests/published/measurements.csv");
-const COLLECTIVES: &str = include_str!("../../tests/published/collectives.csv");
-const LIMITS: &str = include_str!("../../tests/published/limits.toml");
+const STEP_TIMES: &str = include_str!("../../../tests/published/measurements.csv");
+const COLLECTIVES: &str = include_str!("../../../tests/published/collectives.csv");
+const LIMITS: &str = include_str!("../../../tests/published/limits.toml");
 
 /// A row of eight GPUs that states its whole plan.
 const STATED: &str = "vt-s0066";

@@ -1,0 +1,17 @@
+//! The program as a process: what it prints, writes and ends with, whatever happens to it.
+
+mod disturbed;
+mod end_to_end;
+mod faults;
+mod fleets;
+mod history;
+mod hostile;
+mod kills;
+mod metamorphic;
+mod reports;
+mod schema;
+mod schemas;
+mod serve;
+mod signals;
+mod tiny;
+mod traces;

@@ -1,0 +1,6 @@
+//! Models of the catalog and of files, against what is published of them.
+
+mod hugging_face;
+mod onnx;
+mod published_counts;
+mod published_counts_sequence;
